@@ -1,4 +1,4 @@
-"""Types of graph breaks that depend on what was met: the class of an error, a layout."""
+"""Ids of break types that are chosen by a fact met while tracing: the class of an error, the layout of a tensor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import torch
 
-# Of operators that refuse what they are given, by the class of the error; of the others.
+# The break type for an error that an operator raises on fake tensors, by the error's class, and the fallback.
 OPERATOR_ERRORS: Mapping[type[Exception], str] = MappingProxyType(
     {
         TypeError: "operator-type-error",
@@ -18,7 +18,7 @@ OPERATOR_ERRORS: Mapping[type[Exception], str] = MappingProxyType(
 )
 OPERATOR_ERROR = "operator-failed"
 
-# Of tensors whose numbers do not stand in memory in the plain way, by their layout; of the others.
+# The break type for a tensor that isn't strided, by its layout, and the fallback.
 LAYOUTS: Mapping[torch.layout, str] = MappingProxyType(dict.fromkeys(
     (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc), "sparse-tensor"
 ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Calls, for the modules that stand below those that make them."""
+"""The verbs of calls, handed to modules that come before `calls` in the import order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Calls:
-    """The verbs of `protocols.CallVerbs`, where it says what each does."""
+    """Implements `protocols.CallVerbs`, which documents each verb."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

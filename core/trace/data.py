@@ -1,4 +1,4 @@
-"""What tracing gives: the captured FX graph, the guards it relies on, and the bytecode that calls it."""
+"""The result of tracing: the captured FX graph, the guards it relies on, and the bytecode that calls it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeTensor
 from armature.torch_abi.operators import is_triton_operator, written_positions
 
-LEAVE = "leave"  # in the meta of a node that enters a context: what leaves it
-UNCOMPILED = "runs_uncompiled"  # an attribute of functions: positions of what they may write to; None: of any
+LEAVE = "leave"  # in the meta of a node that enters a context: the function that leaves it
+# attribute of a function: positions of the arguments it may write to, None if it may write to any
+UNCOMPILED = "runs_uncompiled"
 
 
 def is_uncompiled(node: fx.Node) -> bool:
-    """Whether a node of a captured graph is a call that no back end is given (`recording/uncompiled_calls.py`)."""
+    """Whether a graph node is a call that isn't passed to a back end (`recording/uncompiled_calls.py`)."""
     return hasattr(node.target, UNCOMPILED) or is_triton_operator(node.target)
 
 
 def written_uncompiled(node: fx.Node) -> list[fx.Node]:
-    """What such a call may write to, also in tuples."""
+    """The arguments that an uncompiled call may write to, including members of tuples."""
     found: list[fx.Node] = []
     if isinstance(node.target, torch._ops.OpOverload):
         writes = written_positions(node.target)
@@ -42,10 +43,10 @@ def written_uncompiled(node: fx.Node) -> list[fx.Node]:
 
 
 def uncompiled(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:
-    """A function as the target of a node that no back end is given. writes: positions of what it may write to."""
+    """Wrap a function as the target of a node that is not passed to a back end. writes: positions it may write to."""
 
     def call(*args: Any) -> None:
-        if not any(type(arg) is FakeTensor for arg in args):  # as in a graph that is run to learn what it gives
+        if not any(type(arg) is FakeTensor for arg in args):  # fake tensors: the graph is only run to learn its results
             function(*args)
 
     call.__name__ = call.__qualname__ = name
@@ -54,15 +55,15 @@ def uncompiled(function: Callable[..., None], name: str, writes: frozenset[int])
 
 
 def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
-    """A function as the target of a node, which runs graphs: no back end is given it if they have such calls. writes:
-    whether it may write to its arguments."""
+    """Wrap a function that runs graphs as the target of a node. It isn't passed to a back end if they have uncompiled
+    calls. writes: whether it may write to its arguments."""
     if any(is_uncompiled(node) for module in graphs for node in module.graph.nodes):
         setattr(function, UNCOMPILED, None if writes else frozenset())
     return function
 
 
 class CompiledGraphSlot:
-    """Stands in a traced code's `co_consts` where the compiled graph will be; `pipeline` replaces it."""
+    """Placeholder for the compiled graph in a traced code's `co_consts`; `pipeline` replaces it."""
 
     def __repr__(self) -> str:
         return "<compiled graph>"
@@ -71,7 +72,7 @@ class CompiledGraphSlot:
 @attrs.frozen(eq=False)
 class GraphInput:
     """One placeholder of the captured graph: where its value comes from, and its fake tensor (or SymInt). source: None
-    for what another piece of the graph has made. real: the tensor itself, while the program has it."""
+    if another piece of the graph computes it. real: the tensor itself, while the program has it."""
 
     name: str
     source: Source | None
@@ -84,14 +85,15 @@ class GraphInput:
 class TracedFrame:
     """A frame traced to its end.
 
-    `graph` takes `inputs` in order (flat) and returns a tuple; it holds torch functions and methods as in user code,
-    each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). None when the frame computes
-    nothing with tensors.
-    `writes`: an operator in place is in the graph, or something else that changes tensors.
-    `undo`: what the graph has done when it raises, and what sets it back.
-    `size_guards` gives the guards on symbolic sizes, once the graph is compiled: compiling it may add to them.
-    `code` runs instead of the frame's code: loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
-    `slot(*inputs)`, replays side effects, rebuilds and returns the frame's value.
+    `graph` takes `inputs` in order (flat) and returns a tuple; it calls torch functions and methods as the user's code
+    does, each node with `meta["example_value"]` (fake) and `meta["origin"]` (FrameSummary). It is None when the frame
+    computes nothing with tensors.
+    `writes`: whether the graph has an in-place operator or something else that changes tensors.
+    `undo`: the effects of a graph that raises, and how to revert them.
+    `size_guards` returns the guards on symbolic sizes. Call it once the graph is compiled, because compiling may add
+    some.
+    `code` runs instead of the frame's code: it loads the inputs, calls the graph (a constant, `CompiledGraphSlot`) as
+    `slot(*inputs)`, replays side effects, rebuilds the frame's return value and returns it.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Mutations of objects that outlive the frame: held back while tracing, replayed by the generated code.
+"""Mutations of objects that outlive the frame: deferred while tracing, replayed by the generated code.
 
-An object made in the frame is simply built in its last state. For the others the last state is prepared first, all of
-them, then written: preparing reads the program's objects as they were before.
+An object made in the frame is simply built in its final state. For the others, the generated code first prepares all
+final states and then writes them, because preparing reads the program's objects as they were before.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from armature.torch_abi.grad_modes import set_default_dtype
 
 
 class Changing(Protocol):
-    """What is asked of a value whose object is changed."""
+    """The part of a value's interface that recording a mutation needs."""
 
     source: Source | None
 
     @property
     def outlives_frame(self) -> bool:
-        """Whether its object is the program's, and not made in the frame."""
+        """Whether its object belongs to the program, rather than being made in the frame."""
 
 
 V = TypeVar("V", bound=Changing)
@@ -41,30 +41,33 @@ class DefaultDtype:
 
 @attrs.define(eq=False)
 class Effects(Generic[V, W]):
-    """What the frame has changed, in the order of the first change of each object: of values V, by writes W."""
+    """The frame's changes, ordered by each object's first change. V: the type of values, W: of writes."""
 
     changed: dict[V, None] = attrs.field(factory=dict)
-    count: int = 0  # of changes to what outlives the frame
-    altered: dict[Any, torch.UntypedStorage] = attrs.field(factory=dict)  # tensors that become others; their memory
-    memory: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)  # of fakes, what the graph writes to
-    uncounted: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)  # the same, where no version tells
-    watched: dict[V, None] | None = None  # where someone watches: all that was changed, made in the frame or not
+    count: int = 0  # number of changes to objects that outlive the frame
+    # tensors whose state the graph changes, with their old memory
+    altered: dict[Any, torch.UntypedStorage] = attrs.field(factory=dict)
+    # memory that the graph writes to, by id of the fake
+    memory: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)
+    # the part of `memory` whose writes no version counter shows
+    uncounted: dict[int, torch.UntypedStorage] = attrs.field(factory=dict)
+    watched: dict[V, None] | None = None  # if set, receives every changed value, including those made in the frame
     class_attributes: dict[tuple[type, str], V] = attrs.field(factory=dict)
-    owners: dict[int, V] = attrs.field(factory=dict)  # objects that were looked at, by ids of their dicts
+    owners: dict[int, V] = attrs.field(factory=dict)  # inspected objects, by the ids of their `__dict__`s
     globals_: dict[tuple[int, str], tuple[dict[str, object], V | None]] = attrs.field(factory=dict)
     default_dtype: DefaultDtype | None = None
-    grad: bool = attrs.field(factory=torch.is_grad_enabled)  # whether gradients are recorded where the frame begins
-    grad_after: bool | None = None  # and where it ends, once that is known
-    entered: dict[V, None] = attrs.field(factory=dict)  # context managers of torch that are open now
-    calls: list[W] = attrs.field(factory=list)  # to be made when all else has been changed
+    grad: bool = attrs.field(factory=torch.is_grad_enabled)  # grad mode at the start of the frame
+    grad_after: bool | None = None  # grad mode at its end, once known
+    entered: dict[V, None] = attrs.field(factory=dict)  # torch context managers that are open now
+    calls: list[W] = attrs.field(factory=list)  # calls to make after all other changes
 
     def call(self, write: W) -> None:
-        """Something to be done when the frame ends."""
+        """Add a call to make when the frame ends."""
         self.count += 1
         self.calls.append(write)
 
     def switch_default_dtype(self, dtype: torch.dtype) -> None:
-        """torch's default dtype is another one from now on; until tracing ends, for torch itself too."""
+        """Change torch's default dtype from here on. Until tracing ends this also changes it in torch itself."""
         before = torch.get_default_dtype()
         set_default_dtype(dtype)
         if dtype is not before:
@@ -73,12 +76,12 @@ class Effects(Generic[V, W]):
 
     @property
     def chosen_dtype(self) -> torch.dtype | None:
-        """The default dtype that the frame has chosen; None: it is the one with which it began."""
+        """The default dtype that the frame has set; None if it is unchanged."""
         held = self.default_dtype
         return None if held is None or held.now is held.first else held.now
 
     def record(self, value: V) -> None:
-        """The object of a value is changed. One made in the frame needs no replay."""
+        """Record that a value's object is changed. An object made in the frame needs no replay."""
         if self.watched is not None:
             self.watched[value] = None
         if value.outlives_frame:
@@ -86,25 +89,25 @@ class Effects(Generic[V, W]):
             self.count += 1
 
     def write_memory(self, tensor: torch.Tensor, counted: bool) -> None:
-        """The graph writes to the memory of a tensor. counted: its version tells."""
+        """Record that the graph writes to a tensor's memory. counted: whether its version counter shows the write."""
         if tensor.layout is torch.strided:
             storage = memory_of(tensor)
             (self.memory if counted else self.uncounted)[storage._cdata] = storage
 
     def writes_to(self, value: Any) -> bool:
-        """Whether the graph writes to the memory that the tensor had when the frame began, and counts that."""
+        """Whether the graph writes to the memory that the tensor had when the frame began, counted by its version."""
         return self.altered.get(value, memory_of(value.fake))._cdata in self.memory
 
     def inputs_written(self, tensors: Iterable[Any]) -> int:
-        """How many of some tensors are the program's, and written to by the graph."""
+        """How many of the tensors belong to the program and are written to by the graph."""
         return sum(self.writes_to(value) for value in tensors if value.source is not None) if self.memory else 0
 
     def writes_uncounted(self, value: Any) -> bool:
-        """Whether it writes there and no version tells: running statistics, tensors of inference mode."""
+        """Whether the graph writes to it without counting a version: running statistics, tensors of inference mode."""
         return self.altered.get(value, memory_of(value.fake))._cdata in self.uncounted
 
     def alter(self, value: Any) -> None:
-        """The graph changes what a tensor is."""
+        """Record that the graph changes a tensor's memory, or its place in autograd's history."""
         if self.watched is not None:
             self.watched[value] = None
         if value.source is not None:
@@ -112,24 +115,24 @@ class Effects(Generic[V, W]):
             self.count += 1
 
     def store_global(self, namespace: dict[str, object], name: str, value: V | None) -> None:
-        """A global variable is set; None: deleted."""
+        """Record that a global variable is set, or deleted if the value is None."""
         self.count += 1
-        if value is None and name not in namespace:  # made and deleted by the frame
+        if value is None and name not in namespace:  # created and deleted by the frame
             self.globals_.pop((id(namespace), name), None)
         else:
             self.globals_[(id(namespace), name)] = (namespace, value)
 
     def global_of(self, namespace: dict[str, object], name: str) -> tuple[dict[str, object], V | None] | None:
-        """What the frame has stored in a global, None when it has not."""
+        """The value that the frame has stored in a global, None if it has stored none."""
         return self.globals_.get((id(namespace), name))
 
     def store_class_attribute(self, cls: type, name: str, value: V) -> None:
-        """Set an attribute of a class at the end of the frame."""
+        """Record that an attribute of a class is set at the end of the frame."""
         self.count += 1
         self.class_attributes[(cls, name)] = value
 
     def class_attribute(self, cls: type, name: str) -> V | None:
-        """What the frame has stored in an attribute of a class, None where that is hidden or nothing was stored."""
+        """The value that the frame has stored in a class attribute; None if there is none or another class hides it."""
         if not self.class_attributes:
             return None
         for holder in cls.__mro__:
@@ -140,7 +143,7 @@ class Effects(Generic[V, W]):
 
     @property
     def grad_changed(self) -> bool:
-        """Whether the frame ends in another grad mode than it began in."""
+        """Whether the frame ends in a different grad mode from the one it began in."""
         return self.grad_after is not None and self.grad_after is not self.grad
 
     @property
@@ -152,7 +155,7 @@ class Effects(Generic[V, W]):
 
 @attrs.frozen(eq=False)
 class Precall(Generic[V]):
-    """`function(*operands)`; the operands can be loaded before the graph is called."""
+    """A call `function(*operands)` whose operands can be loaded before the graph is called."""
 
     function: Callable[..., Any]
     operands: tuple[V, ...]
@@ -162,8 +165,8 @@ class Precall(Generic[V]):
 class Precalls(Generic[V]):
     """Calls that the generated code makes before it calls the graph.
 
-    changed: the objects that they change, each with functions that read its state and set it. taken: a number is taken
-    out of a tensor again in the graph.
+    changed: the objects that they change, each with functions that read its state and set it. taken: whether the graph
+    takes a number out of a tensor again.
     """
 
     calls: list[Precall[V]] = attrs.field(factory=list)
@@ -171,6 +174,6 @@ class Precalls(Generic[V]):
     taken: bool = False
 
     def add(self, function: Callable[..., Any], operands: tuple[V, ...]) -> PrecallSource:
-        """One more call; where to find what it gives."""
+        """Add a call, and return the source of its result."""
         self.calls.append(Precall(function, operands))
         return PrecallSource(len(self.calls) - 1)

@@ -1,4 +1,4 @@
-"""How tracing ends early: a graph break, nothing to compile, or an exception of the traced program."""
+"""The ways in which tracing ends early: a graph break, a skipped frame, or an exception of the traced program."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class GraphBreak(TraceSignal):
-    """The frame cannot go in one graph. `event` says why and where, `guards` what tracing relied on until then.
+    """The frame can't be captured in one graph. `event` says why and where, `guards` what tracing relied on so far.
 
-    locations: where each frame stood, for resuming. blame: the value that cannot be rebuilt, where that is the reason.
-    not_resumed: why the frame could not be cut there. assumed: tracing went on after it, and nothing can check that
-    it may. idle: no tensor was met until then.
+    locations: where each frame stood, for resuming. blame: the value that can't be rebuilt, if that is the reason.
+    not_resumed: why the frame could not be cut there. assumed: tracing went on past the break on an assumption that the
+    graph cannot check. idle: no tensor had been met.
     """
 
     def __init__(self, event: BreakEvent, locations: tuple[Location, ...] = ()) -> None:
@@ -33,7 +33,8 @@ class GraphBreak(TraceSignal):
         self.guards: tuple[Guard, ...] = ()
 
     def blaming(self, value: Value) -> GraphBreak:
-        """The same, for `raise`: a frame that held the error by name would stand in its traceback, and in a cycle."""
+        """Set `blame` and return self, for use in `raise`. A frame that held the error by name would be part of its
+        traceback, and so of a reference cycle."""
         self.blame = value
         return self
 
@@ -43,11 +44,12 @@ class GraphBreak(TraceSignal):
 
 
 class SkipFrame(TraceSignal):
-    """There is nothing to compile in the frame. once: this time, and in no frame below it either. frees: the frame asks
-    which objects live, so that tracing must have let go of them when it runs.
+    """There is nothing to compile in the frame.
 
-    idle: it computes nothing with tensors, as far as it was traced; whole: that is to its end, with all that it calls,
-    of these codes. guards: what tracing relied on until then.
+    once: skip this call only, and the frames below it too. frees: the frame asks which objects are alive, so tracing
+    must have released them when it runs.
+    idle: the traced part computes nothing with tensors; whole: the same holds for the whole frame and everything it
+    calls, whose codes these are. guards: what tracing relied on so far.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class SkipFrame(TraceSignal):
 
 
 class UserRaised(TraceSignal):
-    """The traced program raised `value` (an exception value); the frame is unwound as CPython would."""
+    """The traced program raised `value` (an exception value); the frame is unwound as in CPython."""
 
     def __init__(self, value: Value) -> None:
         super().__init__(value)

@@ -1,4 +1,4 @@
-"""The loop of the interpreter: fetch, dispatch, unwind."""
+"""The interpreter's main loop: fetch, dispatch, unwind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armature.trace.opcodes.untraced import reason_for
 from armature.trace.values.base import LAST_INSTRUCTION, NotConstant
 from armature.trace.values.exception import ExceptionValue, handled_exception
 
-# Instructions whose effect on the stack depends on what is iterated, or that 3.11 counts on the one before (CALL).
+# Instructions whose stack effect depends on the iterated object, or that 3.11 counts on the instruction before (CALL).
 UNCHECKED = frozenset({
     "PRECALL", "CALL", "FOR_ITER", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "END_FOR", "RETURN_VALUE",
     "RETURN_CONST", "YIELD_VALUE",
@@ -26,14 +26,14 @@ UNCHECKED = frozenset({
 
 
 def untraced(frame: Frame, inst: Instruction) -> None:
-    """Stands in for an opcode that is not traced."""
+    """Takes the place of an opcode's function where the opcode is not traced."""
     reason = reason_for(inst.opname) or "armature does not know this opcode"
     frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=reason)
 
 
 @functools.lru_cache(maxsize=4096)
 def functions_of(code: CodeType) -> tuple[OpcodeFunction, ...]:
-    """The function of each instruction that a frame of the code runs."""
+    """The opcode function of each instruction that a frame of the code runs."""
     program, instructions = program_of(code), instructions_of(code)
     own = functions_of(program) if program is not code else ()
     return (*own, *(OPCODES.get(inst.opname, untraced) for inst in instructions[len(own) :]))
@@ -63,7 +63,7 @@ def run(frame: Frame) -> None:
             frame.tracer.graph_break("value-not-known", type=unknown.args[0].describe())
 
 
-# What an `except` clause that does not match runs.
+# The instructions that run when an `except` clause does not match.
 MATCHING = frozenset({
     "CACHE", "NOP", "PUSH_EXC_INFO", "LOAD_GLOBAL", "LOAD_CONST", "LOAD_FAST", "BUILD_TUPLE", "CHECK_EXC_MATCH",
     "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE", "JUMP_FORWARD", "COPY", "POP_EXCEPT", "RERAISE", "CLEANUP_THROW",
@@ -71,14 +71,14 @@ MATCHING = frozenset({
 
 
 def only_matches(inst: Instruction) -> bool:
-    """Whether an instruction runs nothing of the program's when an exception passes by that no clause wants."""
+    """Whether the handler at an instruction only tests `except` clauses that don't match, and so runs no user code."""
     return inst.opname in MATCHING or (inst.opname == "CALL_INTRINSIC_1" and inst.arg == STOPITERATION_ERROR)
 
 
 def leaves_quietly(frame: Frame) -> bool:
-    """Whether dropping a suspended generator runs nothing but `except` clauses that do not want GeneratorExit.
+    """Whether dropping a suspended generator runs nothing but `except` clauses that don't match GeneratorExit.
 
-    The frame is at its end afterwards.
+    The frame is finished afterwards.
     """
     functions = functions_of(frame.code)
     raised = UserRaised(ExceptionValue(GeneratorExit, []))
@@ -99,7 +99,7 @@ def leaves_quietly(frame: Frame) -> bool:
 
 
 def steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
-    """Instructions one after the other, until the frame returns or yields."""
+    """Run instructions until the frame returns or yields."""
     instructions = frame.instructions
     while not (frame.done or frame.paused):
         position = frame.position
@@ -108,7 +108,7 @@ def steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
 
 
 def checked_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
-    """As `steps`, and after each instruction the stack must have grown as CPython says."""
+    """Like `steps`, but verifies after each instruction that the stack has grown as CPython says."""
     instructions = frame.instructions
     while not (frame.done or frame.paused):
         position = frame.position
@@ -126,7 +126,7 @@ def checked_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
 
 
 def stopping_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
-    """As `steps`, up to the moment at which the trace is to stop."""
+    """Like `steps`, but stops at the moment at which the trace is to end."""
     instructions = frame.instructions
     _, rounds, last = frame.tracer.stop or (0, 0, -1)
     while not (frame.done or frame.paused):
@@ -138,10 +138,10 @@ def stopping_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
 
 
 def note_raised(frame: Frame, error: ExceptionValue) -> None:
-    """Keep where an exception is raised first, and what is being handled there."""
+    """Record where an exception is first raised, and which exception is being handled there."""
     tracer, inst = frame.tracer, frame.instructions[max(frame.position - 1, 0)]
     if not only_reraises(inst):
-        error.known_traceback = None  # it has one more entry now
+        error.known_traceback = None  # its traceback has one more entry now
     if error.raised_at:
         return
     error.raised_at = locations_of(tracer.frames)
@@ -151,12 +151,12 @@ def note_raised(frame: Frame, error: ExceptionValue) -> None:
 
 
 def only_reraises(inst: Instruction) -> bool:
-    """Whether what an instruction raises keeps the traceback that it has."""
+    """Whether an exception raised by this instruction keeps its traceback as it is."""
     return inst.opname in ("RERAISE", "CLEANUP_THROW") or (inst.opname == "RAISE_VARARGS" and inst.arg == 0)
 
 
 def unwind(frame: Frame, raised: UserRaised) -> None:
-    """Go to the handler that the exception table names for the instruction that raised, or leave the frame."""
+    """Jump to the handler that the exception table names for the instruction that raised, or leave the frame."""
     inst = frame.instructions[max(frame.position - 1, 0)]
     protection = inst.protection
     if protection is None:

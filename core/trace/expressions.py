@@ -1,4 +1,4 @@
-"""The expression that a frame under trace is at, by the columns that Python keeps, and the values that it works on."""
+"""The source expression that a frame under trace is evaluating, found by the columns in its code, and its operands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST = 160  # characters of a description
 
 
 def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
-    """The summary with the columns of the expression; the summary itself where Python does not know them."""
+    """The summary with the columns of the expression added; unchanged if the code has no columns."""
     span = span_of(frame)
     if span is None or span[0] != summary.line:
         return summary
@@ -41,7 +41,7 @@ def with_columns(summary: FrameSummary, frame: FrameView) -> FrameSummary:
 
 
 def text_at(summary: FrameSummary) -> str:
-    """The expression of a summary, in one line; its whole line where the columns are not known."""
+    """The source text of a summary's expression, on one line; the whole line if the columns are not known."""
     if summary.column < 0:
         return summary.text
     if summary.end_line == summary.line:
@@ -56,17 +56,17 @@ def text_at(summary: FrameSummary) -> str:
 
 
 def span_of(frame: FrameView) -> Span | None:
-    """Where the expression of the instruction that runs, or ran last, stands in the file."""
+    """The position in the file of the expression that the current instruction belongs to."""
     return frame.instructions[max(frame.position - 1, 0)].span
 
 
 def characters(file: str, line: int, column: int) -> int:
-    """A column in bytes of UTF-8 as one in characters."""
+    """Convert a column in bytes of UTF-8 to one in characters."""
     return len(linecache.getline(file, line).encode()[:column].decode(errors="replace"))
 
 
 def seen_values(frame: FrameView) -> tuple[SeenValue, ...]:
-    """The local variables that the expression names, and what they are there."""
+    """The local variables that the expression names, with descriptions of their values."""
     span = span_of(frame)
     found: dict[str, str] = {}
     for name in _names_in(frame, span):
@@ -79,7 +79,7 @@ def seen_values(frame: FrameView) -> tuple[SeenValue, ...]:
 
 
 def _names_in(frame: FrameView, span: Span | None) -> Iterator[str]:
-    """Local variables that are read within the span, or on the line where columns are not known."""
+    """Local variables that are read within the span, or on the line if columns are not known."""
     reads = local_reads(program_of(frame.code))
     first, last = (frame.line, frame.line) if span is None else span[:2]
     for line in range(first, last + 1):
@@ -100,7 +100,7 @@ def local_reads(code: CodeType) -> Mapping[int, list[Instruction]]:
 
 
 def described(value: Value) -> str:
-    """A value for people: a tensor with dtype, sizes and device."""
+    """A description of a value for users: for a tensor its dtype, sizes and device."""
     if isinstance(value, TensorValue):
         return described_tensor(value.fake)
     text = value.describe()
@@ -108,7 +108,7 @@ def described(value: Value) -> str:
 
 
 def described_tensor(tensor: torch.Tensor) -> str:
-    """`a tensor float32[2, 4] on cpu, requires grad`; a size that is a symbol has the symbol's name."""
+    """For example `a tensor float32[2, 4] on cpu, requires grad`. A symbolic size is shown by its symbol's name."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     sizes = ", ".join(map(str, tensor.shape))
     grad = ", requires grad" if tensor.requires_grad else ""

@@ -1,4 +1,4 @@
-"""A frame of the program under trace: its stack, variables and place in the code; and what is known of the trace."""
+"""The state of a frame under trace (stack, variables, position), and the state of the whole trace."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ if TYPE_CHECKING:
     from armature.rules.data import Verdict
 
 
-@attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
+@attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
 class Frame:
-    """A frame. `lazy`: arguments of the outermost frame, wrapped when they are first read.
+    """A frame under trace. `lazy`: arguments of the outermost frame, wrapped when they are first read.
 
-    An opcode function changes the frame: pops and pushes values, sets `position` to jump, `done` with `result` to
+    An opcode function changes the frame: it pops and pushes values, sets `position` to jump, `done` with `result` to
     return, `paused` with `result` to yield.
-
-    ordinal, rounds: with `position` they name a moment of the trace: the frame's number, and how often it jumped back.
-    own_cells: the cells with which the frame began; a comprehension may put others in their place for a while.
-    callee: what the last call instruction called. handling_slots: where on the stack PUSH_EXC_INFO kept what was
-    handled before, for each exception in `handling`.
+    ordinal, rounds: the frame's number and how often it has jumped back; with `position` they identify a moment of the
+    trace.
+    own_cells: the cells with which the frame began; a comprehension may temporarily replace them.
+    callee: the function that the last call instruction called.
+    handling_slots: the stack positions where PUSH_EXC_INFO saved the previously handled exception, for each exception
+    in `handling`.
     """
 
     tracer: Trace
@@ -80,7 +81,7 @@ class Frame:
         self.tracer.extent.step(self.tracer)
 
     def jump(self, target: int) -> None:
-        """Go on at another position."""
+        """Continue at another position."""
         if target < self.position:
             self.rounds += 1
             self.tracer.extent.step(self.tracer)
@@ -95,7 +96,7 @@ class Frame:
         return self.stack.pop()
 
     def popn(self, count: int) -> list[Value]:
-        """Pop `count` values, the deepest first."""
+        """Pop `count` values and return them, the deepest first."""
         if not count:
             return []
         stack = self.stack
@@ -105,17 +106,17 @@ class Frame:
 
     @property
     def line(self) -> int:
-        """The line of the instruction that runs, or ran last."""
+        """The line of the current instruction, or of the last one if the frame has ended."""
         return self.instructions[max(self.position - 1, 0)].line
 
 
-@attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
+@attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
 class Trace(Tracing):
-    """The parts of a trace, for the modules that make it grow and write its code. It dies with what tracing knows.
+    """The state of one trace, for the modules that extend it and write its code. `end` clears it.
 
-    where: the frames as people read them. by_id: values of the program's objects that have an identity, with the
-    objects, so that ids stay theirs. inputs: of the graph. names: what globals and constants stand for. plans: what
-    plugins say of callables, each asked for once.
+    where: the frames as users see them. by_id: values of the program's objects that have an identity; the objects are
+    held so that their ids stay unique. inputs: of the graph. names: resolves globals and constants. plans: the plugins'
+    rows for each callable, looked up once.
     """
 
     ctx: CompileContext
@@ -128,29 +129,30 @@ class Trace(Tracing):
     where: UserStack = attrs.field(default=attrs.Factory(lambda self: UserStack(self.frames), takes_self=True))
     by_id: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
     by_fake: dict[int, TensorValue] = attrs.field(factory=dict)
-    cells: dict[int, CellValue] = attrs.field(factory=dict)  # of the program, that are known
+    cells: dict[int, CellValue] = attrs.field(factory=dict)  # known cells of the program
     called: set[int] = attrs.field(factory=set)  # ids of modules that were called
     class_values: dict[Hashable, Value] = attrs.field(factory=dict)
     inputs: list[TensorValue | SymbolicValue] = attrs.field(factory=list)
     on_abort: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
     frames_cells: dict[str, CellValue] = attrs.field(factory=dict)  # free variables of the outermost frame
     generators: list[Value] = attrs.field(factory=list)
-    keys: dict[Value, None] = attrs.field(factory=dict)  # looked up in dicts and sets by their identity
-    held_weakly: dict[Value, bool] = attrs.field(factory=dict)  # by weak references made; whether one calls back
+    keys: dict[Value, None] = attrs.field(factory=dict)  # values looked up in dicts and sets by identity
+    # objects that new weak references refer to; whether one has a callback
+    held_weakly: dict[Value, bool] = attrs.field(factory=dict)
     end_checks: dict[EndCheck, None] = attrs.field(factory=dict)
     stop: Moment | None = None  # where to stop tracing
-    too_deep: tuple[Location, ...] = ()  # where the Python that traces came to its limit
+    too_deep: tuple[Location, ...] = ()  # where the tracer itself reached Python's recursion limit
     extent: Extent = attrs.field(factory=Extent)
-    has_handlers: bool = False  # some function that was traced has `try` or `with`
-    mutates: bool = False  # an operator in place is in the graph
-    atomic_depth: int = 0  # calls being traced that go in the graph whole or not at all
-    subgraph_depth: int = 0  # of these, calls whose nodes go in graphs of their own
-    rerun_breaks: list[GraphBreak] = attrs.field(factory=list)  # where the graph ends if the frame can't run again
+    has_handlers: bool = False  # whether a traced function has `try` or `with`
+    mutates: bool = False  # whether the graph has an in-place operator
+    atomic_depth: int = 0  # nesting depth of calls that enter the graph whole or not at all
+    subgraph_depth: int = 0  # of these, calls whose nodes go in a subgraph
+    rerun_breaks: list[GraphBreak] = attrs.field(factory=list)  # where to end the graph if the frame can't be rerun
     subgraph_tensors: dict[TensorValue, tuple[Location, ...]] = attrs.field(factory=dict)
     sizes: Sizes = attrs.field(default=attrs.Factory(lambda self: Sizes(self, self.fakes), takes_self=True))
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
-    own_lookups: set[Source] = attrs.field(factory=set)  # of objects whose classes look up attributes themselves
-    keeps_floats: bool = False  # arguments that are floats of the program stay nodes
+    own_lookups: set[Source] = attrs.field(factory=set)  # sources of objects whose classes customise attribute lookup
+    keeps_floats: bool = False  # whether float arguments of the program stay graph inputs
     rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None] = attrs.field(factory=dict)
     precalls: Precalls = attrs.field(factory=changes.Precalls)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
@@ -173,17 +175,17 @@ class Trace(Tracing):
 
     @property
     def tables(self) -> Any:
-        """What plugins know."""
+        """The tables of rows that plugins provide."""
         return self.ctx.tables
 
     def verdict(self, fn: object) -> Verdict:
-        """What the rules say of a callable. That it was asked for is kept: the code is as good as the answer."""
+        """The rules' verdict on a callable. The lookup is recorded, because the compiled code depends on the answer."""
         self.ctx.asked[id(fn)] = fn
         found: Verdict = self.tables.rule_book.verdict(fn)
         return found
 
     def break_at(self, places: tuple[Location, ...] | None, type_id: str, **facts: object) -> GraphBreak:
-        """The graph break to raise, or to keep. places: where the graph is to end; None: here."""
+        """Build a graph break, to raise now or to keep for later. places: where the graph is to end; None: here."""
         try:
             kind: BreakType = self.tables.break_type(type_id)
         except UnknownBreakType:
@@ -197,26 +199,26 @@ class Trace(Tracing):
         return self.where.origin()
 
     def expression(self) -> str:
-        """The expression of the user's code that is run: its text, as far as it stands on one line."""
+        """The source text of the user's expression that is being evaluated, as far as it fits on one line."""
         return self.where.expression()
 
     def end(self) -> None:
-        """The trace is over: let go of all that it knows, so that asking it anything is an AttributeError.
+        """Release everything that the trace holds; using it afterwards is an AttributeError.
 
-        Values lead to the trace by their frames and by the streams that they read, and the trace to them. What they
-        hold, inputs of the program among it, would otherwise stay until garbage is collected.
+        Values refer to the trace through frames and streams, and the trace refers to them. Without this, the objects
+        they hold, graph inputs among them, would live until the next garbage collection.
         """
         for field in attrs.fields(type(self)):
             delattr(self, field.name)
 
 
 def whole(tracing: Tracing) -> Trace:
-    """The trace with all its parts, for functions that plugins may call with what they have of it."""
+    """The full trace behind the narrower interface that plugins pass back to us."""
     return cast("Trace", tracing)
 
 
 class Stopped(BaseException):
-    """Tracing has come to the moment at which it was to stop. Not an Exception: no handler of one may hold it up."""
+    """Tracing has reached the moment at which it was to stop. Not an Exception, so that no handler swallows it."""
 
     def __init__(self, frames: tuple[Frame, ...]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The guards of one trace: each relied-on fact is recorded once."""
+"""Collects the guards of one trace; each fact is recorded once."""
 
 from __future__ import annotations
 
@@ -36,35 +36,36 @@ PYTHONS_OWN = frozenset(dir(builtins))
 
 
 def autocast_dtypes() -> Mapping[str, torch.dtype]:
-    """By device, what autocast takes now where it is not told."""
+    """The dtype that autocast uses by default, for each device."""
     return {device: torch.get_autocast_dtype(device) for device in AUTOCAST_DEVICES}
 
 
 @attrs.define(eq=False)
 class GuardRecorder:
-    """Collects guards in the order in which facts were relied on. `user` gives the user's line for a record.
+    """Collects guards in the order in which facts were relied on. `user` returns the user's line for a record.
 
     An object that the compiled code itself keeps alive (`ObjectSource`) needs no guard of its identity, type or value,
-    unless what it holds changes.
+    unless its contents change.
     """
 
     user: Callable[[], str]
     records: dict[Hashable, Guard] = attrs.field(factory=dict)
-    lookups: set[Hashable] = attrs.field(factory=set)  # in classes, that were relied on
-    autocast: Mapping[str, torch.dtype] = attrs.field(factory=autocast_dtypes)  # as they were when tracing began
+    lookups: set[Hashable] = attrs.field(factory=set)  # class lookups that were relied on
+    autocast: Mapping[str, torch.dtype] = attrs.field(factory=autocast_dtypes)  # as of the start of tracing
 
     def add(self, guard: Guard) -> None:
-        """Rely on what a guard checks."""
+        """Add a guard."""
         if (key := guard.key) not in self.records:
             guard.say_where(self.user())
             self.records[key] = guard
 
     def global_state(self) -> None:
-        """Grad mode, autocast, default dtype and the like."""
+        """Guard the grad mode, autocast, the default dtype and the like."""
         self.records.setdefault(GlobalStateGuard, GlobalStateGuard())
 
     def autocast_dtype(self, device: str) -> None:
-        """The dtype that autocast takes on the device where it is not told. What the trace itself enters changes it."""
+        """The default dtype of autocast on the device, as of the start: contexts that the trace enters may change
+        it."""
         before = self.autocast.get(device)
         answer = torch.get_autocast_dtype(device) if before is None else before
         self.answers(torch.get_autocast_dtype, (device,), {}, answer)
@@ -85,18 +86,18 @@ class GuardRecorder:
             self.add(ValueGuard(source, value))
 
     def compared(self, source: Source, compare: Callable[[float, float], bool], number: float, answer: bool) -> None:
-        """`compare(source, number) is answer`, of a float."""
+        """Guard `compare(source, number) is answer` for a float."""
         self.add(ComparedGuard(source, compare, number, answer))
 
     def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
-        """Everything that a fake tensor was made from; sizes and strides where the fake has numbers, not symbols. A
-        tensor that the code keeps alive may still be changed."""
+        """Guard the properties that the fake tensor was made from; sizes and strides only where the fake has numbers,
+        not symbols. A tensor that the code keeps alive is guarded too, because it may still be changed."""
         sizes = tuple(size if isinstance(size, int) else None for size in fake.shape)
         strides = tuple(stride if isinstance(stride, int) else None for stride in fake.stride())
         self.add(TensorGuard(source, tensor, sizes, strides))
 
     def metadata(self, source: Source, test: Callable[[object], bool]) -> None:
-        """What a tensor that holds others says of itself, or the members of a container."""
+        """Guard the metadata of a wrapper subclass or the members of a container by a test."""
         self.add(MetadataGuard(source, test))
 
     def length(self, source: Source, length: int) -> None:
@@ -108,17 +109,17 @@ class GuardRecorder:
         self.add(DictKeysGuard(source, tuple(map(held_key, keys))))
 
     def absent(self, source: Source, name: object) -> None:
-        """`name` is not in the dict at `source`."""
+        """Guard that `name` is not in the dict at `source`."""
         self.add(AbsentGuard(source, held_key(name)))
 
     def lacks(self, cls: type, *names: str) -> None:
-        """The class itself has none of these names, and its bases."""
+        """Guard that neither the class nor its bases have any of these names."""
         held = self.records.setdefault((ClassGuard, id(cls)), ClassGuard(cls, cls.__mro__, set(), self.user()))
         if isinstance(held, ClassGuard):
             held.names.update(names)
 
     def builtin(self, held: Mapping[str, object], name: str) -> Source | None:
-        """The source of a name of the builtins, None where there is none. One that is not Python's own may change."""
+        """The source of a builtin name, None if it needs none. A builtin that is not Python's own may change."""
         where = ObjectSource(held, "builtins")
         if name not in held:
             self.absent(where, name)
@@ -126,12 +127,12 @@ class GuardRecorder:
         return ObjectSource(held[name], f"builtins.{name}") if name in PYTHONS_OWN else ItemSource(where, name)
 
     def sized(self, source: Source) -> bool:
-        """Whether all sizes and strides of the tensor at the source are guarded as they are."""
+        """Whether all sizes and strides of the tensor at the source are guarded."""
         held = self.records.get((TensorGuard, source))
         return isinstance(held, TensorGuard) and None not in (*held.sizes, *held.strides)
 
     def offset(self, source: Source, offset: int) -> None:
-        """Where in its storage the tensor begins."""
+        """Guard the offset of the tensor in its storage."""
         self.add(OffsetGuard(source, offset))
 
     def answers(
@@ -141,6 +142,6 @@ class GuardRecorder:
         self.add(AnswerGuard(fn, args, kwargs, answer))
 
     def alias(self, first: Source, second: Source) -> None:
-        """Two ways to the same object."""
+        """Guard that two sources lead to the same object."""
         if first != second:
             self.add(AliasGuard(first, second))

@@ -1,4 +1,4 @@
-"""`Call`: what a handler gets, and the few verbs that it needs. With hookspecs.py this is the public plugin API."""
+"""`Call`: the argument of every handler, with its verbs. With hookspecs.py this is the public plugin API."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MARK = "__armature_handler__"
 
 @attrs.frozen(eq=False)
 class Handler:
-    """A function `fn(call, *args, **kwargs) -> Value | None` and the callables it handles. None: "not mine".
+    """A function `fn(call, *args, **kwargs) -> Value | None` and the callables it handles. It returns None to decline.
 
-    complete: it takes all arguments that its targets take, and any others break the graph.
+    complete: it takes every argument that its targets take; any other argument breaks the graph.
     """
 
     targets: tuple[Callable[..., object], ...]
@@ -31,15 +31,15 @@ class Handler:
 
 @attrs.frozen(eq=False)
 class ValueType:
-    """A tracer value class for a type: `build(obj, source, tracer) -> Value | None`. `match`: an exact type or a
-    predicate. None: the object is like others of which nothing is known.
+    """How to make the tracer's value for a Python type: `build(obj, source, tracer) -> Value | None`. `match`: an exact
+    type or a predicate. None: treat the object as an opaque one.
 
-    Of an exact type also: fresh: `fresh(obj, tracer)`, the value of an object that tracing itself has made, which needs
-    no guards. base: `base(obj, kind, source, owner, tracer)`, what an object of a class that derives from a builtin
-    type is as one of that type; owner: the value of the object.
-
-    derived: it is for objects of classes that derive from `match` too. instance: `instance(cls)`, the value of an
-    object of such a class that `object.__new__` has made in the frame.
+    Only for an exact type:
+    fresh: `fresh(obj, tracer)`, the value of an object that tracing itself has made, which needs no guards.
+    base: `base(obj, kind, source, owner, tracer)`, the builtin part of an object whose class derives from a builtin
+    type; owner: the value of the object.
+    derived: it also applies to objects of classes that derive from `match`.
+    instance: `instance(cls)`, the value of an object of such a class that `object.__new__` has made in the frame.
     """
 
     match: type | Callable[[object], bool]
@@ -62,10 +62,10 @@ class Polyfill:
 
 @attrs.frozen(eq=False)
 class Signature:
-    """What a function written in C takes, where `inspect.signature` doesn't tell.
+    """The parameters of a C function for which `inspect.signature` fails.
 
-    keywords: the names that it takes, `("**",)` for any name; None: those that `inspect` tells. counts: the least and
-    the most arguments by position, its own object among them for a method; None: what `inspect` tells, or any number.
+    keywords: the names that it takes, `("**",)` for any name; None: those that `inspect` finds. counts: the minimum and
+    maximum number of positional arguments, including self for a method; None: what `inspect` finds, or any number.
     """
 
     fn: Callable[..., object]
@@ -94,21 +94,21 @@ def collect(*modules: ModuleType) -> Iterable[Handler]:
 
 
 def opaque_function(*args: object, **kwargs: object) -> object:
-    """As the target of a handler it stands for all functions that the user wants to be nodes, and not looked into."""
+    """As the target of a handler, it stands for all functions that the user wants as opaque nodes of the graph."""
     raise NotImplementedError
 
 
 def tensor_method(*args: object, **kwargs: object) -> object:
-    """As the target of a handler it stands for all methods of tensors that no other handler has answered."""
+    """As the target of a handler, it stands for all methods of tensors that no other handler has answered."""
     raise NotImplementedError
 
 
 @attrs.frozen(eq=False)
 class Call:
-    """A call being traced: the function and its arguments as values, and the verbs of a handler.
+    """A call being traced: the function, its arguments as values, and the verbs that a handler uses.
 
-    fn: the Python object called (unbound; for a method `args[0]` is self). tracing: the trace, for what
-    the verbs here do not cover.
+    fn: the Python object called (unbound; for a method `args[0]` is self). tracing: the trace, for anything that these
+    verbs do not cover.
     """
 
     fn: Callable[..., object]
@@ -121,13 +121,13 @@ class Call:
         return self.tracing.constant(obj)
 
     def graph_call(self, fn: Callable[..., object] | str, *args: Value, **kwargs: Value) -> Value:
-        """Put a call of `fn` (a str: the method of that name on args[0]) in the graph; fakes tell what it gives."""
+        """Put a call of `fn` in the graph (a str: that method of args[0]); a run on fakes determines its result."""
         return self.tracing.graph_call(fn, args, kwargs)
 
     def graph_call_as(
         self, fake: Callable[..., object], fn: Callable[..., object], *args: Value, **kwargs: Value
     ) -> Value:
-        """The same for a function that can't run on fakes: `fake`, with the same arguments, tells what it gives."""
+        """Like `graph_call`, for a function that can't run on fakes: `fake` is called instead to get the result."""
         return self.tracing.graph_call(fn, args, kwargs, fake)
 
     def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
@@ -139,24 +139,24 @@ class Call:
         return self.tracing.calls.inline_python(fn, args, kwargs)
 
     def whole(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
-        """The same for a function that must not be cut: what breaks in it breaks at the call being handled."""
+        """Like `inline`, for a function that must not be cut: breaks inside are reported at the call being handled."""
         return self.tracing.calls.call_whole(fn, args, kwargs)
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
-        """Stop here: the break type of the catalogue and the facts its explanation names."""
+        """Stop here with a break type of the catalogue; `facts` fill in its explanation."""
         self.tracing.graph_break(type_id, **facts)
 
     def guard(self, value: Value) -> None:
-        """Rely on the value: guard its source so that the same object (constant: an equal one) comes next time."""
+        """Guard the value's source, so that the next call sees the same object (an equal one for a constant)."""
         value.rely_on(self.tracing)
 
     def fold(self, fn: Callable[..., object], *operands: object) -> Value:
-        """The value of what `fn` gives for Python objects. What it raises, the program raises."""
+        """The value of `fn` applied to Python objects. An exception of `fn` is raised in the program."""
         try:
             return self.tracing.as_value(fn(*operands))
         except Exception as error:
             self.tracing.raise_real(error)
 
     def new_value(self, obj: object) -> Value:
-        """A value for any Python object without a source (made while tracing): wrapped as the value-type tables say."""
+        """A value for any Python object without a source (made while tracing), built by the value-type tables."""
         return self.tracing.as_value(obj)

@@ -13,8 +13,8 @@ from armature.frame.data import resume_point
 from armature.trace.versions import LOADS_METHODS
 
 STOPITERATION_ERROR = 3  # argument of CALL_INTRINSIC_1, from Python 3.12 on
-# Python 3.13 has instructions that stand for two. They name variables of the first sixteen slots only, and a resume
-# function has other slots: so they are read as the two.
+# Python 3.13 has instructions that combine two. They can only name the first sixteen variable slots, and a resume
+# function numbers its slots differently, so they are decoded as the two instructions they combine.
 DOUBLED = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
@@ -28,7 +28,7 @@ Span: TypeAlias = tuple[int, int, int, int]
 
 @attrs.frozen
 class Protection:
-    """What an entry of the exception table says for an instruction: where to go, and how to trim the stack first."""
+    """An entry of the exception table for an instruction: where its handler is, and how to trim the stack first."""
 
     target: int  # position of the handler's first instruction
     depth: int
@@ -38,7 +38,7 @@ class Protection:
 @attrs.define(eq=False)
 class Instruction:
     """One instruction. `target`: position of the instruction jumped to, -1 without a jump. `span`: where its expression
-    stands in the file, None where that is not known."""
+    is in the file, None if that is not known."""
 
     opname: str
     opcode: int
@@ -53,7 +53,7 @@ class Instruction:
 
 @functools.lru_cache(maxsize=4096)
 def decode(code: CodeType) -> tuple[Instruction, ...]:
-    """The instructions of a code object, without caches and prefixes. Kept: the same code is decoded once."""
+    """The instructions of a code object without caches and prefixes. Cached: each code is decoded once."""
     bytecode = dis.Bytecode(code)
     found = [single for inst in bytecode if inst.opname not in ("CACHE", "EXTENDED_ARG") for single in split(inst)]
     position = positions_of(code, found)
@@ -78,9 +78,8 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def instructions_of(code: CodeType) -> tuple[Instruction, ...]:
-    """The instructions that tracing runs for a frame of the code: of a resume function those of the whole program, and
-    after them its own, which end with a jump into the program. `start_of` says where they begin.
-    """
+    """The instructions that tracing runs for a frame of the code. A resume function has those of the whole program,
+    followed by its own, which end with a jump into the program. `start_of` returns where they begin."""
     point = resume_point(code)
     if point is None:
         return decode(code)
@@ -90,13 +89,13 @@ def instructions_of(code: CodeType) -> tuple[Instruction, ...]:
 
 
 def start_of(code: CodeType) -> int:
-    """The position at which a frame of the code begins."""
+    """The position at which a frame of the code starts."""
     point = resume_point(code)
     return 0 if point is None else len(decode(point.origin))
 
 
 def split(inst: dis.Instruction) -> tuple[dis.Instruction, ...]:
-    """An instruction, as two if it stands for two."""
+    """An instruction, as two if it combines two."""
     singles = DOUBLED.get(inst.opname)
     if singles is None or inst.arg is None:
         return (inst,)
@@ -108,10 +107,11 @@ def split(inst: dis.Instruction) -> tuple[dis.Instruction, ...]:
 
 
 def positions_of(code: CodeType, found: list[dis.Instruction]) -> dict[int, int]:
-    """Byte offset to position, for every offset: one inside caches or prefixes belongs to the instruction after it."""
+    """Map every byte offset to a position. An offset inside caches or prefixes belongs to the instruction after it."""
     position: dict[int, int] = {}
     following = len(found)
-    starts = {inst.offset: index for index, inst in reversed([*enumerate(found)])}  # the first of two that were one
+    # a split instruction maps to its first half
+    starts = {inst.offset: index for index, inst in reversed([*enumerate(found)])}
     for offset in range(len(code.co_code), -1, -2):
         following = starts.get(offset, following)
         position[offset] = following
@@ -120,16 +120,16 @@ def positions_of(code: CodeType, found: list[dis.Instruction]) -> dict[int, int]
 
 @functools.lru_cache(maxsize=512)
 def remade_cells(code: CodeType) -> frozenset[str]:
-    """Cells in whose slots inlined comprehensions keep a variable of their own for a while, as it is or in a cell."""
+    """Cells whose slots an inlined comprehension temporarily uses for a variable of its own, as a cell or not."""
     cleared = {str(inst.argval) for inst in decode(code) if inst.opname == "LOAD_FAST_AND_CLEAR"}
     return frozenset(cleared.intersection(code.co_cellvars))
 
 
 def slot_names(code: CodeType) -> tuple[str, ...] | None:
-    """The names of the variables by slot where one name stands for two, else None.
+    """The names of the variables by slot if two slots share a name, else None.
 
-    The variable of an inlined comprehension may be named as a free variable of the function around it. Its name here
-    begins with a dot, which no name of the program does.
+    The variable of an inlined comprehension may have the name of a free variable of the function around it. It gets a
+    name that begins with a dot here, which no name of the program does.
     """
     own = (*code.co_varnames, *(name for name in code.co_cellvars if name not in code.co_varnames))
     if not set(own).intersection(code.co_freevars):
@@ -138,10 +138,10 @@ def slot_names(code: CodeType) -> tuple[str, ...] | None:
 
 
 def argument_of(inst: dis.Instruction, code: CodeType, names: tuple[str, ...] | None) -> object:
-    """What an instruction's argument stands for. names: of the variables by slot, where `dis` does not know them."""
+    """Resolve an instruction's argument. names: variable names by slot, where `dis` does not know them."""
     if inst.arg is None:
         return inst.argval
-    if inst.opname == "KW_NAMES":  # which `dis` does not look up
+    if inst.opname == "KW_NAMES":  # `dis` does not look it up
         return code.co_consts[inst.arg]
     if names is not None and (inst.opcode in dis.haslocal or inst.opcode in dis.hasfree):
         return names[inst.arg]
@@ -149,5 +149,5 @@ def argument_of(inst: dis.Instruction, code: CodeType, names: tuple[str, ...] | 
 
 
 def loads_method(inst: Instruction) -> bool:
-    """Whether an instruction looks for a method to be called."""
+    """Whether an instruction looks up a method in order to call it."""
     return inst.opname == LOADS_METHODS and (inst.opname == "LOAD_METHOD" or bool(inst.arg & 1))

@@ -48,15 +48,15 @@ UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 @quietly
 def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
-    """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame with nothing to do.
+    """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame if there is nothing to do.
 
-    Nothing that the program can see changes: its objects, torch's modes and the state of random number generators.
+    The program sees no change: its objects, torch's modes and the state of random number generators are restored.
     """
     if request.code.co_flags & UNTRACEABLE:
         raise SkipFrame("a generator or coroutine runs eagerly")
     if in_transform():
         raise SkipFrame("it runs inside a transform of torch.func", once=True)
-    if forward_level() >= 0:  # tensors without numbers have none of the tangents
+    if forward_level() >= 0:  # tensors without storage have no tangents
         raise SkipFrame("it runs inside a level of forward mode", once=True)
     with trace_of(request, ctx) as tracer:
         with tracing(tracer):
@@ -66,7 +66,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
 
 @contextlib.contextmanager
 def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
-    """A trace of a frame, which ends with the block."""
+    """Make a trace of a frame; it ends with the block."""
     tracer = Tracer(ctx, request, ctx.config.strict)
     try:
         yield tracer
@@ -76,8 +76,8 @@ def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
 
 @contextlib.contextmanager
 def tracing(tracer: Trace) -> Iterator[None]:
-    """While a frame is traced. Afterwards everything that the program can see is as it was before."""
-    line = weakref.WeakMethod(tracer.where.line)  # torch's caches keep symbols beyond the trace
+    """Set up torch for tracing a frame. On exit everything that the program can see is restored."""
+    line = weakref.WeakMethod(tracer.where.line)  # torch's caches hold symbols longer than the trace
     tracer.fakes.symbols.where = lambda: here() if (here := line()) is not None else ""
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
@@ -88,7 +88,7 @@ def tracing(tracer: Trace) -> Iterator[None]:
             try:
                 tracer.overrides.begin(tracer)
                 yield
-            finally:  # before the mode is left: inference mode sets back what it has found
+            finally:  # before the mode is left: inference mode restores what it has found
                 for leave, state in reversed(tracer.on_abort):
                     leave(state)
     except GraphBreak as stop:
@@ -104,7 +104,7 @@ def tracing(tracer: Trace) -> Iterator[None]:
         if tracer.effects.default_dtype is not None:
             set_default_dtype(tracer.effects.default_dtype.first)
         sys.setrecursionlimit(depth)
-        random.setstate(numbers)  # code of the program that a rule puts in the graph may have drawn some
+        random.setstate(numbers)  # user code that a rule puts in the graph may have drawn some
 
 
 def _run(tracer: Trace, request: FrameRequest) -> Value:
@@ -121,7 +121,7 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
     check_generators(tracer, frame)
     for check in tracer.end_checks:
         check(tracer, frame, result)
-    tracer.frames.append(frame)  # whose line it is that the graph ends at
+    tracer.frames.append(frame)  # for the line at which the graph ends
     check_left(tracer)
     end_grad(tracer)
     tracer.where.ended = (tracer.frames.pop(),)
@@ -129,14 +129,14 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
 
 
 def check_left(tracer: Trace) -> None:
-    """No context manager of torch may be left open, but for the grad mode. Raises GraphBreak, where it was entered."""
+    """Raise GraphBreak where a torch context manager was entered that is still open; the grad mode may differ."""
     for context in tracer.effects.entered:
         locations = getattr(context, "made_at", ())
         raise tracer.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
 
 
 def check_generators(tracer: Trace, frame: Frame) -> None:
-    """No generator may stand inside a `try` or `with` when tracing ends. Raises GraphBreak."""
+    """Raise GraphBreak if a generator is suspended inside a `try` or `with` when tracing ends."""
     for generator in tracer.generators:
         if not isinstance(generator, GeneratorValue):
             continue
@@ -147,7 +147,7 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:
-    """The frame to trace: arguments are wrapped when they are read, cells when they are opened."""
+    """Make the frame to trace: arguments are wrapped when they are first read, cells when they are opened."""
     code = request.code
     lazy: dict[str, tuple[object, Source]] = {}
     for name in argument_names(request):
@@ -159,12 +159,12 @@ def root_frame(tracer: Trace, request: FrameRequest) -> Frame:
         value = CellValue(None, cell, LocalSource(name, cell=True))
         frame.cells[name] = value
         tracer.frames_cells[name] = value
-        tracer.cells[id(cell)] = value  # known under its variable's name
+        tracer.cells[id(cell)] = value  # registered under its variable's name
     return frame
 
 
 def argument_names(request: FrameRequest) -> tuple[str, ...]:
-    """Names of all parameters, those of `*` and `**` too."""
+    """Names of all parameters, including those of `*` and `**`."""
     code = request.code
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
@@ -189,11 +189,11 @@ def traced_frame(
     computes: bool,
     breaks: tuple[BreakEvent, ...] = (),
 ) -> TracedFrame:
-    """The whole: the graph with its outputs, what it takes, its guards, and the code that calls it."""
+    """Assemble the result: the graph with its outputs, its inputs, its guards, and the code that calls it."""
     name = tracer.request.code.co_name
     graph = None
     if tracer.floats or tracer.precalls.taken:
-        tracer.fakes.symbols.take_numbers()  # the graph does, wherever it runs on fakes again
+        tracer.fakes.symbols.take_numbers()  # otherwise the graph takes them whenever it runs on fakes
     if computes:
         made = tracer.graph.output(tuple(out.outputs))
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
@@ -204,7 +204,7 @@ def traced_frame(
 
 
 def found_nothing(tracer: Trace) -> SkipFrame:
-    """The end of a trace to the end of the frame that has met no tensor."""
+    """The SkipFrame for a trace that reached the end of the frame without meeting a tensor."""
     codes = tuple(tracer.extent.codes.values())
     found = SkipFrame("it computes nothing with tensors", idle=True, whole=codes)
     found.guards = guards_so_far(tracer)
@@ -212,17 +212,17 @@ def found_nothing(tracer: Trace) -> SkipFrame:
 
 
 def guards_so_far(tracer: Trace) -> tuple[Guard, ...]:
-    """What tracing has relied on until now."""
+    """The guards on everything that tracing has relied on so far."""
     return (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
 
 
 def meets_tensors(tracer: Trace) -> bool:
-    """Whether the frame has met a tensor, or calls something of torch. What it computes of sizes does not count."""
+    """Whether the frame has met a tensor or calls a torch function. Computing with sizes does not count."""
     return bool(tracer.by_fake) or graph_calls.computes_more_than_sizes(tracer)
 
 
 def graph_inputs(tracer: Trace) -> tuple[GraphInput, ...]:
-    """The graph's inputs with their fakes as they were before the graph changed any."""
+    """The graph's inputs, with their fakes as they were before the graph changed any."""
     tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
     changed = tracer.effects.altered or any(version_of(value.fake) for value in tensors)
     fresh = tracer.fakes.afresh() if changed else None
@@ -240,7 +240,7 @@ def graph_inputs(tracer: Trace) -> tuple[GraphInput, ...]:
             value.node.meta.update({"example_value": fake, "traced_value": value.fake})
         counts = version_of(value.fake) != version_of(fake)
         if counts or tracer.effects.writes_to(value):
-            value.node.meta["counts_writes"] = counts  # not what is written through `x.data`
+            value.node.meta["counts_writes"] = counts  # writes through `x.data` are not counted
         parameter = isinstance(value.real, torch.nn.Parameter) or is_registered(value.source)
         found.append(GraphInput(value.node.name, value.source, fake, parameter, weakref.ref(value.real)))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Moments of a trace, and where its frames stand at one."""
+"""Moments of a trace, and the position of each frame at one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Moment: TypeAlias = tuple[int, int, int]
 
 @attrs.frozen(eq=False)
 class Location:
-    """The instruction that a frame is at. callee: what that instruction called, when it is a call.
+    """The instruction that a frame is at. callee: the function it calls, if it is a call.
 
-    A value may keep where it was made, so the frame itself, which has the value in a variable, is not part of it.
+    It does not hold the frame: a value may keep the location where it was made, and the frame holds the value in a
+    variable.
     """
 
     code: CodeType
@@ -30,12 +31,12 @@ class Location:
 
     @property
     def moment(self) -> Moment:
-        """What names this moment in another trace of the same frame."""
+        """Identifies this moment in another trace of the same frame."""
         return self.ordinal, self.rounds, self.position
 
 
 def locations_of(frames: Sequence[FrameView]) -> tuple[Location, ...]:
-    """Where the frames stand, the outermost first."""
+    """The position of each frame, the outermost first."""
     return tuple(
         Location(frame.code, frame.ordinal, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames
     )

@@ -1,4 +1,4 @@
-"""What names and constants of code stand for: globals, builtins, the constants of code objects."""
+"""Resolves names and constants of code: globals, builtins, the constants of code objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armature.trace.values.mapping import DictValue
 
 @attrs.define(eq=False)
 class Names:
-    """The globals and constants that were read. trace: makes their values, guards them, raises NameError."""
+    """The globals and constants read so far. trace: makes their values, guards them, raises NameError."""
 
     trace: Tracing
     effects: Effects
@@ -20,7 +20,7 @@ class Names:
     _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
 
     def load_global(self, frame: FrameView, name: str) -> Value:
-        """A global or builtin of a frame."""
+        """The value of a global or builtin that a frame names."""
         key = (id(frame.namespace), name)
         if self.effects.globals_:
             stored = self.effects.global_of(frame.namespace, name)
@@ -31,14 +31,14 @@ class Names:
         return self._globals[key]
 
     def constant(self, obj: object) -> Value:
-        """The value of a constant of a code object: the same object gives the same value."""
+        """The value of a constant of a code object; one object always has one value."""
         held = self._constants.get(id(obj))
         if held is None:
             held = self._constants[id(obj)] = (obj, self.trace.constant(obj))
         return held[1]
 
     def of_module(self, namespace: dict[str, object]) -> DictValue:
-        """The variables of a module as a dict, which is not to be changed."""
+        """The variables of a module as a read-only dict."""
         held = self.trace.by_id.get(id(namespace))
         if held is not None and isinstance(held[1], DictValue):
             return held[1]

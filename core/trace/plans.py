@@ -1,4 +1,4 @@
-"""What plugins say of a callable."""
+"""The rows that plugins provide for a callable."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from armature.trace.handlers import Handler, Polyfill
 
 @attrs.frozen(eq=False)
 class Plan:
-    """What plugins say of a callable. Holding it keeps its id its own. `first`: a rule that goes before all else.
+    """The rows that plugins provide for a callable. It holds `fn`, so that its id stays unique.
 
-    handlers: each is asked where those before it decline.
+    `first`: a rule that is consulted before everything else. handlers: asked in order until one answers.
     """
 
     fn: Any
@@ -24,5 +24,5 @@ class Plan:
 
     @property
     def speaks(self) -> bool:
-        """Whether there is anything to ask before the interpreter's own ways and the rules."""
+        """Whether anything is consulted before the interpreter's defaults and the rules."""
         return bool(self.handlers) or self.polyfill is not None or self.first is not None

@@ -1,7 +1,7 @@
-"""Parts of a trace as the modules below them see them.
+"""The parts of a trace, as interfaces for the modules that come before them in the import order.
 
-Values need these, and these need values: so they are told what a value (V), a write (W) and the trace (T) is. The names
-to use, which say that, stand in `values/base.py`.
+Values need these interfaces, and the interfaces mention values. So they are generic in the type of values (V), of
+writes (W) and of the trace (T); `values/base.py` defines the names to use, with these types filled in.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ T_co = TypeVar("T_co", covariant=True)
 class FrameView(Protocol[V]):
     """A frame being traced, as values and handlers see it.
 
-    position: of the instruction that runs next. ordinal, rounds: its number in the trace, and how often it jumped back.
-    trusted: it runs code of a library of which globals are not guarded. callee: what its last call instruction called.
-    lazy: arguments that were not read yet, and where they are. globals_source: None for those of the frame being
+    position: of the next instruction. ordinal, rounds: its number in the trace, and how often it has jumped back.
+    trusted: it runs library code whose globals are not guarded. callee: the function that its last call instruction
+    called. lazy: arguments not read yet, with their sources. globals_source: None for the globals of the frame being
     compiled.
     """
 
@@ -53,23 +53,23 @@ class FrameView(Protocol[V]):
 
     @property
     def own_cells(self) -> Mapping[str, V]:
-        """The cells with which it began; a comprehension may put others in their place for a while."""
+        """The cells with which it began; a comprehension may temporarily replace them."""
 
     @property
     def handling(self) -> Sequence[Any]:
-        """The exceptions that its `except` and `finally` blocks are at work on, the innermost last."""
+        """The exceptions being handled by its `except` and `finally` blocks, the innermost last."""
 
     @property
     def line(self) -> int:
-        """The line of the instruction that runs, or ran last."""
+        """The line of the current instruction, or of the last one if the frame has ended."""
 
 
 class OverridingNow(Protocol[V, W, T_contra]):
-    """Who overrides torch's functions at this point (`__torch_function__`).
+    """The `__torch_function__` overrides in effect at this point.
 
-    present: whether anybody may, so that calls have to be looked at. wrappers: whether tensors were met that hold
-    others, and take over operators. modes: those entered, the innermost last. off: what `DisableTorchFunction` has
-    switched off.
+    present: whether there may be any, so that calls have to be checked. wrappers: whether wrapper subclasses were met,
+    which override operators. modes: the active function modes, the innermost last. off: the overrides that
+    `DisableTorchFunction` has switched off.
     """
 
     modes: list[V]
@@ -79,66 +79,66 @@ class OverridingNow(Protocol[V, W, T_contra]):
 
     @property
     def moved(self) -> bool:
-        """Whether torch's stack of modes is another one than when the frame began."""
+        """Whether torch's stack of function modes differs from when the frame began."""
 
     @property
     def asks_modes(self) -> bool:
-        """Whether a mode is asked before each call."""
+        """Whether a function mode is asked before each call."""
 
     def asks(self, value: V) -> bool:
-        """Whether the class of an object is asked when that is given to torch's functions."""
+        """Whether passing the object to a torch function asks its class."""
 
     def may_ask(self, values: list[V]) -> bool:
-        """Whether anybody is asked when torch is called with these values, or lists of them."""
+        """Whether calling torch with these values, or lists of them, asks any override."""
 
     def accept(self, tracer: T_contra, kind: type) -> None:
         """Break the graph unless tensors of a class can be traced."""
 
     def push(self, tracer: T_contra, mode: V) -> None:
-        """A mode is entered."""
+        """Enter a function mode."""
 
     def pop(self, tracer: T_contra) -> V:
-        """The innermost mode is left."""
+        """Leave the innermost function mode."""
 
     def writes(self, out: Any) -> list[W]:
-        """The calls that bring torch's stack of modes to where it is."""
+        """The calls that bring torch's stack of function modes to its final state."""
 
 
 class SymbolicSizes(Protocol[T_co]):
-    """Numbers of the program that are symbols."""
+    """The numbers of the program that are represented by symbols."""
 
     def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], T_co] | None:
-        """What makes the value of an int or float of the program that is another one from call to call; None: it is to
-        be a constant. inside: where the number itself is read, if the object at `source` holds it."""
+        """A function that makes the value of an int or float of the program that varies from call to call; None if it
+        is to be a constant. inside: the source of the number itself, if the object at `source` holds it."""
 
     @property
     def symbols(self) -> Symbols:
-        """torch's side of it."""
+        """torch's symbolic-shape environment."""
 
     def bind_result(self, result: Any, node: fx.Node) -> None:
-        """Note which symbols come with the result of a node of the graph."""
+        """Note which symbols a graph node's result introduces."""
 
     def computes(self, nodes: Collection[fx.Node]) -> bool:
-        """Whether one of the nodes computes a symbol that only a run will tell."""
+        """Whether one of the nodes computes an unbacked symbol (known only at run time)."""
 
     def forget(self, nodes: Collection[fx.Node]) -> None:
-        """The nodes leave the graph."""
+        """Forget the symbols of nodes that leave the graph."""
 
     def argument(self, number: Any) -> Any:
-        """What stands for a symbolic number among the arguments of an FX node."""
+        """The representation of a symbolic number among the arguments of an FX node."""
 
     def decide(self, condition: Any) -> bool:
         """Whether a condition on symbols holds; guarded."""
 
     def assume(self, condition: Any, message: str) -> bool:
-        """The condition holds, or the graph raises with this message. False: it can't be asked for in the graph."""
+        """Assume a condition, with a check in the graph that raises `message`. False if the graph can't check it."""
 
 
 class PythonVerbs(Protocol[V]):
-    """What Python does with values: operators, comparison, iteration, text and the lookup of attributes."""
+    """Python's semantics for values: operators, comparison, iteration, text and attribute lookup."""
 
     def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
-        """Whether a function takes so many arguments, and keywords of these names; True where nobody tells."""
+        """Whether a function takes this many arguments and keywords of these names; True if that is unknown."""
 
     def iterator(self, value: V) -> V:
         """`iter(value)`."""
@@ -147,19 +147,19 @@ class PythonVerbs(Protocol[V]):
         """`reversed(value)`."""
 
     def taken(self, value: V) -> Iterator[V]:
-        """The items of an iterable, of which Python makes a list or tuple."""
+        """The items of an iterable, consumed as for making a list or tuple."""
 
     def in_sequence(self, value: V, refusal: str) -> list[V]:
-        """The items of a list or tuple, or of a list that Python makes of an iterator; `refusal`: of what is none."""
+        """The items of a list or tuple, or of another iterable as a list; `refusal`: the error text for the rest."""
 
     def index(self, value: V) -> V:
-        """`operator.index(value)` of an object that has `__index__`; any other value as it is."""
+        """`operator.index(value)` for an object with `__index__`; any other value unchanged."""
 
     def operate(self, name: str, left: V, right: V) -> V:
         """`left <op> right`."""
 
     def by_methods(self, name: str, reflected: str, left: V, right: V) -> V | None:
-        """A binary operator by two methods of its operands, in the language's order; None: neither knows."""
+        """A binary operator by two methods of its operands, in the language's order; None if both decline."""
 
     def operate_unary(self, name: str, value: V) -> V:
         """`-value` and the like."""
@@ -171,38 +171,38 @@ class PythonVerbs(Protocol[V]):
         """A comparison."""
 
     def same_or_equal(self, left: V, right: V) -> bool:
-        """How containers compare members."""
+        """Whether two values are identical or equal, as containers compare members."""
 
     def identical(self, left: V, right: V) -> bool:
         """`left is right`."""
 
     def builtin(self, fn: Callable[..., object], *args: V) -> V:
-        """What a function of Python gives, as its handlers say: the language itself calls it."""
+        """Call a builtin function on behalf of the language itself, by its handlers."""
 
     def attribute_or_none(self, value: V, name: str) -> V | None:
-        """An attribute, None where reading it raises AttributeError."""
+        """An attribute, or None if reading it raises AttributeError."""
 
     def has_attribute(self, value: V, name: str) -> bool:
-        """Whether an object has an attribute. Of one of the program's classes it is read, as C code does."""
+        """Whether an object has an attribute. It is read from an object of the program's classes, as C code does."""
 
     def method_or_none(self, owner: V, name: str) -> V | None:
-        """A special method as the language looks it up, in the class only; None when the class has none."""
+        """A special method, looked up in the class only as the language does; None when the class has none."""
 
     def iterates_plainly(self, value: V) -> bool:
-        """Whether the class of an object derives from a builtin type and iterates as that does."""
+        """Whether the class of an object derives from a builtin type and inherits its iteration."""
 
     def class_attribute(self, owner: V, cls: type, name: str) -> V:
-        """An attribute that the classes of an object know."""
+        """An attribute found in the classes of an object."""
 
     def globals_of(self, namespace: dict[str, object]) -> V:
-        """The variables of a module as a dict, which is not to be changed."""
+        """The variables of a module as a read-only dict."""
 
 
 class CallVerbs(Protocol[V]):
-    """Calls of functions and classes that are known as objects, as handlers, polyfills and rules say."""
+    """Calls of functions and classes that are known as objects, by handlers, polyfills and rules."""
 
     def call_object(self, fn: Callable[..., Any], value: V, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
-        """Call a Python function or one written in C, as handlers, polyfills and rules say. value: the function's."""
+        """Call a Python or C function, by handlers, polyfills and rules. value: the function's value."""
 
     def instantiate(self, value: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
         """Make an object of a class by `__new__` and `__init__`."""
@@ -211,30 +211,30 @@ class CallVerbs(Protocol[V]):
         """Call a class."""
 
     def handled(self, fn: object, args: Sequence[V], kwargs: Mapping[str, V]) -> V | None:
-        """What a handler or polyfill of `fn` gives, None when there is none or it declines."""
+        """The result of a handler or polyfill of `fn`; None if there is none or all decline."""
 
     def handled_as(
         self, target: Callable[..., object], fn: Any, args: Sequence[V], kwargs: Mapping[str, V]
     ) -> V | None:
-        """What the handler of a target that stands for many functions gives for one of them."""
+        """The result, for one function, of the handler whose target stands for many functions."""
 
     def has_handler(self, fn: object) -> bool:
-        """Whether a handler or a polyfill knows a callable."""
+        """Whether a handler or a polyfill exists for a callable."""
 
     def goes_first(self, fn: object) -> bool:
-        """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
+        """Whether a handler, a polyfill, or a rule that precedes them, exists for a callable."""
 
     def read_in_c(self, cls: type, lookup: object, name: str) -> NoReturn:
-        """Break the graph where an attribute is read of an object whose class looks it up in C."""
+        """Break the graph where an attribute is read from an object whose class implements lookup in C."""
 
     def inline_closure(self, function: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
         """Call a function made in the frame."""
 
     def inline_python(self, fn: Callable[..., Any], args: Sequence[V], kwargs: Mapping[str, V]) -> V:
-        """Trace into a Python function that stands in for another."""
+        """Trace into a Python function that replaces another."""
 
     def call_whole(self, fn: V | Callable[..., Any], args: Sequence[V], kwargs: Mapping[str, V]) -> V:
-        """Trace into a function; what breaks in it breaks at the call of it."""
+        """Trace into a function that must not be cut: a break inside it is reported at the call of it."""
 
     def resume(self, frame: Any) -> V:
-        """Run a suspended frame to its next value."""
+        """Run a suspended frame until it yields or returns."""

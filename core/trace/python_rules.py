@@ -1,4 +1,4 @@
-"""What Python does with values, for the modules of values, which stand below those that say it."""
+"""Python's semantics for values, handed to the value modules, which come before the modules that implement it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PythonRules:
-    """The verbs of `protocols.PythonVerbs`, where it says what each does."""
+    """Implements `protocols.PythonVerbs`, which documents each verb."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

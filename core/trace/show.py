@@ -1,4 +1,4 @@
-"""A traced frame as a readable program, with the user's line at the right."""
+"""Prints a traced frame as a readable program, with the user's lines in the margin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 76
 
 
 def show(traced: TracedFrame) -> str:
-    """The graph as a Python function over its inputs, one call a line."""
+    """The graph as a Python function of its inputs, one call a line."""
     lines = [f"def {traced.name}({', '.join(item.name for item in traced.inputs)}):"]
     sources = ["a piece before" if item.source is None else item.source.expr for item in traced.inputs]
     lines += [f"    # {item.name} = {expr}: {kind_of(item.fake)}" for item, expr in zip(traced.inputs, sources)]
@@ -27,7 +27,7 @@ def show(traced: TracedFrame) -> str:
 
 
 def line_of(node: fx.Node) -> str:
-    """One call: what it does, what it gives, and the line of the program it comes from."""
+    """One call: its text, the kind of its result, and the line of the program it comes from."""
     text = f"    {node.name} = {call_text(node)}"
     origin = node.meta.get("origin")
     if not isinstance(origin, FrameSummary):
@@ -46,7 +46,7 @@ def call_text(node: fx.Node) -> str:
 
 
 def kind_of(value: object) -> str:
-    """ "float32[2, 3]" of a tensor, a type's name of anything else."""
+    """ "float32[2, 3]" for a tensor, a type's name for anything else."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return type(value).__name__

@@ -1,9 +1,11 @@
-"""The base of what ends the middle of tracing; the signals themselves stand with what raises them."""
+"""The base class of the signals that end tracing early; the signals themselves are defined where they are raised."""
 
 from __future__ import annotations
 
 
 class TraceSignal(BaseException):
-    """What leaves the middle of tracing. Not an Exception: code that gives the program what a function has raised says
-    `except Exception`, and a signal raised in there is none of the program's errors.
+    """A signal that leaves the middle of tracing.
+
+    Not an Exception: code that passes the errors of a called function on to the program catches `Exception`, and a
+    signal raised inside is not one of the program's errors.
     """

@@ -1,5 +1,5 @@
-"""What is not expected to be patched while a program runs: torch and the standard library. Nothing is guarded there but
-containers and their contents."""
+"""Modules that are trusted not to be patched while a program runs: torch and the standard library. Only containers and
+their contents are guarded there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames being traced as people read them, and how far the trace has gone."""
+"""The frames being traced, as users read them, and how far the trace has gone."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MOST_IDLE_STEPS = 1_000
 
 @attrs.define(eq=False)
 class Extent:
-    """How far a trace has gone. steps: functions entered and rounds of loops, which is what makes a trace long."""
+    """How far a trace has gone. steps: functions entered and loop iterations, which make a trace long."""
 
     frames: int = 0
     steps: int = 0
     codes: dict[int, CodeType] = attrs.field(factory=dict)  # of all frames that were entered
 
     def next_frame(self, code: CodeType) -> int:
-        """The number of the frame that is entered now."""
+        """Assign a number to a frame that is entered."""
         self.codes[id(code)] = code
         self.frames += 1
         return self.frames - 1
 
     def step(self, tracer: Tracing) -> None:
-        """Count a step. Raises SkipFrame in a long trace in which no tensor was met, nor is any in reach."""
+        """Count a step. Raises SkipFrame in a long trace that has met no tensor and isn't likely to."""
         self.steps += 1
         if self.steps > MOST_IDLE_STEPS and not tracer.by_fake and not tracer.request.promising:
             raise SkipFrame(f"it has met no tensor in {MOST_IDLE_STEPS} calls and rounds of loops", idle=True)
@@ -42,9 +42,9 @@ class Extent:
 
 @attrs.define(eq=False)
 class UserStack:
-    """The frames being traced, the outermost first, as people read them.
+    """The frames being traced, the outermost first, as users read them.
 
-    ended: the frame that was traced to its end, whose line it is that what is returned can't be made again.
+    ended: the frame that was traced to its end; an error about the return value is reported at its line.
     """
 
     frames: Sequence[FrameView]
@@ -52,11 +52,11 @@ class UserStack:
     _described: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
 
     def summaries(self) -> tuple[FrameSummary, ...]:
-        """The user's stack, innermost last, with the expression that each line is at."""
+        """The user's stack, innermost last, with the expression being evaluated on each line."""
         return tuple(with_columns(self._summary(frame)[0], frame) for frame in self.frames or self.ended)
 
     def values(self) -> tuple[SeenValue, ...]:
-        """What the innermost line of the user's code works on."""
+        """The operands of the innermost line of the user's code."""
         return next((seen_values(frame) for frame in reversed(self.frames or self.ended) if not frame.trusted), ())
 
     def origin(self) -> tuple[FrameSummary, str, str]:
@@ -67,12 +67,12 @@ class UserStack:
         return self._summary(self.frames[0]) if self.frames else (FrameSummary("", 0, ""), "", "")
 
     def expression(self) -> str:
-        """The expression of the user's code that is run: its text, as far as it stands on one line."""
+        """The source text of the user's expression that is being evaluated, as far as it fits on one line."""
         frame = next((frame for frame in reversed(self.frames) if not frame.trusted), self.frames[0])
         return text_at(with_columns(self._summary(frame)[0], frame))
 
     def line(self) -> str:
-        """The user's line that a guard is due to."""
+        """The user's line that a guard is attributed to."""
         return self.origin()[2]
 
     def _summary(self, frame: FrameView) -> tuple[FrameSummary, str, str]:

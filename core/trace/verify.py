@@ -9,7 +9,7 @@ from armature.trace.data import TracedFrame
 
 
 def verify(traced: TracedFrame) -> None:
-    """Raises InvariantError naming what does not hold."""
+    """Raise InvariantError naming the violated invariant."""
     held = sum(constant is traced.slot for constant in traced.code.co_consts)
     invariant(held == (traced.graph is not None), "the code calls the graph once", frame=traced.name, slots=held)
     if traced.graph is None:
@@ -29,7 +29,7 @@ def verify(traced: TracedFrame) -> None:
 
 
 def check_node(node: fx.Node) -> None:
-    """A call has the user's line; what it gives is known."""
+    """A call must have the user's line, and its result must be known."""
     if not node.op.startswith("call_"):
         return
     invariant("origin" in node.meta, "a call has the user's line", node=node.name)

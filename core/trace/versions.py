@@ -1,4 +1,4 @@
-"""Where the bytecode of Python's versions differs, as facts."""
+"""Differences between the bytecode of Python's versions, as data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Python objects to values: by exact type, then what plugins say, then by ordered predicates.
+"""Makes values for Python objects: by exact type, then as plugins say, then by ordered predicates.
 
-A value with a source gets the guards that make sure that next time the same kind of value comes the same way.
+A value with a source gets guards which ensure that the next call finds the same kind of value there.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 Build = Callable[["Trace", Any, Source], Value]
-ORIGINAL = "__armature_original__"  # where what `armature.compile` returned keeps the function or module it was given
-# Where the classes are of what `armature.compile` and decorators return, objects that stand for a function or module.
+ORIGINAL = "__armature_original__"  # attribute of what `armature.compile` returns: the original function or module
+# The modules of the objects that `armature.compile` and decorators return in place of a function or module.
 STAND_INS = ("armature.api.compiled_module", "armature.rules.declare")
 
 
@@ -84,7 +84,7 @@ def wrap(tracer: Trace, obj: object, source: Source) -> Value:
 
 
 def _same_object(tracer: Trace, obj: object, first: Source, second: Source) -> None:
-    """Guard that two ways lead to one object; one that the compiled code keeps alive is known by its identity."""
+    """Guard that two sources lead to one object. An object that the code keeps alive is guarded by identity."""
     if type(first) is ObjectSource or type(second) is ObjectSource:
         tracer.guards.same(second if type(first) is ObjectSource else first, obj)
     else:
@@ -92,7 +92,7 @@ def _same_object(tracer: Trace, obj: object, first: Source, second: Source) -> N
 
 
 def as_value(tracer: Trace, obj: object) -> Value:
-    """The value of an object that tracing itself made or found where nothing needs a guard."""
+    """The value of an object that tracing itself made or found, which needs no guard."""
     kind = type(obj)
     if kind in ATOMS:
         return ConstantValue(obj)
@@ -173,7 +173,7 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
 
 
 def is_cut_off(tensor: torch.Tensor) -> bool:
-    """Whether autograd says nothing of the tensor: one of the views of `unbind`, after a change of its base."""
+    """Whether autograd can't tell the tensor's state: a view from `unbind`, after a change of its base."""
     try:
         tensor.is_leaf  # noqa: B018 - reading it raises
     except RuntimeError:
@@ -232,7 +232,7 @@ def _function(tracer: Trace, obj: FunctionType, source: Source) -> Value:
         tracer.guards.type_is(source, FunctionType)
         return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     if "<locals>" in obj.__qualname__:
-        # Made anew each time its outer function runs: what it does is its code, defaults and closure.
+        # A new function object each time its outer function runs: guard its code, defaults and closure.
         tracer.guards.type_is(source, FunctionType)
         if type(source) is not ObjectSource:
             tracer.guards.same(AttrSource(source, "__code__"), obj.__code__)
@@ -255,12 +255,12 @@ def _method(tracer: Trace, obj: MethodType, source: Source) -> Value:
     return MethodValue(function, owner, explicit=True, source=source)
 
 
-# Objects whose methods written in C the tracer knows when they are passed around on their own.
+# Types whose C methods are supported as bound methods passed around on their own.
 METHOD_OWNERS: frozenset[type] = frozenset({list, dict, set, str, tuple, torch.Tensor, nn.Parameter})
 
 
 def _guard_builtin(tracer: Trace, obj: Any, source: Source) -> None:
-    """A method is made anew each time it is looked up: what tells it is its object and its name."""
+    """Guard a C method by its object and name, because each lookup makes a new bound method."""
     if not is_only_of_its_name(obj) or tracer.calls.goes_first(obj):
         tracer.guards.same(source, obj)
         return
@@ -276,7 +276,8 @@ def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
     if type(obj) is BuiltinFunctionType and not tracer.calls.goes_first(obj):
         descriptor = unbound(obj)
-        if type(descriptor) is MethodDescriptorType:  # it reads and writes its object: no constant of the code
+        # it reads and writes its object, so it can't be a constant of the code
+        if type(descriptor) is MethodDescriptorType:
             bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
             return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
     if type(obj) is BuiltinFunctionType and isinstance(owner, type):
@@ -336,7 +337,7 @@ def _is_named_tuple(obj: object) -> bool:
     return issubclass(type(obj), tuple) and (is_named_tuple(type(obj)) or is_structseq(type(obj)))
 
 
-# In this order; the last takes everything. What counts is the type: a proxy may say that it is of another class.
+# In this order; the last takes everything. `type(obj)` decides, because a proxy may lie about its `__class__`.
 ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("tensor", lambda obj: issubclass(type(obj), torch.Tensor), _tensor),
     ("class", lambda obj: issubclass(type(obj), type), _class),

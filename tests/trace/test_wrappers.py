@@ -568,12 +568,12 @@ X, SCALE = torch.ones(3), torch.tensor(2.0)
         (Careless(X, X), "gives a tensor of another class"),
         (Caching(X, SCALE), "changes its attributes"),
         (Forgetting(X, SCALE, 3), "loses some of its metadata"),
-        (Holding(X, SCALE), "is no tensor"),
+        (Holding(X, SCALE), "is not a tensor"),
         (Raising(X, SCALE), "raises ValueError: not today"),
         (Incomparable(X, SCALE, object()), "can't be guarded"),
         (Incomparable(X, SCALE, [torch.ones(2)]), "can't be guarded"),
         (TwoTensor(Both(X, X), Both(X, X)), "has a `__torch_function__`"),
-        (Scaled(X.to_sparse(), SCALE), "is no plain tensor"),
+        (Scaled(X.to_sparse(), SCALE), "is not a plain tensor"),
     ],
 )
 def test_what_is_left_to_eager_mode(value: Any, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The instructions that Python's versions write differently, for all who write code."""
+"""Bytecode sequences that differ between Python versions, for every module that writes code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armature.trace.versions import LOADS_METHODS, NULL_FIRST, VERSION
 
 
 class Emitter(ABC):
-    """Writes instructions, one after the other."""
+    """Writes instructions one after the other."""
 
     @abstractmethod
     def emit(self, name: str, *arg: Any) -> None:
@@ -29,47 +29,47 @@ class Emitter(ABC):
             self.emit("PUSH_NULL")
 
     def null_function(self, fn: Callable[..., Any]) -> None:
-        """Push a function that the code keeps, to be called."""
+        """Push a function that the code object holds as a constant, ready to be called."""
         self.function(lambda: self.emit("LOAD_CONST", fn))
 
     def null_below(self) -> None:
-        """Make the callable on the stack one to be called."""
+        """Add the NULL that makes the callable on the stack ready to be called."""
         self.emit("PUSH_NULL")
         if NULL_FIRST:
             self.emit("SWAP", 2)
 
     def call(self, count: int) -> None:
-        """Call with so many positional arguments."""
+        """Call with this many positional arguments."""
         if VERSION < (3, 12):
             self.emit("PRECALL", count)
         self.emit("CALL", count)
 
     def apply(self, fn: Callable[[Any], Any]) -> None:
-        """Replace the object on the stack by what a function returns for it."""
+        """Replace the object on the stack by `fn(object)`."""
         below: tuple[tuple[Any, ...], ...] = (("PUSH_NULL",), ("LOAD_CONST", fn))
         for push in below if NULL_FIRST else reversed(below):
             self.emit(*push)
             self.emit("SWAP", 2)
         self.call(1)
 
-    # What is looked up.
+    # Lookups.
 
     def attribute(self, name: str) -> None:
         """Replace the object on the stack by its attribute."""
         self.emit("LOAD_ATTR", name if VERSION < (3, 12) else (False, name))
 
     def method(self, name: str) -> None:
-        """Replace the object on the stack by its method, to be called."""
+        """Replace the object on the stack by its method, ready to be called."""
         self.emit(LOADS_METHODS, name if VERSION < (3, 12) else (True, name))
 
     def load_cell(self, variable: Any) -> None:
         """Push a cell itself."""
         self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", variable)
 
-    # What is made.
+    # Construction.
 
     def make_function(self, *, closure: bool) -> None:
-        """Make a function of the code on top of the stack; closure: and of the tuple of cells below it."""
+        """Make a function of the code on top of the stack. closure: a tuple of cells lies below it."""
         if VERSION < (3, 13):
             self.emit("MAKE_FUNCTION", 8 if closure else 0)
             return

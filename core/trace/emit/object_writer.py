@@ -1,4 +1,4 @@
-"""Writes the code that makes objects again. How the object of a value is pushed, `value_writer.py` says."""
+"""The interface with which values write code that rebuilds their objects; `value_writer.py` implements it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @attrs.define(eq=False)
 class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
-    """Writes instructions that leave one object more on the stack, for values V, writes W and the trace T, which has
-    ended."""
+    """Writes instructions that push one object, for values V, writes W and the finished trace T."""
 
     tracer: T_co
     code: CodeType
@@ -37,7 +36,7 @@ class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
 
     @abstractmethod
     def value(self, obj: object) -> V:
-        """A value for an object that the code keeps."""
+        """A value for an object that the code holds as a constant."""
 
     @abstractmethod
     def dict_of(self, items: dict[str, V]) -> V:
@@ -45,15 +44,15 @@ class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
 
     @abstractmethod
     def cannot(self, value: V) -> NoReturn:
-        """The object can't be made again: a graph break, taken where it was made."""
+        """Break the graph, at the place where the object was made, because it can't be rebuilt."""
 
     @abstractmethod
     def load(self, value: V) -> None:
-        """Push the object of a value, made once however often it is loaded."""
+        """Push the object of a value. It is built once, however often it is loaded."""
 
     @abstractmethod
     def hold(self, value: V) -> None:
-        """Keep the object on top of the stack for when it is loaded again."""
+        """Remember the object on top of the stack for the next time it is loaded."""
 
     @abstractmethod
     def output(self, value: Any) -> None:
@@ -61,31 +60,31 @@ class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
 
     @abstractmethod
     def symbolic(self, value: Any) -> None:
-        """Push a number computed from sizes and ints of the program, as they were when the frame began."""
+        """Push a number computed from sizes and ints of the program as they were when the frame began."""
 
     @abstractmethod
     def load_source(self, source: Source) -> None:
-        """Push the object at a source, as it was when the frame began; what is on the way to several is walked once."""
+        """Push the object at a source as it was when the frame began. A prefix of several sources is walked once."""
 
     @abstractmethod
     def do(self, write: W_contra) -> None:
-        """Make a call whose result is dropped."""
+        """Make a call and drop its result."""
 
     def variable(self, name: str) -> Any:
-        """A variable of the code as an operand of an instruction: in its cells or not."""
+        """Turn the name of a variable into the operand of an instruction, depending on whether it is a cell."""
         if name in self.code.co_cellvars:
             return CellVar(name)
         return FreeVar(name) if name in self.code.co_freevars else name
 
     def keep(self, value: V) -> str:
-        """Put the object of a value in a variable of its own."""
+        """Store the object of a value in a variable of its own."""
         self.load(value)
         name = self.temporary()
         self.emit("STORE_FAST", name)
         return name
 
     def later(self, function: Callable[..., object], argument: object) -> None:
-        """Call a function with the object on top of the stack and an argument, when the changes have been made."""
+        """After all changes are made, call a function with the object on top of the stack and an argument."""
         name = self.temporary()
         self.emit("COPY", 1)
         self.emit("STORE_FAST", name)
@@ -97,7 +96,7 @@ class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
         return f"__armature_{self._temporaries}"
 
     def constant(self, obj: object) -> None:
-        """Push an object that the code keeps."""
+        """Push an object that the code holds as a constant."""
         self.emit("LOAD_CONST", obj)
 
     def build(self, name: str, count: int) -> None:
@@ -112,7 +111,8 @@ class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
         defaults: Sequence[V] = (),
         cells: Sequence[V | str] = (),
     ) -> None:
-        """Push a function. code: or what pushes it. cells: values, or names of variables of this frame."""
+        """Push a function. code: the code object, or a function that pushes it. cells: values, or names of variables of
+        this frame."""
         self.null_function(FunctionType)
         if isinstance(code, CodeType):
             self.constant(code)

@@ -1,7 +1,7 @@
-"""Calls that the generated code makes before it calls the graph, in the program's order: numbers that Python's
-generators draw, which must be another one in each call, and arithmetic on them.
+"""Calls that the generated code makes before it calls the graph, in the program's order.
 
-Where one of them raises, or the graph does, what they have changed is undone, and the frame runs again in eager mode.
+They draw numbers from Python's generators, which must differ from call to call, and compute with them. Where one of
+them raises, or the graph does, their changes are undone and the frame runs again in eager mode.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def change_before_graph(
     tracer: Tracing, value: Value, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]
 ) -> None:
-    """A call before the graph changes an object of the program; `read` returns its state, `write` sets it back.
+    """Record a call before the graph that changes an object of the program; `read` returns the object's state, `write`
+    restores it.
 
-    Breaks the graph where code of the program that is in the graph may have to see the object as it was.
+    Breaks the graph if user code in the graph might need to see the object as it was.
     """
     if not all(graph_calls.is_torchs(n.target) for n in tracer.graph.nodes if n.op.startswith("call_")):
         tracer.graph_break("random-after-own-code", type=value.describe())
@@ -33,7 +34,7 @@ def change_before_graph(
 
 
 def run(function: Callable[..., Any], *operands: Any) -> Any:
-    """The call, of which nothing is traced."""
+    """Make the call without tracing it."""
     return function(*operands)
 
 
@@ -42,14 +43,14 @@ skip_code(run.__code__, below=True)
 
 @attrs.define(eq=False)
 class PrecallWriter:
-    """Writes the calls. names: the variables of their results. states: of the changed objects, each with the state in
-    which it was and what sets it."""
+    """Writes the precalls. names: the variables of their results. states: each changed object, with the variable of its
+    saved state and the function that restores it."""
 
     names: list[str] = attrs.field(factory=list)
     states: list[tuple[str, str, Callable[[Any, Any], Any]]] = attrs.field(factory=list)
 
     def save(self, out: Rebuilding) -> None:
-        """Keep what the calls change."""
+        """Save the state of the objects that the calls change."""
         for value, (read, write) in out.tracer.precalls.changed.items():
             owner = out.keep(value)
             self._call(out, read, self._loaded(out, owner))
@@ -62,7 +63,7 @@ class PrecallWriter:
             self.names.append(self._store(out))
 
     def undo(self, out: Rebuilding) -> None:
-        """Bring what was changed to where it was."""
+        """Restore the state of the changed objects."""
         for owner, state, write in self.states:
             self._call(out, write, self._loaded(out, owner), self._loaded(out, state))
             out.emit("POP_TOP")

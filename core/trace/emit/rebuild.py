@@ -1,4 +1,4 @@
-"""The code that runs instead of a frame: load the inputs, call the graph, build what it returns, make its changes."""
+"""Generates the code that runs instead of a frame: load inputs, call the graph, build the result, replay changes."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFl
 
 @attrs.define(eq=False)
 class Rebuilder(ValueWriter):
-    """Writes the code that runs instead of the frame's."""
+    """Writes the code that runs instead of the frame's own."""
 
     undo: Undo = attrs.field(factory=Undo)
     _rerun: Rerun | None = None  # runs the frame in eager mode when the graph raises
     _failed: Label = attrs.field(factory=Label)
 
     def finish(self, result: Value, slot: CompiledGraphSlot | None) -> CodeType:
-        """The code: call the graph, prepare the result and the changes, make the changes, return the result."""
+        """Call the graph, prepare the result and the changes, make the changes, return the result."""
         prologue = self.prologue(slot)
         self._body(result)
         return self._assemble([*prologue, *self._early, *self.epilogue(slot), *self.main, *self.after_failure()])
 
     def _count_uses(self, sources: list[Source]) -> None:
-        """Count how often each prefix of the sources is walked."""
+        """Count how often each prefix of the sources is loaded."""
         for source in sources:
             step: Source | None = source
             while step is not None:
@@ -46,7 +46,7 @@ class Rebuilder(ValueWriter):
                 step = getattr(step, "base", None) if self._uses[step] == 1 else None
 
     def prologue(self, slot: CompiledGraphSlot | None) -> list[Any]:
-        """The instructions up to the call of the graph."""
+        """The instructions up to and including the call of the graph."""
         for name in self.code.co_freevars:
             cell = self.tracer.frames_cells.get(name)
             if cell is not None:
@@ -57,7 +57,7 @@ class Rebuilder(ValueWriter):
         return written
 
     def after_failure(self) -> list[Any]:
-        """The instructions that run when the graph raises: the frame from its start, in eager mode."""
+        """The instructions that run when the graph raises: they rerun the frame from its start, in eager mode."""
         if self._rerun is None:
             return []
         with self.into([self._failed]) as written:
@@ -65,7 +65,7 @@ class Rebuilder(ValueWriter):
         return written
 
     def _run_again(self, rerun: Rerun) -> None:
-        """Ask whether the frame may run again, run it, and say what should have been raised where it does not raise."""
+        """Check whether the frame may run again, run it, and report an error if the rerun does not raise."""
         self.null_function(rerun.failed)
         self.emit("COPY", 3)
         self.call(1)
@@ -87,7 +87,7 @@ class Rebuilder(ValueWriter):
         self.emit("LOAD_FAST", result)
         self.emit("LOAD_FAST", problem)
         self.constant(None)
-        self.emit("STORE_FAST", problem)  # an error has this frame: no cycle
+        self.emit("STORE_FAST", problem)  # the error refers to this frame: avoid a cycle
         self.call(2)
         self.emit("RETURN_VALUE")
         self.mark(out)
@@ -100,7 +100,7 @@ class Rebuilder(ValueWriter):
         self.emit("RERAISE", 0)
 
     def _call_own(self, rerun: Rerun) -> None:
-        """Push the result of a call of a copy of the frame's code, with the frame's arguments."""
+        """Call a copy of the frame's own code with the frame's arguments, and push the result."""
         code = rerun.code
         names = code.co_varnames
         positional, total = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
@@ -129,7 +129,7 @@ class Rebuilder(ValueWriter):
         self.emit("CALL_FUNCTION_EX", 1)
 
     def epilogue(self, slot: CompiledGraphSlot | None) -> list[Any]:
-        """The instructions that put the graph's outputs in variables."""
+        """The instructions that store the graph's outputs in variables."""
         with self.into([]) as written:
             if slot is not None and not self.outputs:
                 self.emit("POP_TOP")
@@ -140,9 +140,10 @@ class Rebuilder(ValueWriter):
         return written
 
     def _prologue(self, slot: CompiledGraphSlot | None) -> None:
-        """Write what goes before the graph's call, and the call. `slot`: None where no graph is called.
+        """Write everything up to and including the graph's call. `slot`: None if no graph is called.
 
-        The calls before the graph and that of the graph are caught where the frame can run again from its start.
+        If the frame can run again from its start, a handler covers the calls before the graph and the call of the
+        graph.
         """
         if self.code.co_freevars:
             self.emit("COPY_FREE_VARS", len(self.code.co_freevars))
@@ -158,7 +159,7 @@ class Rebuilder(ValueWriter):
         if early:
             self._before.save(self)
             self.mark(begin)
-            self._early, early_of_body = self._now, self._early  # numbers they need are read here
+            self._early, early_of_body = self._now, self._early  # numbers that these calls need are read here
             self._before.calls(self)
             self._early = early_of_body
             if not repeats:
@@ -176,7 +177,7 @@ class Rebuilder(ValueWriter):
                 self.load_source(value.source)
         if repeats and not early:
             self.mark(begin)
-            self.emit("NOP")  # Python 3.13 may look for the handler one place before the call
+            self.emit("NOP")  # Python 3.13 may look for the handler one instruction before the call
         self.call(len(self.tracer.inputs) + (not alone))
         if repeats:
             self.mark(TryEnd(begin))
@@ -188,7 +189,7 @@ class Rebuilder(ValueWriter):
         self.emit("RETURN_VALUE")
 
     def changes(self) -> list[Write]:
-        """The calls that bring all objects to their last state."""
+        """The calls that bring all objects to their final state."""
         effects = self.tracer.effects
         found: list[Write] = []
         for changed in list(effects.changed):
@@ -209,11 +210,11 @@ class Rebuilder(ValueWriter):
         return found
 
     def prepare(self, writes: list[Write]) -> list[tuple[Callable[..., object], list[str]]]:
-        """Put the operands of all writes in variables."""
+        """Store the operands of all writes in variables."""
         return [(write.function, [self.keep(operand) for operand in write.operands]) for write in writes]
 
     def make_writes(self, prepared: list[tuple[Callable[..., object], list[str]]]) -> None:
-        """Change the program's objects."""
+        """Apply the changes to the program's objects."""
         for function, names in prepared:
             self.null_function(function)
             for name in names:
@@ -242,5 +243,5 @@ class Rebuilder(ValueWriter):
         made.freevars, made.cellvars = list(code.co_freevars), list(code.co_cellvars)
         if stacksize is None:
             return made.to_code()
-        # With handlers of the program: the depths in the exception table are its own.
+        # The exception table of the program's handlers has its own stack depths: keep them.
         return made.to_code(stacksize=stacksize, compute_exception_stack_depths=False)

@@ -1,4 +1,4 @@
-"""What has to be undone of a graph that raises, so that its frame can run again in eager mode (`frame/rerun.py`)."""
+"""The effects to undo when a graph raises, so that its frame can rerun in eager mode (`frame/rerun.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def plan(tracer: Trace) -> Undo:
-    """What the graph of a frame has to be undone of."""
+    """Compute what has to be undone if the graph of a frame raises."""
     called = [node for node in tracer.graph.nodes if node.op.startswith("call_")]
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
     values = tracer.inputs
@@ -50,7 +50,7 @@ def plan(tracer: Trace) -> Undo:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether the result of a node is in memory of this process, in the plain way."""
+    """Whether the result of a node is a plain strided tensor in this process's memory."""
     return all(
         tensor.device.type == "cpu" and tensor.layout is torch.strided and not is_wrapper(type(tensor))
         for tensor in tensors_of(node)
@@ -58,13 +58,13 @@ def _is_plain(node: fx.Node) -> bool:
 
 
 def can_rerun(tracer: Trace, undo: Undo) -> bool:
-    """Whether a frame may run again when its graph raises: nothing has happened by then that could be seen."""
+    """Whether a frame may rerun when its graph raises: nothing visible may have happened by then."""
     return (undo.kept or not undo.happens) and graph_calls.only_computes(tracer)
 
 
 def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:
-    """What runs a frame again."""
-    copy = code.replace()  # with no compiled code of its own
+    """Build the object that reruns a frame."""
+    copy = code.replace()  # a copy has no compiled code attached
     skip_code(copy)
     certain = not tracer.has_handlers and not tracer.precalls.calls
     strict = tracer.strict or tracer.ctx.users_backend

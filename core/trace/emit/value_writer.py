@@ -1,4 +1,4 @@
-"""Values back to bytecode: what pushes the object of a value. Values write themselves with it (`Value.rebuild`)."""
+"""Turns values back into bytecode that pushes their objects; values implement it with `Value.rebuild`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from armature.trace.values.tensor import TensorValue
 
 @attrs.define(eq=False)
 class ValueWriter(ObjectWriter[Value, Write, Trace]):
-    """Pushes objects of values. `main`: instructions after the call of the graph, which returns `outputs`."""
+    """Writes code that pushes the objects of values. `main`: the instructions after the call of the graph, which
+    returns `outputs`."""
 
     main: list[Instr] = attrs.field(factory=list)
     outputs: dict[fx.Node, int] = attrs.field(factory=dict)
@@ -38,7 +39,8 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
     _cells: dict[int, str] = attrs.field(factory=dict)
     _symbols: dict[Any, str] = attrs.field(factory=dict)
     _early: list[Instr] = attrs.field(factory=list)
-    _now: list[Any] = attrs.field(default=attrs.Factory(lambda self: self.main, takes_self=True))  # is written
+    # the list being written to
+    _now: list[Any] = attrs.field(default=attrs.Factory(lambda self: self.main, takes_self=True))
     _before: PrecallWriter = attrs.field(factory=PrecallWriter)
 
     @property
@@ -49,12 +51,12 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         self._now.append(Instr(name, *arg))
 
     def mark(self, place: Label | TryBegin | TryEnd) -> None:
-        """Add a label, or the beginning or end of what a handler catches."""
+        """Add a label, or the start or end of a range that an exception handler covers."""
         self._now.append(place)
 
     @contextmanager
     def into(self, instructions: list[Any]) -> Iterator[list[Any]]:
-        """Add what is written in the block to other instructions than those after the call of the graph."""
+        """Write the instructions of the block to another list than `main`."""
         outer, self._now = self._now, instructions
         yield instructions
         self._now = outer
@@ -62,7 +64,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
     def cannot(self, value: Value) -> NoReturn:
         raise self.tracer.break_at(None, "value-not-rebuilt", type=value.describe()).blaming(value)
 
-    # What values use to rebuild themselves.
+    # The interface that values use to rebuild themselves.
 
     def load(self, value: Value) -> None:
         held = self._held.get(value)
@@ -98,7 +100,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
             self.cannot(value)
         given = next((found for found in self.tracer.inputs if found.node is node), None)
         if given is not None and given.source is not None:
-            self.load_source(given.source)  # there may be no other reason to run the graph
+            self.load_source(given.source)  # an input returned as is: the graph may not have to run at all
             return
         position = self.outputs.setdefault(node, len(self.outputs))
         self.emit("LOAD_FAST", output_name(position))
@@ -123,7 +125,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         self.call(len(names))
 
     def _read_symbol(self, symbol: Any) -> None:
-        """Have the number that a symbol stands for in a variable, before anything is changed."""
+        """Load the number that a symbol stands for into a variable, before anything is changed."""
         if symbol in self._symbols:
             return
         quantity = self.tracer.sizes.quantities[symbol]
@@ -173,14 +175,14 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
             self.emit("STORE_FAST", name)
 
     def load_precall(self, source: PrecallSource) -> None:
-        """What a call before the graph gave."""
+        """Push the result of a call made before the graph."""
         self.emit("LOAD_FAST", self._before.names[source.number])
 
     def asks(self, source: Source) -> bool:
-        """Whether the class of the object at a source looks up attributes itself."""
+        """Whether the class of the object at a source customises attribute lookup."""
         return source in self.tracer.own_lookups
 
 
 def output_name(position: int) -> str:
-    """The local variable of an output of the graph."""
+    """The local variable that holds an output of the graph."""
     return f"__armature_out_{position}"

@@ -65,7 +65,7 @@ def list_to_tuple(frame: Frame, inst: Instruction) -> None:
     frame.push(TupleValue(frame.tracer.unpack(frame.pop())))
 
 
-# Instructions that give a container on the stack more members, and the methods that do that.
+# Instructions that add members to a container on the stack, and the method that does the same.
 ADDING = {"LIST_APPEND": "append", "SET_ADD": "add", "SET_UPDATE": "update"}
 
 
@@ -109,7 +109,8 @@ def dict_merge(frame: Frame, inst: Instruction) -> None:
     more = frame.pop()
     made = frame.stack[-inst.arg]
     found = list(items_of_mapping(frame.tracer, more)) if hasattr(more.python_type(), "keys") else None
-    if found is None or any(made.contains(frame.tracer, key) for key, _ in found):  # an error that names the function
+    # let eager raise: the error names the function
+    if found is None or any(made.contains(frame.tracer, key) for key, _ in found):
         frame.tracer.graph_break("keywords-merged", type=more.describe())
     for key, value in found:
         made.set_item(frame.tracer, key, value)
@@ -151,7 +152,7 @@ def format_with_spec(frame: Frame, inst: Instruction) -> None:
 
 
 def steps_of(frame: Frame, value: Value) -> tuple[Value, Iterator[Value]]:
-    """The iterator over the right side of an unpacking assignment, and what it gives, each when it is asked for."""
+    """Iterate over the right side of an unpacking assignment: the iterator, and its values, fetched lazily."""
     kind, tracer = value.python_type(), frame.tracer
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         tracer.raise_error(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")

@@ -14,7 +14,7 @@ from armature.trace.versions import NULL_FIRST
 
 
 def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:
-    """Call a value and push the result; the last arguments go by the names."""
+    """Call a value and push the result; `names` are the names of the last arguments."""
     if names:
         split = len(args) - len(names)
         kwargs = dict(zip(names, args[split:]))
@@ -26,12 +26,12 @@ def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str
 
 
 def push_callable(frame: Frame, function: Value, null: Null = NULL) -> None:
-    """Push a function to be called, and what stands in the place of its first argument."""
+    """Push a function to be called, with the value (NULL or self) that goes in front of its arguments."""
     frame.stack += (null, function) if NULL_FIRST else (function, null)
 
 
 def pop_callable(frame: Frame, args: list[Value]) -> Value:
-    """Pop the function of a call; of a method that was looked up in two parts, the object goes before the arguments."""
+    """Pop the function of a call; if it was looked up as a method in two parts, prepend the object to the arguments."""
     second = frame.stack.pop()
     first = frame.stack.pop()
     function, owner = (second, first) if NULL_FIRST and isinstance(first, Null) else (first, second)
@@ -66,7 +66,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
 
 
 def check_stars(frame: Frame, given: Value, named: Value | None) -> None:
-    """Break the graph where `*` or `**` has the wrong kind of operand: the error names the function."""
+    """Break the graph where `*` or `**` has the wrong kind of operand, because the error names the function."""
     for value, protocol in ((given, "__iter__"), (named, "keys")):
         if value is not None and not hasattr(value.python_type(), protocol):
             frame.tracer.graph_break("star-arguments", type=value.describe())

@@ -67,7 +67,7 @@ def check_exc_match(frame: Frame, inst: Instruction) -> None:
 
 
 def exception_classes(frame: Frame, wanted: Value, of_groups: bool = False) -> tuple[type, ...]:
-    """The classes that an `except` clause names. `of_groups`: it is an `except*`."""
+    """The classes that an `except` clause names. `of_groups`: it is an `except*` clause."""
     found = native(wanted)
     classes = [cls for cls in (found.items if isinstance(found, TupleValue) else [wanted]) if is_exception_class(cls)]
     if len(classes) != (len(found.items) if isinstance(found, TupleValue) else 1):
@@ -85,7 +85,7 @@ def is_exception_class(value: Value) -> TypeGuard[ClassValue]:
 
 @opcode("CHECK_EG_MATCH")
 def check_eg_match(frame: Frame, inst: Instruction) -> None:
-    """Split the exception into what an `except*` clause takes and the rest; None where nothing is taken."""
+    """Split the exception into the part that an `except*` clause matches and the rest; None if nothing matches."""
     wanted = frame.pop()
     exception_classes(frame, wanted, of_groups=True)
     error = frame.tracer.as_exception(frame.pop())
@@ -109,7 +109,8 @@ def prep_reraise_star(frame: Frame, inst: Instruction) -> None:
 
 
 def reraise_star(frame: Frame, original: ExceptionValue, raised: list[Value]) -> Value:
-    """What leaves a `try` with `except*` clauses: what they did not take, and what they raised. None: nothing."""
+    """The exception that leaves a `try` with `except*` clauses: unmatched parts, and exceptions raised in the clauses.
+    None if there is none."""
     found = [error for error in raised if isinstance(error, ExceptionValue)]
     if not found:
         return frame.tracer.constant(None)
@@ -136,9 +137,10 @@ def before_with(frame: Frame, inst: Instruction) -> None:
 
 
 def entry(frame: Frame, manager: Value, name: str, missed: str) -> Value:
-    """A method that `with` asks the class of an object for. TypeError of the program when it has none."""
+    """A method that `with` looks up in the class of an object. TypeError of the program when the class has none."""
     kind = manager.python_type()
-    if class_member(kind, name) is MISSING and not isinstance(manager, ContextValue):  # which knows its function only
+    # a ContextValue knows only its function
+    if class_member(kind, name) is MISSING and not isinstance(manager, ContextValue):
         rely_on_class(frame.tracer, kind, name)
         text = f"'{type_name(kind)}' object does not support the context manager protocol{missed}"
         frame.tracer.raise_error(TypeError, text)
@@ -156,12 +158,13 @@ def with_except_start(frame: Frame, inst: Instruction) -> None:
 
 
 def special_method(tracer: Tracing, owner: Value, name: str) -> Value:
-    """A special method as `with` looks it up: in the class."""
+    """A special method as `with` looks it up: in the class only."""
     if isinstance(owner, UserObjectValue):
         method = owner.method(tracer, name)
         if method is None:
             tracer.raise_error(AttributeError, name)
         return method
-    if owner.is_constant and hasattr(owner.python_type(), name):  # to be traced, not called: a torch.device
+    # trace a call of it instead of making one: a torch.device
+    if owner.is_constant and hasattr(owner.python_type(), name):
         return MethodValue(tracer.as_value(getattr(owner.python_type(), name)), owner)
     return BoundMethod(owner, name)

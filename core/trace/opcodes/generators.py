@@ -1,4 +1,4 @@
-"""Opcodes of generators that the frame consumes itself."""
+"""Opcodes of generators that the frame itself consumes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def get_yield_from_iter(frame: Frame, inst: Instruction) -> None:
         return
     made = frame.tracer.python.iterator(frame.pop())
     if not isinstance(made, GeneratorValue) and any(find_in_class(made.python_type(), name) for name in DELEGATED):
-        # CPython hands on what is sent and thrown, and calls `close` when the generator is dropped.
+        # CPython forwards sent values and exceptions to it, and calls `close` when the generator is dropped.
         frame.tracer.graph_break("yield-from-object", type=made.describe())
     frame.push(made)
 
@@ -57,10 +57,10 @@ def send(frame: Frame, inst: Instruction) -> None:
 
 
 def hand_on(frame: Frame, receiver: Value, value: Value) -> Value:
-    """What the delegate of `yield from` gives for a value that was sent. Raises StopIteration."""
+    """Send a value to the delegate of `yield from`, and return its answer. Raises StopIteration."""
     if isinstance(receiver, GeneratorValue):
         return receiver.send(frame.tracer, value)
-    if not value.is_constant or value.as_constant() is not None:  # an iterator has no `send`
+    if not value.is_constant or value.as_constant() is not None:  # a plain iterator has no `send`
         frame.tracer.graph_break("send-to-iterator", type=receiver.describe())
     return advance(frame.tracer, receiver)
 

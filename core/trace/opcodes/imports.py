@@ -1,4 +1,4 @@
-"""Opcodes of imports inside functions. What is imported, the handler of `__import__` says."""
+"""Opcodes of imports inside functions. The handler of `__import__` decides what is imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def import_name(frame: Frame, inst: Instruction) -> None:
 
 @opcode("IMPORT_FROM")
 def import_from(frame: Frame, inst: Instruction) -> None:
-    """An attribute of the module, else a module below it."""
+    """An attribute of the module, else its submodule of that name."""
     tracer, module, part = frame.tracer, frame.stack[-1], str(inst.argval)
     found = tracer.python.attribute_or_none(module, part)
     if found is None:

@@ -63,7 +63,7 @@ def _matches_itself(cls: type) -> bool:
 
 
 def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -> list[str]:
-    """The attributes that positional patterns look at. Raises TypeError of the program."""
+    """The attributes that positional patterns match. Raises TypeError of the program."""
     known = getattr(cls, "__match_args__", ()) if count else ()
     if not isinstance(known, tuple) or not all(isinstance(name, str) for name in known):
         tracer.graph_break("match-args", type=cls.__qualname__)
@@ -79,7 +79,7 @@ def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -
 
 
 def _attributes(frame: Frame, subject: Value, cls: type, count: int, keyword: list[str]) -> Value:
-    """The attributes that the patterns look at, as a tuple; None when one is missing."""
+    """The attributes that the patterns match, as a tuple; None when one is missing."""
     tracer = frame.tracer
     if count == 1 and _matches_itself(cls):
         first = [subject]

@@ -32,7 +32,7 @@ def store_variable(frame: Frame, name: str) -> None:
 
 
 def cell_of(frame: Frame, name: str) -> CellValue:
-    """The cell of a cell variable or free variable. A comprehension inlined by the compiler may have made none yet."""
+    """The cell of a cell or free variable. One is made if an inlined comprehension has not made it yet."""
     cell = frame.cells.get(name)
     if cell is None:
         cell = frame.cells[name] = CellValue()
@@ -92,7 +92,7 @@ def delete_global(frame: Frame, inst: Instruction) -> None:
 
 
 def taken_variable(frame: Frame, name: str) -> Value | None:
-    """What a variable that is no cell holds; it is unbound from here on. None: it was before."""
+    """Remove and return the value of a variable that is not a cell; None if it was unbound."""
     held, lazy = frame.variables.pop(name, None), frame.lazy.pop(name, None)
     return frame.tracer.wrap(*lazy) if held is None and lazy is not None else held
 
@@ -105,7 +105,7 @@ def make_cell(frame: Frame, inst: Instruction) -> None:
 
 @opcode("RESUME")
 def resume(frame: Frame, inst: Instruction) -> None:
-    if frame.cells and inst.arg == 0:  # at the beginning, not after `yield`
+    if frame.cells and inst.arg == 0:  # at the start of the function, not after a `yield`
         frame.own_cells = dict(frame.cells)
 
 

@@ -10,7 +10,7 @@ from armature.trace.semantics.operators import delete_item, set_item
 from armature.trace.semantics.slots import OPERATORS
 from armature.trace.values.slices import SliceValue
 
-BINARY = tuple(OPERATORS)  # by argument of BINARY_OP; the in-place forms follow
+BINARY = tuple(OPERATORS)  # indexed by the argument of BINARY_OP; the in-place forms follow
 UNARY = {"UNARY_NEGATIVE": "neg", "UNARY_POSITIVE": "pos", "UNARY_INVERT": "invert"}
 
 

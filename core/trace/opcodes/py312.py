@@ -14,7 +14,7 @@ from armature.trace.values.sequence import TupleValue
 
 LIST_TO_TUPLE = 6
 UNARY_POSITIVE = 5
-PREP_RERAISE_STAR = 1  # of the functions with two arguments
+PREP_RERAISE_STAR = 1  # argument of CALL_INTRINSIC_2
 
 
 @opcode("RETURN_CONST")
@@ -44,12 +44,12 @@ def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
 
 @opcode("STORE_FAST")
 def store_fast(frame: Frame, inst: Instruction) -> None:
-    """Also puts back what LOAD_FAST_AND_CLEAR took from a variable: its value, its cell or nothing."""
+    """Also restores what LOAD_FAST_AND_CLEAR took from a variable: its value, its cell or nothing."""
     name = str(inst.argval)
     value = frame.stack.pop()
     frame.lazy.pop(name, None)
     frame.variables.pop(name, None)
-    frame.cells.pop(name, None)  # one that an inlined comprehension made
+    frame.cells.pop(name, None)  # a cell made by an inlined comprehension
     if isinstance(value, CellValue) and name.removeprefix(".") in (*frame.code.co_cellvars, *frame.code.co_freevars):
         frame.cells[name] = value
     elif not isinstance(value, Null):

@@ -10,7 +10,7 @@ from armature.trace.opcodes.operators import compare_op, to_bool
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.function import ClosureValue
 
-TO_BOOL = 16  # of COMPARE_OP: its result is made True or False
+TO_BOOL = 16  # flag in the argument of COMPARE_OP: convert the result to a bool
 
 
 @opcode("CALL_KW")
@@ -34,7 +34,7 @@ def set_function_attribute(frame: Frame, inst: Instruction) -> None:
 
 
 def load_slot(frame: Frame, name: str) -> None:
-    """Push a local variable, or the cell itself where a closure is about to be made (LOAD_CLOSURE is gone)."""
+    """Push a local variable, or its cell if a closure is about to be made (3.13 has no LOAD_CLOSURE)."""
     cell = frame.cells.get(name)
     if cell is None:
         load_variable(frame, name)
@@ -54,7 +54,7 @@ def load_fast(frame: Frame, inst: Instruction) -> None:
 @opcode("COMPARE_OP")
 def compare(frame: Frame, inst: Instruction) -> None:
     compare_op(frame, inst)
-    if inst.arg & TO_BOOL:  # the jump that follows takes True and False only, and may run by itself
+    if inst.arg & TO_BOOL:  # the jump that follows takes True and False only, and may run on its own after a break
         to_bool(frame, inst)
 
 

@@ -1,4 +1,4 @@
-"""Opcodes that only move values, or do nothing while tracing."""
+"""Opcodes that only move values, or that tracing ignores."""
 
 from __future__ import annotations
 

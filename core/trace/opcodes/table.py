@@ -1,4 +1,4 @@
-"""How an opcode's function is marked, and collected into the table of the running Python."""
+"""Marks opcode functions, and collects them into the table of the running Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OpcodeFunction: TypeAlias = Callable[[Frame, Instruction], None]
 
 
 def opcode(*names: str) -> Callable[[OpcodeFunction], OpcodeFunction]:
-    """Mark a function as the meaning of the opcodes of these names."""
+    """Mark a function as the implementation of the opcodes of these names."""
 
     def mark(function: OpcodeFunction) -> OpcodeFunction:
         vars(function)["__opcode_names__"] = names
@@ -23,7 +23,7 @@ def opcode(*names: str) -> Callable[[OpcodeFunction], OpcodeFunction]:
 
 
 def collect_opcodes(*modules: ModuleType) -> Mapping[str, OpcodeFunction]:
-    """The marked functions of the modules by opcode name. A later module's function replaces an earlier one's."""
+    """The marked functions of the modules, by opcode name. A later module's function replaces an earlier one's."""
     found: dict[str, OpcodeFunction] = {}
     for module in modules:
         for function in vars(module).values():

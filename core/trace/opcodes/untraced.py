@@ -45,7 +45,7 @@ UNTRACED: Mapping[str, str] = {
     "SETUP_WITH": INTERNAL,
     "STORE_FAST_MAYBE_NULL": INTERNAL,
 }
-# Opcodes that only instrumented code has (a debugger or profiler is at work).
+# Opcodes that only appear in instrumented code, under a debugger or profiler.
 INSTRUMENTED_PREFIX = "INSTRUMENTED_"
 INSTRUMENTED = "the code is watched by a debugger or profiler"
 

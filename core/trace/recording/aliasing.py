@@ -1,4 +1,4 @@
-"""What a trace relied on about which objects are one and which are several, and about whose memory overlaps."""
+"""Guards on identity and aliasing: which sources lead to the same object, and which tensors share memory."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _same_object(left: Value, right: Value) -> bool:
 
 
 def guards(tracer: Trace) -> list[Guard]:
-    """Where something is changed, objects and memory must be as distinct next time as they were."""
+    """Guards that objects and memory alias each other only as while tracing; needed where something is changed."""
     return [*_keys(tracer), *_ragged(tracer), *_objects(tracer), *_tensors(tracer)]
 
 
 def _ragged(tracer: Trace) -> list[Guard]:
-    """Tensors that ragged sizes stand for: these are equal where it is one tensor."""
+    """Guard which tensors behind ragged sizes are identical: such sizes are equal if the tensor is the same."""
     if not tracer.fakes.symbols.ragged:
         return []
     found: dict[int, list[Source]] = {}
@@ -80,7 +80,7 @@ def _ragged(tracer: Trace) -> list[Guard]:
 
 
 def _keys(tracer: Trace) -> list[Guard]:
-    """Keys of dicts and members of sets that are told apart by their identity."""
+    """Guard that dict keys and set members compared by identity stay distinct."""
     by_type: dict[type, list[Source]] = {}
     for value in tracer.keys:
         if value.source is not None:
@@ -89,7 +89,7 @@ def _keys(tracer: Trace) -> list[Guard]:
 
 
 def _objects(tracer: Trace) -> list[Guard]:
-    """What is changed under one name is not what is read under another: they are as many objects as they were."""
+    """Guard that an object changed under one name is not read under another: distinct objects must stay distinct."""
     changed = {_owner(value, tracer).python_type() for value in tracer.effects.changed if value.source is not None}
     if not changed:
         return []
@@ -103,7 +103,7 @@ def _objects(tracer: Trace) -> list[Guard]:
 
 
 def _registered_in(value: Value) -> Source | None:
-    """The module of which this is `_parameters`, `_buffers` or `_modules`: no two modules share these."""
+    """The source of the module whose `_parameters`, `_buffers` or `_modules` this is. No two modules share these."""
     source = value.source
     if isinstance(source, ItemSource) and isinstance(source.base, DictOfSource):
         return source.base.base if source.key in ("_parameters", "_buffers", "_modules") else None
@@ -111,7 +111,7 @@ def _registered_in(value: Value) -> Source | None:
 
 
 def _owner(value: Value, tracer: Trace) -> Value:
-    """The object that is changed when the value is: its module in place of a module's registry."""
+    """The object that changes when the value does: for a module's registry, the module."""
     owner = _registered_in(value)
     found = (held for _, held in tracer.by_id.values() if owner is not None and held.source == owner)
     return next(found, value)
@@ -119,7 +119,7 @@ def _owner(value: Value, tracer: Trace) -> Value:
 
 def _tensors(tracer: Trace) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
-    if tracer.effects.altered:  # what is known of one that is not in the graph would change with it
+    if tracer.effects.altered:  # changing a tensor also affects tensors that are not in the graph
         tensors += [value for value in tracer.by_fake.values() if value.node is None]
     inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
     if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
@@ -140,7 +140,8 @@ def _tensors(tracer: Trace) -> list[Guard]:
 
 
 def _families(tracer: Trace, inputs: list[TensorValue]) -> list[Guard]:
-    """What gets a history hands it on to its base and to all views of that, in the graph or not."""
+    """Guard which inputs are views of one base. A tensor that acquires an autograd history passes it on to its base and
+    all views of that, in the graph or not."""
     if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
         return []
     found: dict[Source, TensorValue] = {}
@@ -150,13 +151,13 @@ def _families(tracer: Trace, inputs: list[TensorValue]) -> list[Guard]:
         if _has_memory(value.source, value.real, tracer) and not (value.real.is_leaf and value.real.requires_grad):
             found[value.source] = value
     families = memory.families([value.real for value in found.values() if value.real is not None])
-    if memory.families([value.fake for value in found.values()]) != families:  # with sizes that are symbols
+    if memory.families([value.fake for value in found.values()]) != families:  # they may differ if sizes are symbols
         raise SkipFrame("it writes to one of several views, and so gives all of them a history")
     return [FamilyGuard(tuple(found), families)] if len(found) > 1 else []
 
 
 def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tuple[Source, torch.Tensor]]:
-    """A tensor of the program; those that it holds in its place."""
+    """The tensor itself, or the inner tensors of a wrapper subclass."""
     if source is None or tensor is None:
         return
     if not is_wrapper(type(tensor)):
@@ -167,19 +168,19 @@ def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tu
 
 
 def _has_memory(source: Source, tensor: torch.Tensor, tracer: Trace) -> bool:
-    """Whether the tensor's numbers stand in memory, with an address; or may do so next time."""
+    """Whether the tensor has storage with an address, or may have some in a later call."""
     if dispatches(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
     return tensor.numel() > 0 or not tracer.guards.sized(source)
 
 
 def _is_made_anew(source: Source | None) -> bool:
-    """Whether the tensor is made for each call: none is another, though one may get the address of one that is gone."""
+    """Whether the tensor is made anew for each call: it aliases nothing, though it may reuse a freed address."""
     if source is None or is_precomputed(source):
         return True
     return isinstance(source, CallSource) and source.fn is tensor_of_number
 
 
 def _lasting(source: Source) -> Source:
-    """The array in place of the tensor over its memory, which is made anew each time, often at one address."""
+    """The array's source, for a tensor that is made anew over an array's memory, often at one address."""
     return source.base if isinstance(source, ArrayMemorySource) else source

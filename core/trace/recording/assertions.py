@@ -1,7 +1,7 @@
 """Branches on tensors of which one side only raises: `assert x.min() > 0`, `if not valid.all(): raise ValueError(...)`.
 
-Tracing goes the other way, and the graph checks that it was right. Where it was not, the frame runs again in eager mode
-and raises what the program says. So this is for graphs after which a frame can run again.
+Tracing assumes the other side, and the graph checks the assumption. If it is wrong, the frame reruns in eager mode,
+where the program raises. So this is only for graphs after which a frame can rerun.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MESSAGE = "a tensor was not what a branch of the program asks for"
 
 
 def truth(frame: Frame, value: Value, jump: Instruction, after: int) -> bool:
-    """Whether a tested value is true. jump: the conditional jump that asks; after: the position behind it."""
+    """Whether a tested value is true. jump: the conditional jump that tests it; after: the position behind it."""
     if isinstance(value, TensorValue) and may_assume(frame, value):
         jumped, passed = raises(frame, jump.target), raises(frame, after)
         if jumped != passed:
@@ -34,7 +34,7 @@ def truth(frame: Frame, value: Value, jump: Instruction, after: int) -> bool:
 
 
 def may_assume(frame: Frame, value: TensorValue) -> bool:
-    """Whether the value can be checked in the graph, and no handler of the program is there for what is raised."""
+    """Whether the graph can check the value, and no handler of the program would catch the error."""
     tracer = frame.tracer
     inside = tracer.atomic_depth or tracer.overrides.present or tracer.floats or tracer.precalls.calls
     if inside or value.fake.numel() != 1 or value.fake.device.type != "cpu":
@@ -43,7 +43,7 @@ def may_assume(frame: Frame, value: TensorValue) -> bool:
 
 
 def is_handled(frame: Frame) -> bool:
-    """Whether the instruction at which a frame stands is in a `try`."""
+    """Whether the instruction that a frame is at is inside a `try`."""
     protection = frame.instructions[max(frame.position - 1, 0)].protection
     if protection is None:
         return False
@@ -62,11 +62,11 @@ def raises(frame: Frame, position: int) -> bool:
 
 
 def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
-    """Take a tensor to be true or false, and check it in the graph."""
+    """Assume that a tensor is true or false, and check it in the graph."""
     tracer = frame.tracer
     try:
         value.truth(tracer)
-    except GraphBreak as stop:  # what it is without the check
+    except GraphBreak as stop:  # the break to report if the check can't be made
         stop.assumed = True
         tracer.rerun_breaks.append(stop)
     condition = tracer.graph_call("bool", (value,), {})

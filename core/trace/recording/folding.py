@@ -1,4 +1,4 @@
-"""Calls of torch functions with constants only, whose result is a constant too: folded where the rules say how."""
+"""Calls of torch functions on constants, whose result is a constant too: folded where the rules allow it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from armature.trace.values.base import Args, Kwargs, Value
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)  # made for fakes
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)  # dispatched to fakes
 WHILE_COMPILING = {Answer.TRUE: True, Answer.FALSE: False, Answer.NONE: None}
 
 
 def may_run(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> None:
-    """Break before a call with constants only of which nothing is known: no fake stands between it and the process."""
+    """Break before a call with constant arguments about which no rule says anything: it would really run, with its
+    effects, because no fake tensor is among its arguments."""
     if isinstance(fn, OPERATORS) or not all(value.is_constant for value in (*args, *kwargs.values())):
         return
     verdict = tracer.verdict(fn)
-    # What the user puts in the graph has no effects: that is what saying so means.
+    # By putting a function in the graph the user promises that it has no effects.
     if verdict.answer is Answer.UNKNOWN and verdict.priority < PROJECT_FIRST:
         tracer.graph_break("unknown-answer", function=getattr(fn, "__name__", str(fn)))
 
 
 def told(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
-    """The value that a rule says a call without arguments returns while compiling."""
+    """The value that, according to a rule, a call without arguments returns while compiling."""
     if args or kwargs:
         return None
     answer = tracer.verdict(fn).answer
@@ -36,7 +37,7 @@ def told(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
 
 
 def folded(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, result: object) -> Value:
-    """The result of a call as a constant. Where it depends on more than the arguments, the compiled code asks again."""
+    """The result of a call as a constant. If it depends on more than the arguments, a guard repeats the call."""
     values = (*args, *kwargs.values())
     if not isinstance(fn, str) and all(value.is_constant for value in values):
         answer = tracer.verdict(fn).answer

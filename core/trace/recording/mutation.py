@@ -1,4 +1,4 @@
-"""Which arguments a call writes to: told before it by signature and schemas, seen after it on the fakes."""
+"""Finds the arguments that a call writes to: before it from signature and schema, after it from the fakes."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ NOTHING: list[Value] = []
 
 
 def of_torch(fn: object) -> bool:
-    """Whether the function is torch's; what it raises on fakes may differ from what it raises in eager mode."""
+    """Whether the function is torch's. Its errors on fakes may differ from those in eager mode."""
     return isinstance(fn, str) or str(getattr(fn, "__module__", "torch") or "torch").startswith("torch")
 
 
 def method_name(fn: Callable[..., Any] | str) -> str:
-    """The name of a method of tensors written in C; "" for other functions."""
+    """The name of a tensor method implemented in C; "" for other functions."""
     if isinstance(fn, str):
         return fn
     return fn.__name__ if isinstance(fn, (MethodDescriptorType, WrapperDescriptorType)) else ""
 
 
 def written(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> list[Value]:
-    """The arguments that a call surely writes to."""
+    """The arguments that a call certainly writes to."""
     if fn in IN_PLACE_OPERATORS:
         return list(args[:1])
     if not of_torch(fn):
-        return NOTHING  # a name, or a parameter called `out`, tells nothing of a function of the program
+        return NOTHING  # in user code, neither a name nor a parameter called `out` means anything
     found = written_arguments(fn)
     if not found:
         return list(args[:1]) if _is_named_in_place(fn) else NOTHING
@@ -58,9 +58,9 @@ def written(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> list[Va
 
 
 def _is_named_in_place(fn: Callable[..., Any] | str) -> bool:
-    """torch's own convention, for the methods that no operator stands behind: `requires_grad_`, `share_memory_`."""
+    """Whether the name has torch's in-place underscore, for methods without an operator: `requires_grad_`."""
     name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
-    return name.endswith("_") and not name.endswith("__") and name not in vars(operator)  # `and_` reads
+    return name.endswith("_") and not name.endswith("__") and name not in vars(operator)  # `and_` only reads
 
 
 def _is_on(one: WrittenArgument, args: Args, kwargs: Kwargs) -> bool:
@@ -74,7 +74,7 @@ def _is_on(one: WrittenArgument, args: Args, kwargs: Kwargs) -> bool:
 
 
 def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
-    """The value of an argument; None where it is not given, or is none that could be written to."""
+    """The value of an argument; None if it is not given or is not a tensor or list of tensors."""
     value = kwargs.get(one.name)
     if value is None and one.position is not None and one.position < len(args):
         value = args[one.position]
@@ -84,7 +84,7 @@ def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
 
 
 def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
-    """End the graph where torch would refuse to write: for where memory lies, or to a tensor of inference mode."""
+    """Break the graph where torch would refuse a write: because memory overlaps, or to a tensor of inference mode."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     given = tensors_given(tracer, [value for value in (*args, *kwargs.values()) if value.is_tensor])
     for written in tensors_given(tracer, [target for target in targets if target.is_tensor]):
@@ -98,28 +98,27 @@ def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwarg
             tracer.graph_break("overlapping-write", operation=name)
     if torch.is_inference_mode_enabled():
         return
-    if any(tensor.is_inference() for tensor in tensors_given(tracer, targets)):  # views of fakes do not tell
+    if any(tensor.is_inference() for tensor in tensors_given(tracer, targets)):  # views of fakes do not know
         tracer.graph_break("writes-to-inference-tensor", operation=name)
 
 
 def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | None:
-    """The view that an assignment to items writes to; None: it writes to single items by their positions."""
+    """The view that an assignment to items writes to; None if it writes to single items by their positions."""
     try:
         part = tracer.fakes.getitem(written, index.as_fake(tracer))
-    except Exception:  # the assignment says so itself
+    except Exception:  # the assignment itself reports the error
         return None
     is_view = isinstance(part, torch.Tensor) and overlaps.memory_of(part) == overlaps.memory_of(written)
     return part if is_view else None
 
 
 def tensors_given(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:
-    """The fakes of all tensors among values, in containers too."""
+    """The fakes of all tensors among values, including those in containers."""
     return [leaf for leaf in tree_leaves([value.as_fake(tracer) for value in values]) if isinstance(leaf, torch.Tensor)]
 
 
 def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
-    """The fakes among the arguments of the call that was just run on fakes whose memory operators have written to.
-    What the frame has changed is noted."""
+    """The fakes of arguments whose memory the last call on fakes has written to; records the writes as effects."""
     found = tracer.fakes.take_written()
     if not found:
         return []
@@ -135,7 +134,8 @@ def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
 
 
 def note_error(tracer: Trace, node: fx.Node) -> None:
-    """Told of nodes after a change: one that may raise may end the graph, if a tensor with gradients was changed."""
+    """Called for each node after a change. If the node may raise after a tensor with gradients was changed, the graph
+    may have to end before it."""
     if tracer.request.fullgraph or not may_raise(node):
         return
     tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
@@ -146,6 +146,6 @@ def note_error(tracer: Trace, node: fx.Node) -> None:
 
 
 def _memories(tensor: torch.Tensor) -> list[int]:
-    """What tells the memory of a tensor: a number for each piece; of one without strides, the tensor itself."""
+    """Identifies a tensor's memory: a number for each storage; for a tensor without strides, its own id."""
     inner = [part for outer in innermost(unwrapped(tensor)) for part in innermost(unwrapped(outer))]
     return [int(one.untyped_storage()._cdata) if one.layout is torch.strided else id(one) for one in inner]

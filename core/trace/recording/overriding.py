@@ -1,4 +1,4 @@
-"""Who overrides torch's functions at a point of the trace: modes that are entered, and classes of tensors."""
+"""The overrides of torch functions at a point of the trace: active function modes, and tensor subclasses."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Overrides:
-    """Who overrides torch's functions now. present: whether anybody may, so that calls have to be looked at. wrappers:
-    whether tensors were met that hold others, and take over operators."""
+    """The overrides in effect. present: whether there may be any, so that calls have to be checked. wrappers: whether
+    wrapper subclasses were met, which override operators."""
 
     modes: list[Value] = attrs.field(factory=list)
     first: tuple[Value, ...] = ()  # the modes that were active when the frame began
@@ -34,7 +34,7 @@ class Overrides:
     wrappers: bool = False
 
     def begin(self, tracer: Tracing) -> None:
-        """The state in which the frame begins."""
+        """The overrides in effect when the frame begins."""
         found = tracer.request.overriding
         self.off = found.off
         self.modes = [tracer.wrap(mode, ModeSource(position)) for position, mode in enumerate(found.modes)]
@@ -42,7 +42,7 @@ class Overrides:
         self.present = bool(self.modes) or found.off is not Off.NOBODY
 
     def accept(self, tracer: Tracing, kind: type) -> None:
-        """Break the graph unless tensors of a class can be traced; those that can have to be looked at from now on."""
+        """Break the graph unless tensors of a class can be traced; from now on calls are checked for overrides."""
         lookups = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
         holds = is_wrapper(kind)
         if abi.dispatches(kind) and not holds:
@@ -57,13 +57,13 @@ class Overrides:
         self.present |= not holds or abi.is_overriding(kind)
 
     def push(self, tracer: Tracing, mode: Value) -> None:
-        """A mode is entered."""
+        """Enter a function mode."""
         self.modes.append(mode)
         self.present = True
         tracer.effects.count += 1
 
     def pop(self, tracer: Tracing) -> Value:
-        """The innermost mode is left."""
+        """Leave the innermost function mode."""
         if not self.modes:
             tracer.graph_break("mode-not-entered")
         tracer.effects.count += 1
@@ -71,26 +71,26 @@ class Overrides:
 
     @property
     def moved(self) -> bool:
-        """Whether the stack of modes is another one than when the frame began."""
+        """Whether the stack of modes differs from when the frame began."""
         return tuple(self.modes) != self.first
 
     def writes(self, out: Rebuilding) -> list[Write]:
-        """The calls that bring torch's stack of modes to where it is."""
+        """The calls that bring torch's stack of function modes to its final state."""
         same = len(list(itertools.takewhile(lambda pair: pair[0] is pair[1], zip(self.first, self.modes))))
         pops = [Write(abi.pop_mode, ())] * (len(self.first) - same)
         return [*pops, *(Write(abi.push_mode, (mode,)) for mode in self.modes[same:])]
 
     @property
     def asks_modes(self) -> bool:
-        """Whether a mode is asked before each call."""
+        """Whether a function mode is asked before each call."""
         return bool(self.modes) and self.off is not Off.ALL
 
     def asks(self, value: Value) -> bool:
-        """Whether the class of an object is asked when that is given to torch's functions."""
+        """Whether passing the object to a torch function asks its class."""
         return self.off is Off.NOBODY and overrides(value)
 
     def may_ask(self, values: list[Value]) -> bool:
-        """Whether anybody is asked when torch is called with these values, or lists of them."""
+        """Whether calling torch with these values, or lists of them, asks any override."""
         if self.asks_modes:
             return True
         return self.off is Off.NOBODY and any(overrides(leaf) for value in values for leaf in leaves(value))
@@ -102,11 +102,11 @@ def overrides(value: Value) -> bool:
 
 
 def refuse(tracer: Tracing, kind: type, reason: str) -> NoReturn:
-    """Break the graph at a tensor of a class."""
+    """Break the graph at a tensor of an unsupported class."""
     tracer.graph_break("opaque-subclass", type=f"{kind.__module__}.{kind.__qualname__}", reason=reason)
 
 
 def added(kind: type, name: str) -> bool:
-    """Whether a class of tensors has an attribute that torch's own do not have, or not so."""
+    """Whether a tensor subclass adds an attribute or overrides one of torch's."""
     found = find_in_class(kind, name)
     return found is not None and found.holder not in abi.OWN_CLASSES

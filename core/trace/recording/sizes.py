@@ -1,4 +1,4 @@
-"""The symbolic numbers of one trace: which inputs become symbols, what stands for them in the graph, their guards."""
+"""The symbolic numbers of one trace: which inputs become symbols, their nodes in the graph, their guards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def new_world(ctx: CompileContext) -> FakeWorld:
-    """The fakes of a trace, with what the settings allow to depend on numbers."""
+    """Make the fake-tensor environment of a trace; the settings say what may depend on numbers."""
     settings = ctx.config
     return FakeWorld(
         Symbols(
@@ -40,9 +40,9 @@ def new_world(ctx: CompileContext) -> FakeWorld:
 
 @attrs.define(eq=False)
 class Sizes:
-    """What is known of symbols: where the compiled code reads each, and which value of the trace it comes with.
+    """What is known about symbols: the source from which compiled code reads each, and the value that introduced it.
 
-    The trace is asked while it goes on; guards are made after it has ended.
+    Guards are made after the trace has ended.
     """
 
     tracer: Tracing
@@ -52,12 +52,13 @@ class Sizes:
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
     _nodes: dict[Any, fx.Node] = attrs.field(factory=dict)
-    _computed: dict[Any, tuple[fx.Node, int]] = attrs.field(factory=dict)  # symbols that only a run will tell
+    # unbacked symbols, by the node and axis that compute them
+    _computed: dict[Any, tuple[fx.Node, int]] = attrs.field(factory=dict)
     _asserted: set[Any] = attrs.field(factory=set)
 
     @property
     def symbols(self) -> Symbols:
-        """torch's side of it."""
+        """torch's symbolic-shape environment."""
         return self.fakes.symbols
 
     # Values.
@@ -71,8 +72,8 @@ class Sizes:
         return known
 
     def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], Value] | None:
-        """What makes the value of an int or float of the program that is another one from call to call; None: it is to
-        be a constant. inside: where the number itself is read, if the object at `source` holds it."""
+        """A function that makes the value of an int or float of the program that varies from call to call; None if it
+        is to be a constant. inside: the source of the number itself, if the object at `source` holds it."""
         where, request = inside or source, self.tracer.request
         if isinstance(number, int):
             changes = dynamic.number_changes(request, number, source)
@@ -81,7 +82,7 @@ class Sizes:
         return functools.partial(float_of_program, self.tracer, number, where) if changes else None
 
     def bind_tensor(self, value: TensorValue, source: Source) -> None:
-        """Note which symbols are read from a tensor of the program."""
+        """Note which symbols are read from an input tensor."""
         if is_jagged(value.fake):
             axis = ragged_axis(value.fake)
             self._bind_ragged(value.fake.shape[axis], Quantity(source, axis), value)
@@ -99,13 +100,13 @@ class Sizes:
 
     def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
         (symbol,) = symbols.symbols_of(number)
-        if symbol in self.quantities and self.quantities[symbol] != quantity:  # one symbol for sizes that agree
+        if symbol in self.quantities and self.quantities[symbol] != quantity:  # sizes that agree share a symbol
             self.strides.append((quantity, symbols.expression(number)))
             return
         self.quantities[symbol], self.owners[symbol] = quantity, owner
 
     def bind_result(self, result: Any, node: fx.Node) -> None:
-        """Note which symbols come with the result of a node of the graph, and have the graph check what was assumed."""
+        """Note which symbols a graph node's result introduces, and add checks of what was assumed about them."""
         if isinstance(result, torch.Tensor):
             for axis, size in enumerate(result.shape):
                 if (symbol := symbols.lone(size)) is not None and symbol not in self.quantities:
@@ -119,7 +120,7 @@ class Sizes:
         self.assert_assumptions()
 
     def assert_assumptions(self) -> None:
-        """Put what is assumed of numbers that only a run will tell in the graph."""
+        """Add checks to the graph of what is assumed about unbacked symbols."""
         for condition, message in self.symbols.assumptions():
             known = all(symbol in self._computed or symbol in self.owners for symbol in symbols.symbols_of(condition))
             if known and condition not in self._asserted:
@@ -131,7 +132,7 @@ class Sizes:
                 node.meta.update(origin=summary, stack_trace=trace, example_value=None)
 
     def assume(self, condition: SymbolicValue, message: str) -> bool:
-        """Whether a condition holds that the program says must: guarded, or checked when the graph runs."""
+        """Assume a condition that the program requires: guarded, or checked when the graph runs."""
         if not is_unbacked(condition.fake):
             return condition.truth(self.tracer)
         symbols.assume(condition.fake, message)
@@ -139,27 +140,27 @@ class Sizes:
         return True
 
     def computed(self, symbol: Any) -> fx.Node | None:
-        """The node that computes a symbol that only a run will tell; None for one that is read from inputs."""
+        """The node that computes an unbacked symbol; None for a symbol that is read from inputs."""
         if symbol not in self._computed:
             return None
         last = next(iter(reversed(self.tracer.graph.nodes)), None)
         found = self._leaf(symbol)
         for made in symbols.fill(self.tracer.graph, last, "example_value"):
-            whose = self._computed[symbol][0].meta  # the frame is at its end
+            whose = self._computed[symbol][0].meta  # the frame has ended: use the node's line
             made.meta.update(origin=whose["origin"], stack_trace=whose["stack_trace"])
         return found
 
     def computes(self, nodes: Collection[fx.Node]) -> bool:
-        """Whether one of the nodes computes a symbol that only a run will tell."""
+        """Whether one of the nodes computes an unbacked symbol."""
         return any(node in nodes for node, _ in self._computed.values())
 
     def forget(self, nodes: Collection[fx.Node]) -> None:
-        """The nodes leave the graph."""
+        """Forget the symbols of nodes that leave the graph."""
         self._nodes = {key: node for key, node in self._nodes.items() if node not in nodes}
         self._computed = {symbol: place for symbol, place in self._computed.items() if place[0] not in nodes}
 
     def decide(self, condition: Any) -> bool:
-        """Whether a condition over symbolic numbers holds; guarded. Breaks the graph where only a run will tell."""
+        """Whether a condition over symbolic numbers holds; guarded. Breaks the graph if a symbol is unbacked."""
         try:
             return bool(condition)
         except DATA_DEPENDENT:
@@ -168,7 +169,7 @@ class Sizes:
     # The graph.
 
     def argument(self, number: Any) -> Any:
-        """What stands for a symbolic number among the arguments of a node: a node, or the number if it is known."""
+        """The representation of a symbolic number among a node's arguments: a node, or the number if it is known."""
         graph = self.tracer.graph
         last = next(iter(reversed(graph.nodes)), None)
         found = symbols.as_node(number, graph, self._leaf, self._nodes)
@@ -187,7 +188,7 @@ class Sizes:
         return self._nodes[symbol]
 
     def _describe(self, last: fx.Node | None) -> None:
-        """Give nodes made after `last` the user's line, and what they give."""
+        """Add the user's line and example values to nodes made after `last`."""
         fresh = symbols.fill(self.tracer.graph, last, "example_value")
         if fresh:
             summary, trace, _ = self.tracer.origin()
@@ -197,13 +198,12 @@ class Sizes:
     # Guards.
 
     def guards(self) -> tuple[Guard, ...]:
-        """What must hold of the symbols: their ranges, decisions made while tracing and after, and strides. There may
-        be no decisions after this."""
+        """Guards on the symbols: ranges, decisions made while tracing and later, strides. No decision may follow."""
         self.symbols.close()
         return self.conditions()
 
     def conditions(self) -> tuple[Guard, ...]:
-        """The same up to now."""
+        """The guards on decisions made so far."""
         return tuple(self._conditions())
 
     def _conditions(self) -> Iterator[Guard]:

@@ -1,8 +1,8 @@
-"""Changes of what a tensor is: its memory, whether and how autograd follows it.
+"""Changes of a tensor's state: its memory, and whether and how autograd tracks it.
 
-They stand in the graph, among the operators, and are made on the fakes too, which so tell what the tensor is from then
-on. A functional graph would lose them: one that begins or ends to collect gradients in a tensor is done between pieces
-that are compiled (`graph/pieces.py`), and a graph with one that changes memory runs operator by operator.
+They are nodes of the graph, and are applied to the fakes too, which then show the tensor's new state. A functional
+graph would lose them. So a change of `requires_grad` is made between compiled pieces (`graph/pieces.py`), and a graph
+that replaces a tensor's memory runs operator by operator.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch import fx
 from armature.torch_abi.altering import is_leaf, is_parameter, is_view
 from armature.torch_abi.fake import of_transform
 
-AS_CAPTURED = "as_captured"  # in the meta of a node that a functional graph would not have
-APART = "apart"  # in that of one that is done between the pieces of a functional graph
-LEAF_VIEW = "leaf_view"  # in that of a view, made without gradients, of a tensor that wants some
+AS_CAPTURED = "as_captured"  # in the meta of a node that has no place in a functional graph
+APART = "apart"  # in the meta of a node that runs between the pieces of a functional graph
+LEAF_VIEW = "leaf_view"  # in the meta of a view made under no_grad of a tensor that requires gradients
 
 
 def mark_leaf(result: torch.Tensor, node: fx.Node) -> None:
-    """Told of a tensor that a node makes: one that collects gradients from its start is of eager mode only, and so is
-    a parameter. A view made without gradients, of a tensor that wants some, is only where it leaves the graph."""
+    """Mark a node whose result is a leaf that requires gradients, or a parameter: it only exists in eager mode. A view
+    made under no_grad of a tensor that requires gradients matters only where it leaves the graph."""
     leaf = result.requires_grad and is_leaf(result) and not of_transform(result)
     if leaf and is_view(result):
         node.meta[LEAF_VIEW] = True

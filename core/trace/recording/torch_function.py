@@ -1,7 +1,8 @@
-"""`__torch_function__` while tracing: which calls a tensor subclass or function mode takes over, and the call of it.
+"""`__torch_function__` while tracing: which calls a tensor subclass or function mode overrides, and the call of the
+override.
 
-Modes stand on a stack of values, as the program has them at this point; those that were active when the frame began
-are the first ones. What overrides a call is traced into like any function of the program.
+Modes are a stack of values that mirrors the program's; the modes that were active when the frame began are at the
+bottom. The override is traced into like any function of the program.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class StandIns:
-    """Objects in the place of values, and the way back."""
+    """Stand-in objects for values, and the mapping back."""
 
     tracer: Trace
     values: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
 
     def of(self, value: Value) -> Any:
-        """The object to call torch with. Raises NotConstant."""
+        """The stand-in to call torch with. Raises NotConstant."""
         made = self._made(value)
         self.values[id(made)] = (made, value)
         return made
@@ -62,7 +63,7 @@ class StandIns:
         return value.as_object()
 
     def back(self, obj: Any) -> Value:
-        """The value that an object stands for; one that torch made of several is made of theirs."""
+        """The value behind an object; for torch's own container of stand-ins, a container of their values."""
         held = self.values.get(id(obj))
         if held is not None and held[0] is obj:
             return held[1]
@@ -76,7 +77,7 @@ class StandIns:
 
 
 def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-    """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
+    """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
     state = tracer.overrides
     if not state.may_ask([*args, *kwargs.values()]):
         return None
@@ -101,10 +102,10 @@ def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: 
 
 
 def _ask(tracer: Trace, types: tuple[type, ...], given: list[Value], name: str) -> Value:
-    """The first answer: of the innermost mode, then of the classes of arguments."""
+    """The first answer: of the innermost mode, then of the arguments' classes."""
     state = tracer.overrides
     if state.asks_modes:
-        mode = state.modes.pop()  # while it answers, calls go to the modes around it
+        mode = state.modes.pop()  # while it answers, calls go to the outer modes
         try:
             found = mode.get_attribute(tracer, "__torch_function__").call(tracer, given, {})
         finally:
@@ -124,7 +125,7 @@ def _declined(found: Value) -> bool:
 
 
 def is_asked_for(tracer: Trace, fn: Any) -> bool:
-    """Whether the callable is one of torch's that may be overridden, and safe to be called on stand-ins."""
+    """Whether the callable is an overridable function of torch that is safe to call on stand-ins."""
     if isinstance(fn, FunctionType):
         return str(fn.__module__).startswith("torch") and abi.asks(fn)
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -137,23 +138,23 @@ def is_asked_for(tracer: Trace, fn: Any) -> bool:
     return type(fn) is BuiltinFunctionType and (fn in SWITCHES or is_operator(tracer, fn))
 
 
-SWITCHES = (set_grad_enabled,)  # modes are asked for it too
+SWITCHES = (set_grad_enabled,)  # not operators, but modes override them too
 
 
 def is_operator(tracer: Trace, fn: Any) -> bool:
-    """Whether a C function is one of torch's that compute, which has no effects on stand-ins."""
+    """Whether a C function is one of torch's that only computes, so that calling it on stand-ins has no effects."""
     return str(fn.__module__ or "torch").startswith("torch") and tracer.verdict(fn).decision is Decision.IN_GRAPH
 
 
 def called(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
-    """What becomes of a call of a function before plugins and rules are asked; None: they are asked."""
+    """The result of overrides for a call, before plugins and rules are consulted; None to consult these."""
     if is_asked_for(tracer, fn):
         return dispatched(tracer, fn, args, kwargs)
     return None
 
 
 def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-    """What becomes of a call that is about to go in the graph; None: it goes there."""
+    """The result of overrides for a call that is about to enter the graph; None to let it enter."""
     if not tracer.overrides.may_ask([*args, *kwargs.values()]):
         return None
     if isinstance(fn, str):
@@ -163,7 +164,7 @@ def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kw
     if isinstance(fn, FunctionType) and not abi.asks(fn):
         if not str(fn.__module__).startswith("torch") or tracer.verdict(fn).decision is not Decision.IN_GRAPH:
             tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))
-        return tracer.calls.inline_python(fn, args, kwargs)  # what it calls is overridden
+        return tracer.calls.inline_python(fn, args, kwargs)  # the calls inside it are overridden
     if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":
         return dispatched(tracer, fn, args, kwargs)
     tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))

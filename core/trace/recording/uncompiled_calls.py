@@ -1,7 +1,7 @@
-"""Calls of functions that only real tensors can be given, which write to these: launches of kernels of the program.
+"""Calls that need real tensors and write to them: launches of the program's own kernels.
 
-Such a call is a node of the graph. No back end sees it: what stands before and after is compiled, and the call is made
-in between, as the program makes it (`graph/pieces.py`).
+Such a call is a node of the graph, but it is not passed to a back end: the graph before and after it is compiled, and
+the call runs in between as the program makes it (`graph/pieces.py`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from armature.trace.values.tensor import TensorValue
 def call_uncompiled(
     tracer: Tracing, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
 ) -> Value:
-    """A node that calls `function(*args)` when the graph runs, and returns None. It is given tensors as the program has
-    them, and may write to their memory without autograd's knowledge; not to arguments at the positions `read_only`."""
+    """Add a node that calls `function(*args)` when the graph runs, and returns None. The function receives the
+    program's own tensors, and may write to their memory without autograd's knowledge, except to arguments at the
+    positions `read_only`."""
     tracer = whole(tracer)
     given = tuple([_argument(tracer, value) for value in args])
     writes = frozenset(range(len(args))) - read_only

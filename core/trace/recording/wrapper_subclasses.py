@@ -1,6 +1,6 @@
-"""Tensors that hold other tensors, and take over operators, while tracing.
+"""Wrapper subclasses while tracing: tensors that hold other tensors and override operators.
 
-Operators on them go in the graph as they are; what the class does is run on fakes, here and when the graph is compiled.
+Operators on them enter the graph unchanged; the class's own code runs on fakes, here and when the graph is compiled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Holding = list[tuple[torch.Tensor, tuple[object, ...]]]
 
 
 def accept_parts(tracer: Trace, tensor: torch.Tensor) -> None:
-    """Break the graph unless all that a wrapper holds are tensors that may stand in it."""
+    """Break the graph unless every tensor that a wrapper holds is supported as an inner tensor."""
     kind = type(tensor)
     try:
         found = abi.flatten(tensor)
@@ -40,18 +40,18 @@ def accept_parts(tracer: Trace, tensor: torch.Tensor) -> None:
         refuse(tracer, kind, f"`__tensor_flatten__` raises {type(error).__name__}: {error}")
     for name, part in found.objects.items():
         if not abi.is_known(part):
-            refuse(tracer, kind, f"`{name}`, which it holds, is no tensor")
+            refuse(tracer, kind, f"`{name}`, which it holds, is not a tensor")
     for name, inner in found.tensors.items():
         if abi.is_wrapper(type(inner)):
             if not abi.asks_as_tensors_do(type(inner)):
                 refuse(tracer, kind, f"`{name}`, which it holds, has a `__torch_function__`")
             accept_parts(tracer, inner)
         elif type(inner) not in abi.PLAIN or inner.layout is not torch.strided:
-            refuse(tracer, kind, f"`{name}`, which it holds, is no plain tensor")
+            refuse(tracer, kind, f"`{name}`, which it holds, is not a plain tensor")
 
 
 def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None:
-    """The same where the fake of a wrapper, made of the fakes of its parts, is no wrapper like it."""
+    """Break the graph unless a wrapper's fake, rebuilt from the fakes of its inner tensors, has the same structure."""
     if type(fake) is not type(tensor):
         refuse(tracer, type(tensor), "`__tensor_unflatten__` gives a tensor of another class")
     for name, inner in abi.flatten(tensor).tensors.items():
@@ -60,14 +60,14 @@ def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None
 
 
 def accept(tracer: Trace, tensor: torch.Tensor) -> None:
-    """The same for a tensor of the program. Raises SkipFrame where another tracer of torch has it."""
+    """Check a tensor of the program. Raises SkipFrame if another tracer or transform of torch has wrapped it."""
     accept_parts(tracer, tensor)
     if any(map(is_wrapped, abi.innermost(tensor))):
         raise SkipFrame("it runs inside another tracer or transform of torch")
 
 
 def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
-    """Rely on what a wrapper is made of, as far as its fake shows it."""
+    """Guard the inner tensors and metadata of a wrapper, as far as its fake shows them."""
     try:
         test = abi.like(tensor)
         kept = test(fake)
@@ -81,13 +81,13 @@ def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Sourc
         inner_fake = getattr(fake, name)
         tracer.guards.tensor(place, inner, inner_fake)
         if any(isinstance(size, torch.SymInt) for size in inner_fake.shape):
-            tracer.wrap(inner, place)  # where the compiled code reads the sizes
+            tracer.wrap(inner, place)  # registers the source of its symbolic sizes
         if abi.is_wrapper(type(inner)):
             guard(tracer, inner, inner_fake, place)
 
 
 def made(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    """A call of such a class: in the graph, whole."""
+    """A call of a wrapper class, as one node of the graph."""
     tracer.overrides.accept(tracer, value.cls)
     given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
     kinds = {leaf.python_type() for leaf in given if isinstance(leaf, TensorValue)}
@@ -107,25 +107,25 @@ def _is_quiet(kind: type) -> bool:
 
 
 def is_made_whole(fn: object, args: Args) -> bool:
-    """Whether a call is none that anybody may override: of such a class, or for what a tensor of one holds."""
+    """Whether a call can't be overridden: of a wrapper class, or a read of one of a wrapper's inner tensors."""
     if isinstance(fn, type):
         return abi.is_wrapper(fn)
     return fn is getattr and isinstance(args[0], TensorValue) and args[0].holds(str(args[1].as_constant()))
 
 
 def asking(fakes: Iterable[object]) -> AbstractContextManager[object]:
-    """In which torch's functions run on fakes: nested tensors have some of their own, by `__torch_function__`."""
+    """The context for running torch's functions on fakes. Nested tensors override some by `__torch_function__`."""
     return suspended() if any(map(is_jagged, tree_leaves(list(fakes)))) else nullcontext()
 
 
 def holding(fakes: Iterable[object]) -> Holding:
-    """The wrappers among the fakes of arguments, and all that each holds."""
+    """The wrappers among the fakes of arguments, and the objects that each holds."""
     found = (leaf for leaf in tree_leaves(list(fakes)) if isinstance(leaf, torch.Tensor))
     return [(tensor, abi.held(tensor)) for tensor in found if abi.is_wrapper(type(tensor))]
 
 
 def check_unchanged(tracer: Trace, before: Holding) -> None:
-    """Break the graph where an operator has given a wrapper other attributes: a compiled graph would not."""
+    """Break the graph if an operator has replaced a wrapper's attributes; a compiled graph would not."""
     for tensor, held in before:
         now = abi.held(tensor)
         if len(now) != len(held) or any(one is not other for one, other in zip(now, held)):

@@ -1,6 +1,6 @@
-"""Graph breaks with resumption: what was traced up to the break is compiled, the rest is traced when it is come to.
+"""Graph breaks with resumption: the part traced before the break is compiled; the rest is traced when it runs.
 
-A break is found in the middle of an instruction, when the trace has changed already. So the frame is traced again up to
+A break is found in the middle of an instruction, when the trace has already changed. So the frame is traced again up to
 that instruction, or to the call of the innermost function that can't be cut, and cut there.
 """
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
     from armature.trace.frame_state import Trace
 
-ATTEMPTS = 6  # places at which it is tried to cut a frame
-DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; what they call below is compiled on its own
+ATTEMPTS = 6  # positions at which we try to cut a frame
+DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; deeper calls are compiled on their own
 RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
 
 
@@ -51,7 +51,7 @@ def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
 
 
 def timed_cut(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
-    """The frame, cut at a break, which is told how long that took. Errors: as those of `resumed`."""
+    """Cut the frame at a break, and record in the break's event how long that took. Errors: as for `resumed`."""
     start = time.perf_counter()
     try:
         traced = resumed(request, ctx, stop)
@@ -62,7 +62,7 @@ def timed_cut(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> T
 
 
 def _nothing_until(stop: GraphBreak) -> SkipFrame:
-    """The frame is not worth to be cut: what may compute with tensors is what it calls."""
+    """The SkipFrame for a frame not worth cutting, because only its callees may compute with tensors."""
     where = events.where(stop.event)
     found = SkipFrame(f"it has met no tensor before a graph break ({stop.event.type.title}, {where})", idle=True)
     found.guards = stop.guards
@@ -71,7 +71,7 @@ def _nothing_until(stop: GraphBreak) -> SkipFrame:
 
 @quietly
 def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
-    """The frame, cut at a break. Raises the break itself where that can't be done."""
+    """Cut the frame at a break. Raises the break itself if that can't be done."""
     locations, tried = stop.locations, set[Moment]()
     for _ in range(ATTEMPTS):
         depth = deepest(request, ctx, locations, tried)
@@ -86,13 +86,13 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
         except GraphBreak as other:
             stop.not_resumed = str(other)
             earlier = other.locations if other.assumed else origin_of(other.blame)
-            if earlier:  # the object can't be made again: let it be made in Python
+            if earlier:  # the object can't be rebuilt: let it be made in Python
                 locations = earlier
     raise stop
 
 
 def deepest(request: FrameRequest, ctx: CompileContext, stack: tuple[Location, ...], tried: set[Moment]) -> int | None:
-    """The innermost frame that can be cut; each one around it must do nothing but call the next."""
+    """The depth of the innermost frame that can be cut; each frame around it must do nothing but call the next."""
     found = None
     with trace_of(request, ctx) as tracer:
         for depth, place in enumerate(stack[:DEEPEST_CUT]):
@@ -106,12 +106,12 @@ def deepest(request: FrameRequest, ctx: CompileContext, stack: tuple[Location, .
 
 
 def origin_of(value: Value | None) -> tuple[Location, ...]:
-    """Where a value was made, if that is kept."""
+    """Where a value was made, if that was recorded."""
     return getattr(value, "raised_at", ()) or getattr(value, "made_at", ())
 
 
 def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: BreakEvent) -> TracedFrame:
-    """Trace up to a moment, and write the code that goes on from there. Errors: CannotResume, GraphBreak."""
+    """Trace up to a moment, and write the code that continues from there. Errors: CannotResume, GraphBreak."""
     with trace_of(request, ctx) as tracer:
         tracer.stop = moment
         with tracing(tracer):
@@ -140,7 +140,7 @@ def run_until(tracer: Trace, request: FrameRequest) -> tuple[Frame, ...]:
 
 
 def leave_contexts(tracer: Trace, cuts: list[CutFrame]) -> None:
-    """End the graph in the state of torch in which it began: the code after it enters the context managers itself."""
+    """End the graph in the torch state in which it began; the code after it enters the context managers itself."""
     for each in reversed(cuts):
         each.leave_contexts()
     end_grad(tracer)

@@ -1,8 +1,8 @@
-"""The code of a frame that breaks: call the graph, make the changes held back, bring the frame to where it broke, run
-the instruction there as it is, and go on in resume functions.
+"""The code of a frame that breaks: it calls the graph, makes the deferred changes, restores the state in which the
+frame broke, runs that instruction as it is, and continues in resume functions.
 
-A break in a function that was inlined is taken there: each frame from the outermost to that one gets a piece of code
-that stands for it, and runs the instruction or calls the piece below in place of its call.
+A break in an inlined function is handled there: each frame from the outermost to that one gets a piece of code. The
+innermost piece runs the instruction; each outer one calls the next piece in place of its call.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 
 @attrs.frozen(eq=False)
 class CutFrame:
-    """A frame where it is cut. position: of the instruction in `origin`, the program's code of which the frame's may be
-    a copy. names: the bound variables that are read later. kept: those that are kept though they are not. held: what
-    the variables of the stack hold."""
+    """A frame and the point where it is cut. position: of the instruction in `origin`, the program's code (the frame's
+    code may be a copy). names: the bound variables to hand on. kept: those among them that are only kept alive. held:
+    the values of the stack's variables."""
 
     frame: Frame
     origin: CodeType
@@ -63,8 +63,8 @@ class CutFrame:
     held: dict[str, Value]
 
     def leave_contexts(self) -> None:
-        """Leave the context managers of torch that the frame is inside of. The grad mode inside each is kept, for when
-        it is entered again: a call may have changed it."""
+        """Leave the torch context managers that the frame is inside. The grad mode inside each is saved for entering it
+        again, because a call may have changed it."""
         for place, leave in reversed([*enumerate(self.frame.stack)]):
             context = leave.owner if self.layout[place] is Slot.CONTEXT and isinstance(leave, BoundMethod) else None
             if not isinstance(context, ContextValue):
@@ -76,7 +76,7 @@ class CutFrame:
 
 
 def why_not(code: CodeType) -> str | None:
-    """Why frames of a code object can't be cut; None: they can."""
+    """Why frames of a code object can't be cut; None if they can."""
     if code.co_flags & SUSPENDED:
         return "it is a generator"
     if slot_names(code) is not None:
@@ -87,7 +87,7 @@ def why_not(code: CodeType) -> str | None:
 
 
 def cut_frame(frame: Frame, position: int) -> CutFrame:
-    """What is needed to go on in a frame at a position of its code. Raises CannotResume."""
+    """Collect what is needed to continue a frame at a position of its code. Raises CannotResume."""
     origin = program_of(frame.code)
     reason = why_not(origin)
     if reason is None and position >= len(decode(origin)):
@@ -98,7 +98,7 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
         reason = "a variable of a comprehension stands in the place of a cell"
     empty = frozenset(name for name, cell in frame.cells.items() if cell.is_empty)
     if reason is None and (unbound := read_unbound(origin, position, empty)):
-        reason = f"{min(unbound)} may be unbound where it is read"  # a resume function has it from a closure
+        reason = f"{min(unbound)} may be unbound where it is read"  # a resume function gets it from a closure
     made = {name for name in weakly_held(frame) if frame.variables[name].source is None}
     if reason is None and (let_go := rebound(origin, position, made)):
         reason = f"a weak reference may tell when {min(let_go)} is let go"  # the code before the break holds it too
@@ -116,7 +116,8 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
 
 
 def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
-    """The stack; where a method in C is called, with its function and object apart, as errors of CPython tell."""
+    """The stack; a call of a C method gets its function and object as separate items, as CPython's error messages tell
+    them apart."""
     stack = list(frame.stack)
     place = len(stack) - operands(inst) if inst.opname in CALLS else -1
     if place < 0 or OF_METHOD not in stack[place : place + 2]:
@@ -142,10 +143,10 @@ def parts_of_method(tracer: Trace, method: Value) -> tuple[object, Value | None]
 
 
 def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
-    """Variables whose objects must live as long as the frame, read or not: weak references tell."""
+    """Variables that weak references observe: their objects must live as long as the frame."""
     names = weakly_held(frame)
     point = resume_point(frame.code)
-    if point is not None:  # what it was given for no other reason
+    if point is not None:  # arguments passed only to keep them alive
         names.update(set(frame.code.co_varnames[: frame.code.co_argcount]) - live_at(origin, point.entry))
     return frozenset(names)
 
@@ -156,7 +157,7 @@ def weakly_held(frame: Frame) -> set[str]:
 
 
 def slot_of(frame: Frame, place: int, value: Value) -> Slot:
-    """What kind of thing a place of the stack holds."""
+    """What kind of item a position of the stack holds."""
     if isinstance(value, Null):
         return Slot.NULL
     if value is LAST_INSTRUCTION:
@@ -196,7 +197,7 @@ class CutWriter(Rebuilder):
         return made
 
     def _state(self, cuts: list[CutFrame]) -> None:
-        """Bring the program's objects and this frame's variables to where they were when the frame broke."""
+        """Bring the program's objects and this frame's variables to their state at the break."""
         writes = self.changes()
         kept = [self._keep_frame(cut, root=index == 0) for index, cut in enumerate(cuts)]
         cells = self._keep_cells(cuts[0].frame)
@@ -218,13 +219,13 @@ class CutWriter(Rebuilder):
         self._forget(cuts[0].frame, targets)
 
     def _keep_frame(self, cut: CutFrame, *, root: bool) -> dict[str, str]:
-        """The frame's variables, and those of its stack, each with the variable in which it is kept until it is set."""
+        """Map the frame's variables and stack to the variables that hold their values until they are set."""
         found = {}
         for name in cut.names:
             value = cut.frame.variables.get(name)
             if value is None:
                 if root:
-                    continue  # an argument never read: it is where it was
+                    continue  # an argument that was never read still holds its value
                 value = self.tracer.wrap(*cut.frame.lazy[name])
             if not (root and value.source == LocalSource(name)):
                 found[name] = self.keep(value)
@@ -246,7 +247,7 @@ class CutWriter(Rebuilder):
         return found
 
     def _keep_remade(self, cut: CutFrame) -> dict[str, str]:
-        """The cells that are not those with which the code begins, by the variables whose slots they go to."""
+        """The cells that replace those with which the code begins, by the variables whose slots they go to."""
         frame = cut.frame
         return {
             name: self.keep(frame.cells[name])
@@ -285,7 +286,7 @@ class CutWriter(Rebuilder):
         self.new_function(load_code, frame.namespace, code.co_name, cells=cells)
 
     def _forget(self, frame: Frame, targets: dict[str, str]) -> None:
-        """Drop what was only needed on the way here, and arguments that the program has deleted."""
+        """Drop temporaries, and arguments that the program has deleted."""
         for number in range(1, self._temporaries + 1):
             self.emit("DELETE_FAST", f"__armature_{number}")
         for position in range(len(self.outputs)):
@@ -297,7 +298,7 @@ class CutWriter(Rebuilder):
 
 
 def calls_directly(tracer: Trace, place: Location, called: CodeType) -> bool:
-    """Whether a frame of the code `called` is all there is to the call at a place."""
+    """Whether a frame of the code `called` is the entire effect of the call at a location."""
     inst = instructions_of(place.code)[place.position]
     if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:
         return False

@@ -1,6 +1,7 @@
-"""Writes code in a frame of the program: copies of its instructions, and what moves its stack to variables and back.
+"""Writes code that runs in a frame of the program: copies of its instructions, and moves of its stack to variables and
+back.
 
-What stands on the stack goes in variables of its own (`slot_name`), cells come as a closure.
+Items of the stack go in variables of their own (`slot_name`); cells are passed as a closure.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ DROPPED_FLAGS = (
     | CompilerFlags.ASYNC_GENERATOR
 )  # fmt: skip
 SCRATCH = "__armature_null"
-CELL = "__armature_cell_"  # begins the name of the free variable by which a cell comes that a comprehension made
-SPARE = 12  # places of the stack for the calls around the program's own instructions
+CELL = "__armature_cell_"  # prefix of the free variable that passes a cell made by a comprehension
+SPARE = 12  # stack space for the calls around the program's own instructions
 
 
 class CannotResume(TraceSignal):
-    """The frame can't be cut here. The text says why. blame: the value that does not allow it."""
+    """The frame can't be cut here. The message says why. blame: the value that prevents it."""
 
     def __init__(self, reason: str, blame: Value | None = None) -> None:
         super().__init__(reason)
@@ -45,14 +46,14 @@ class CannotResume(TraceSignal):
 
 @functools.lru_cache(maxsize=512)
 def copies(code: CodeType) -> tuple[Instr, ...]:
-    """The instructions of a code object as `bytecode` has them; as many as `decode` returns."""
+    """The instructions of a code object as `bytecode` has them, one for each that `decode` returns."""
     found = tuple(single for item in Bytecode.from_code(code) if isinstance(item, Instr) for single in split(item))
     invariant(len(found) == len(decode(code)), "two readings of a code object agree", code=code.co_qualname)
     return found
 
 
 def split(inst: Instr) -> tuple[Instr, ...]:
-    """As `decode` does it."""
+    """Split an instruction as `decode` does."""
     singles = DOUBLED.get(inst.name)
     if singles is None or not isinstance(inst.arg, tuple):
         return (inst,)
@@ -81,12 +82,13 @@ class FrameWriter(Emitter):
         inst = copies(self.origin)[position]
         given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg, "_FAST" in inst.name),))
         if not given or given[0] is inst.arg:
-            self.items.append(inst)  # nobody changes instructions; most of a long function's are as they were
+            # shared, since nobody changes instructions: most of a long function's are copied as they are
+            self.items.append(inst)
         else:
             self.items.append(Instr(inst.name, *given, location=inst.location))
 
     def in_frame(self, arg: Any, is_local: bool = False) -> Any:
-        """An argument, with cells as this frame has them. is_local: a string is the name of a local variable."""
+        """An instruction's argument, adapted to this frame's cells. is_local: a string names a local variable."""
         if isinstance(arg, (CellVar, FreeVar)):
             return self.variable(arg.name)
         if is_local and isinstance(arg, str) and arg in self._arguments_in_cells:
@@ -94,11 +96,11 @@ class FrameWriter(Emitter):
         return arg
 
     def variable(self, name: str) -> CellVar | FreeVar:
-        """A variable that is a cell."""
+        """The operand for a variable that is a cell."""
         return CellVar(name) if name in self.cells else FreeVar(name)
 
     def make(self, load: Callable[[], None], free: list[CellVar | FreeVar]) -> None:
-        """Push a function of this frame's globals, of the code that `load` pushes and these cells."""
+        """Push a function with this frame's globals, the code that `load` pushes and these cells."""
         for variable in free:
             self.load_cell(variable)
         if free:
@@ -109,7 +111,7 @@ class FrameWriter(Emitter):
     # The stack.
 
     def push_stack(self, layout: Layout) -> None:
-        """Put on the stack what its variables hold, and handle the exceptions that are being handled."""
+        """Restore the stack from its variables, and the exceptions that are being handled."""
         handled = 0
         for place, slot in enumerate(layout):
             if slot is Slot.NULL:
@@ -145,7 +147,7 @@ class FrameWriter(Emitter):
         self.emit("POP_TOP")
 
     def pop_stack(self, layout: Layout) -> None:
-        """The other way round."""
+        """Move the stack to its variables; the reverse of `push_stack`."""
         handled = layout.count(Slot.HANDLED)
         for place in range(len(layout) - 1, -1, -1):
             slot = layout[place]
@@ -165,7 +167,7 @@ class FrameWriter(Emitter):
                 self._leave(place)
 
     def _leave(self, place: int) -> None:
-        """Leave the context manager whose `__exit__` is at a place; the grad mode inside is kept."""
+        """Leave the context manager whose `__exit__` is at a place, and save the grad mode inside."""
         self.null_function(torch.is_grad_enabled)
         self.call(0)
         self.emit("STORE_FAST", mode_name(place))
@@ -175,10 +177,10 @@ class FrameWriter(Emitter):
         self.call(3)
         self.emit("POP_TOP")
 
-    # The whole.
+    # The whole code.
 
     def begin(self) -> list[str]:
-        """The first instructions. Returns the free variables: those of the origin, and its cells."""
+        """Write the first instructions. Returns the free variables: those of the origin, and its cells."""
         free = list(dict.fromkeys([*self.origin.co_freevars, *self.origin.co_cellvars]))
         free = [CELL + name if name in self.cells else name for name in free]
         if free:
@@ -187,7 +189,7 @@ class FrameWriter(Emitter):
         return free
 
     def open_cells(self) -> None:
-        """Put the frame's own cells in slots in which the program's instructions can put another."""
+        """Put the frame's own cells in slots in which the program's instructions can replace them."""
         for name in sorted(self.cells):
             self.load_cell(FreeVar(CELL + name))
             self.emit("STORE_FAST", name)
@@ -204,5 +206,5 @@ class FrameWriter(Emitter):
         if free:
             made.flags |= CompilerFlags.NESTED
         depth = origin.co_stacksize + len(arguments) + 2 * len(free) + SPARE
-        # As written: the depths in the exception table are the program's own.
+        # The exception table of the program's handlers has its own stack depths: keep them.
         return made.to_code(stacksize=depth, compute_exception_stack_depths=False)

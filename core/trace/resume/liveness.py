@@ -15,7 +15,7 @@ NO_NEXT = frozenset({
     "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
 })  # fmt: skip
-# Functions and attributes by which a program looks at the variables of a frame: where one is named, all are alive.
+# Functions and attributes that inspect a frame's variables: if a code names one, all variables are live.
 LOOKS_AT_FRAMES = frozenset({
     "locals", "vars", "eval", "exec", "dir", "breakpoint", "_getframe", "currentframe", "stack", "set_trace",
     "f_locals", "embed", "exc_info", "tb_frame", "print_stack", "extract_stack", "super",
@@ -25,7 +25,7 @@ REBINDS = frozenset({"STORE_FAST", "DELETE_FAST"})
 
 
 def successors(instructions: tuple[Instruction, ...], position: int) -> list[int]:
-    """Positions that may run after an instruction, a handler of its exceptions among them."""
+    """Positions that may run after an instruction, including a handler of its exceptions."""
     inst = instructions[position]
     found = [] if inst.opname in NO_NEXT else [position + 1]
     if inst.target >= 0:
@@ -49,7 +49,7 @@ def reachable(code: CodeType, entry: int) -> list[int]:
 
 
 def accesses(inst: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The local variables that an instruction needs bound, and those that it binds anew."""
+    """The local variables that an instruction needs bound, and those that it binds."""
     name = inst.opname
     if "_FAST" not in name:
         return (), ()
@@ -59,7 +59,7 @@ def accesses(inst: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def settled(found: list[Found], follows: Callable[[int], Found]) -> tuple[Found, ...]:
-    """What is found for each instruction, once all follows from what is found for those that may run after it."""
+    """Solve a data-flow problem: iterate each instruction's result from its successors' until none changes."""
     changed = True
     while changed:
         changed = False
@@ -108,7 +108,7 @@ def earliest(instructions: tuple[Instruction, ...]) -> tuple[int, ...]:
 
 
 def live_at(code: CodeType, position: int) -> frozenset[str]:
-    """The local variables to keep for a program that goes on at a position; all of them where it looks at frames."""
+    """The live variables at a position where the program resumes; all of them if it inspects frames."""
     if LOOKS_AT_FRAMES.intersection(code.co_names) or "__class__" in code.co_freevars:
         return frozenset(code.co_varnames)
     return live_variables(code)[position]
@@ -121,8 +121,7 @@ def deletes_cells(code: CodeType) -> bool:
 
 
 def read_unbound(code: CodeType, position: int, unbound: frozenset[str]) -> frozenset[str]:
-    """The cells of the frame itself that may be read or deleted from a position on while they are empty. unbound: those
-    that are empty there."""
+    """The frame's own cells that may be read or deleted while empty, from a position on. unbound: those empty there."""
     if not unbound and not deletes_cells(code):
         return frozenset()
     instructions = decode(code)
@@ -149,7 +148,7 @@ def read_unbound(code: CodeType, position: int, unbound: frozenset[str]) -> froz
 
 
 def rebound(code: CodeType, position: int, names: Set[str]) -> frozenset[str]:
-    """Which of some variables may be set or deleted from a position on."""
+    """Which of the given variables may be set or deleted from a position on."""
     if not names:
         return frozenset()
     instructions = decode(code)

@@ -1,7 +1,7 @@
-"""Functions that go on in the middle of a frame.
+"""Functions that continue in the middle of a frame.
 
-Tracing reads the program's instructions itself, so a resume function has none of them. A copy of those that may still
-run is made when one runs in eager mode; the program's lines and exception handlers are kept.
+Tracing reads the program's instructions itself, so a resume function contains none of them. A copy of those that may
+still run is made when a resume function runs in eager mode; it has the program's lines and exception handlers.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from armature.trace.resume.frame_writer import CannotResume, FrameWriter, copies
 from armature.trace.resume.liveness import names_read, reachable
 from armature.trace.resume.stack_layout import Layout, kinds, variables_of
 
-MAX_CODES = 256  # pieces made for one code object and what it calls
-# Python 3.13 runs what these call in its own loop, and looks for the handler one place before them.
+MAX_CODES = 256  # pieces made for one code object and its callees
+# Python 3.13 runs the callees of these in its own loop, and looks for the handler one instruction before them.
 INLINED = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR", "LOAD_ATTR", "FOR_ITER", "SEND"})
 
 
 def resume_code(
     table: ResumeTable, program: CodeType, entry: int, names: tuple[str, ...], layout: Layout
 ) -> tuple[CodeType, Hashable]:
-    """The code of the function that goes on at `entry`, with these variables bound and this on the stack.
+    """The code of the function that resumes at `entry` with these variables bound and this stack.
 
-    Its key in the table comes with it. Raises CannotResume.
+    Also returns its key in the table. Raises CannotResume.
     """
     origin = table.copy_of(program)
     key = ("resume", id(origin), entry, names, kinds(layout))
@@ -58,14 +58,14 @@ def resume_code(
 
 
 def writer_at(origin: CodeType, position: int) -> FrameWriter:
-    """Writes code for frames that go on at a position."""
+    """A writer for frames that resume at a position."""
     out = FrameWriter(origin, remade_cells(origin))
     out.location = copies(origin)[position].location
     return out
 
 
 def hand_over(out: FrameWriter, point: ResumePoint, arguments: list[str], free: list[str]) -> None:
-    """What runs in eager mode: let the loop that calls resume functions call the copy of the program instead."""
+    """Write the eager path: the loop that calls resume functions is told to call the copy of the program instead."""
 
     def load_whole() -> None:
         out.null_function(point.whole)
@@ -75,7 +75,7 @@ def hand_over(out: FrameWriter, point: ResumePoint, arguments: list[str], free: 
 
 
 def hand_back(out: FrameWriter, load: Callable[[], None], arguments: list[str]) -> None:
-    """Return the function that `load` pushes, with arguments, to the loop that calls one after the other."""
+    """Return to the calling loop: the function that `load` pushes, with arguments, is to be called next."""
     out.null_function(Continue)
     load()
     for name in arguments:
@@ -104,7 +104,7 @@ skip_code(ResumePoint.whole.__code__, below=True)
 
 
 def label_of(labels: dict[int, Label], position: int) -> Label:
-    """The label of a position."""
+    """The label at a position, made on first use."""
     return labels.setdefault(position, Label())
 
 

@@ -1,4 +1,4 @@
-"""The piece of code that runs the instruction at which a graph breaks, as it is, and goes on in resume functions."""
+"""The piece of code that runs the instruction at which a graph breaks unchanged, and continues in resume functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function
 TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CONST", "BUILD_TUPLE"}
 RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
-# They change what exception is handled, suspend the frame, or depend on the instruction before.
+# They change the handled exception, suspend the frame, or depend on the instruction before.
 NOT_ALONE = frozenset({
     "PUSH_EXC_INFO", "POP_EXCEPT", "YIELD_VALUE", "SEND", "RETURN_GENERATOR", "CLEANUP_THROW", "MAKE_CELL",
     "COPY_FREE_VARS",
@@ -45,20 +45,20 @@ NOT_ALONE = frozenset({
 
 @attrs.define(eq=False)
 class BreakWriter(FrameWriter):
-    """Writes what runs one instruction and goes on after it.
+    """Writes code that runs one instruction and continues after it.
 
-    hands_back: the code is run by a loop in another frame, and hands it what to run next. kept: variables that are
-    handed on though nothing reads them; without `hands_back` this frame keeps its own.
+    hands_back: the code is called by a loop in another frame, and tells it what to run next. kept: variables that are
+    passed on though nothing reads them; without `hands_back` this frame itself keeps its own.
     """
 
     table: ResumeTable
     hands_back: bool
     kept: frozenset[str] = frozenset()
 
-    # One instruction, run as it is.
+    # Run one instruction unchanged.
 
     def run(self, position: int, layout: Layout, bound: frozenset[str], *, inner: bool) -> None:
-        """Run the instruction at a position, and go on after it; `inner`: call the code that stands for its call."""
+        """Run the instruction at a position and continue after it. `inner`: call the code that replaces its call."""
         instructions = decode(self.origin)
         inst = instructions[position]
         self.location = copies(self.origin)[position].location
@@ -85,7 +85,7 @@ class BreakWriter(FrameWriter):
         if not inner and inst.target >= 0:
             self.items.append(taken)
             skipped = 0
-            if inst.opname == "FOR_ITER":  # CPython jumps over what stands here
+            if inst.opname == "FOR_ITER":  # CPython jumps over the instructions that belong here
                 for name in LOOP_END:
                     self.emit(name)
                 skipped = len(LOOP_END)
@@ -105,7 +105,7 @@ class BreakWriter(FrameWriter):
     def _one(self, position: int, taken: Label) -> None:
         inst = decode(self.origin)[position]
         if inst.opname in CALLS:
-            if not inst.arg:  # CPython's fast ways to call a method in C look at its object, even where there is none
+            if not inst.arg:  # CPython's fast paths for calling a C method look at its object, even where there is none
                 self.emit("LOAD_CONST", None)
                 self.emit("POP_TOP")
             start = position
@@ -116,7 +116,7 @@ class BreakWriter(FrameWriter):
         elif inst.target >= 0:
             name = inst.opname.replace("_BACKWARD_", "_FORWARD_")
             self.items.append(Instr(name, taken, location=self.location))
-        elif loads_method(inst):  # bound: how it is found for a call can't be seen from outside
+        elif loads_method(inst):  # as a bound method: a lookup in two parts can't be observed from outside
             self.attribute(str(inst.argval))
             self.null_below()
         else:
@@ -125,7 +125,7 @@ class BreakWriter(FrameWriter):
     def _plain(
         self, position: int, layout: Layout, bound: frozenset[str], protection: Protection | None
     ) -> tuple[int, Layout, frozenset[str]]:
-        """Run on over what only puts the result where it belongs. Returns where that ends, and how things are there."""
+        """Continue over instructions that only store the result. Returns where that ends, and the state there."""
         instructions = decode(self.origin)
         stored = False
         while True:
@@ -145,10 +145,10 @@ class BreakWriter(FrameWriter):
             self.copy(position)
             position += 1
 
-    # Going on.
+    # Continuing.
 
     def leave(self, position: int, layout: Layout, bound: frozenset[str]) -> None:
-        """Go on at a position: in a resume function, or here where only `return` is left."""
+        """Continue at a position: in a resume function, or here if only a `return` is left."""
         tail = self._tail(position, layout, bound)
         if tail:
             for step in tail:
@@ -179,7 +179,7 @@ class BreakWriter(FrameWriter):
         return []
 
     def _make(self, code: CodeType, key: Hashable) -> None:
-        """Push a function of this frame's globals and cells."""
+        """Push a function with this frame's globals and cells."""
 
         def load_code() -> None:
             if not self.hands_back:
@@ -191,7 +191,7 @@ class BreakWriter(FrameWriter):
         self.make(load_code, [self.variable(name.removeprefix(CELL)) for name in code.co_freevars])
 
     def _drive(self, code: CodeType, key: Hashable, arguments: list[str]) -> None:
-        """Call the resume function, and what it and each one after it hands back; return what the last returns."""
+        """Call the resume function, then each function that it or a later one hands back; return the last result."""
         result, loop, done, failed = "__armature_result", Label(), Label(), Label()
         first = TryBegin(failed, False, 0)
         self.items.append(first)
@@ -221,19 +221,19 @@ class BreakWriter(FrameWriter):
         self.emit("LOAD_FAST", result)
         self.emit("RETURN_VALUE")
         self.items.append(failed)
-        self.apply(forget_caller)  # eager mode has one frame where we have two: the traceback must not show this one
+        self.apply(forget_caller)  # eager mode has one frame where we have two: hide this one from the traceback
         self.emit("RERAISE", 0)
 
 
 def in_order(code: CodeType, names: frozenset[str]) -> tuple[str, ...]:
-    """Variables as the code has them: `super()` looks for the first."""
+    """Variables in the order of the code: `super()` reads the first one."""
     return tuple(name for name in code.co_varnames if name in names)
 
 
 def stub_code(
     table: ResumeTable, program: CodeType, position: int, names: tuple[str, ...], layout: Layout, *, inner: bool
 ) -> tuple[CodeType, Hashable]:
-    """The code that stands for a frame inlined so far: runs the one instruction, and goes on in resume functions."""
+    """The code that replaces an inlined frame: it runs the one instruction, and continues in resume functions."""
     origin = table.copy_of(program)
     key = ("stub", id(origin), position, names, kinds(layout), inner)
     held = table.made.get(key)
@@ -253,7 +253,7 @@ def stub_code(
 
 
 def held_code(table: ResumeTable, key: Hashable) -> HeldCode:
-    """What finds a code of the table again."""
+    """A function that looks up a code object in the table."""
     return HeldCode(ref(table), key)
 
 

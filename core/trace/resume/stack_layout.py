@@ -1,4 +1,4 @@
-"""What stands on the stack of a frame at an instruction, and the variables in which it is passed on."""
+"""The layout of a frame's stack at an instruction, and the variables in which its items are passed on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armature.trace.instructions import Instruction, loads_method
 from armature.trace.versions import NULL_FIRST
 
 PLAIN = frozenset({"STORE_FAST", "POP_TOP", "NOP"})
-# Instructions that push nothing; after all others the top of the stack is a plain object.
+# Instructions that push no value; after all others the top of the stack is a plain object.
 PUSHES_NOTHING = PLAIN | {
     "STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "DELETE_ATTR",
     "DELETE_SUBSCR", "DELETE_FAST", "DELETE_GLOBAL", "DELETE_DEREF", "DELETE_NAME", "LIST_APPEND", "LIST_EXTEND",
@@ -24,30 +24,30 @@ CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
 class Slot(Enum):
-    """What stands in a place of the stack."""
+    """The kind of item at a position of the stack."""
 
     VALUE = "value"
     NULL = "null"
-    LAST_INSTRUCTION = "last instruction"  # of a handler, for RERAISE
-    HANDLED = "handled"  # the exception handled before, which POP_EXCEPT puts back
-    CONTEXT = "context"  # __exit__ of a context manager of torch, left at a break and entered again
+    LAST_INSTRUCTION = "last instruction"  # for RERAISE: the offset of the instruction that raised
+    HANDLED = "handled"  # the previously handled exception, which POP_EXCEPT restores
+    CONTEXT = "context"  # `__exit__` of a torch context manager that is left at a break and entered again
 
 
 Layout: TypeAlias = tuple[Slot, ...]
 
 
 def slot_name(position: int) -> str:
-    """The variable for a place of the stack."""
+    """The variable for an item of the stack."""
     return f"{STACK}{position}"
 
 
 def mode_name(position: int) -> str:
-    """The variable for the grad mode inside the context manager at a place of the stack: a call may have changed it."""
+    """The variable for the grad mode inside the context manager at a stack position, which a call may have changed."""
     return f"__armature_mode_{position}"
 
 
 def handled_name(number: int) -> str:
-    """The variable for an exception being handled."""
+    """The variable for an exception that is being handled."""
     return f"__armature_handled_{number}"
 
 
@@ -59,12 +59,12 @@ def variables_of(layout: Layout) -> list[str]:
 
 
 def kinds(layout: Layout) -> tuple[str, ...]:
-    """The layout as part of a key, which is hashed while the program runs."""
+    """The layout as part of a key, which is hashed at run time."""
     return tuple(slot.value for slot in layout)
 
 
 def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
-    """The stack after an instruction."""
+    """The layout after an instruction."""
     if inst.opname == "FOR_ITER":
         return layout[:-1] if jump else (*layout, Slot.VALUE)
     if inst.opname in CALLS:
@@ -82,12 +82,12 @@ def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
 
 
 def operands(inst: Instruction) -> int:
-    """How many places of the stack a call takes, its function and NULL among them."""
+    """How many stack items a call takes, including its function and NULL."""
     if inst.opname == "CALL_FUNCTION_EX":
         return 3 + (inst.arg & 1)
     return inst.arg + (3 if inst.opname == "CALL_KW" else 2)
 
 
 def effect(inst: Instruction, jump: bool) -> int:
-    """`dis.stack_effect`, with what 3.11 counts on PRECALL."""
+    """`dis.stack_effect`, including what 3.11 counts on PRECALL."""
     return dis.stack_effect(inst.opcode, inst.arg if inst.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)

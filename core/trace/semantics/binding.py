@@ -1,4 +1,4 @@
-"""Arguments to parameters, as CPython binds them, and the errors it raises in its order and words."""
+"""Binds arguments to parameters as CPython does, and raises its errors in its order and words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Function = FunctionValue | ClosureValue
 
 
 def bind(tracer: Trace, code: CodeType, function: Function, args: Args, kwargs: Kwargs) -> dict[str, Value]:
-    """Parameters to values. Raises TypeError of the program when they do not fit."""
+    """Map parameters to values. Raises TypeError of the program when the arguments do not fit."""
     names = code.co_varnames
     positional = code.co_argcount
     bound: dict[str, Value] = dict(zip(names[:positional], args))
@@ -40,7 +40,7 @@ def bind(tracer: Trace, code: CodeType, function: Function, args: Args, kwargs: 
 def bind_keywords(
     tracer: Trace, code: CodeType, function: Function, bound: dict[str, Value], kwargs: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """Bind keyword arguments; returns those that no parameter has the name of, for `**`."""
+    """Bind keyword arguments; returns those that match no parameter, for `**`."""
     extra: dict[str, Value] = {}
     by_name = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     for name, value in kwargs.items():
@@ -79,7 +79,7 @@ def too_many(tracer: Trace, code: CodeType, function: Function, given: int, boun
 
 
 def fill_defaults(tracer: Trace, code: CodeType, function: Function, bound: dict[str, Value]) -> None:
-    """Give parameters without an argument their defaults."""
+    """Bind parameters without an argument to their defaults."""
     positional = code.co_varnames[: code.co_argcount]
     first = code.co_argcount - default_count(function)
     missing(tracer, function, "positional", [name for name in positional[:first] if name not in bound])
@@ -97,7 +97,7 @@ def fill_defaults(tracer: Trace, code: CodeType, function: Function, bound: dict
 
 
 def missing(tracer: Trace, function: Function, kind: str, names: Sequence[str]) -> None:
-    """Raise the error of a call that lacks arguments, if it lacks any."""
+    """Raise the error of a call that lacks arguments, if any are missing."""
     if names:
         quoted = [f"'{name}'" for name in names]
         listed = quoted[0]
@@ -108,6 +108,6 @@ def missing(tracer: Trace, function: Function, kind: str, names: Sequence[str]) 
 
 
 def fail(tracer: Trace, function: Function, text: str) -> None:
-    """Raise TypeError of the program with the function's name in front."""
+    """Raise TypeError of the program, with the function's name in front of the text."""
     name = function.get_attribute(tracer, "__qualname__").as_constant()
     tracer.raise_error(TypeError, f"{name}() {text}")

@@ -1,4 +1,4 @@
-"""Calls into functions of the program: bind the arguments, run a frame of their code."""
+"""Calls of the program's functions: bind the arguments, then run a frame of their code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from armature.trace.values.function import CellValue, ClosureValue, FunctionValu
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
-MAX_DEPTH = 150  # frames; each takes some ten frames of the Python that traces
+MAX_DEPTH = 150  # frames; each takes some ten frames of the interpreter's own Python stack
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -29,7 +29,7 @@ def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: 
     fn = function.fn
     trusted = is_trusted(fn)
     if not trusted and function.source is not None:
-        # A function may be given other code: tools that reload modules do it.
+        # A function's code may be replaced, for example by tools that reload modules.
         tracer.guards.same(AttrSource(function.source, "__code__"), fn.__code__)
     if not trusted and looks_above(fn.__code__):
         tracer.graph_break("looks-at-frames", function=function.describe())
@@ -52,7 +52,7 @@ def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kw
 
 
 def namespace_source(tracer: Trace, namespace: dict[str, object], module: object) -> Source | None:
-    """Source of a function's globals; None: those of the frame being compiled."""
+    """The source of a function's globals; None for those of the frame being compiled."""
     if namespace is tracer.request.globals:
         return None
     return ObjectSource(namespace, f"sys.modules[{module!r}].__dict__")
@@ -76,8 +76,8 @@ def new_frame(
 
 
 def has_own_builtins(code: CodeType, namespace: Mapping[str, object], builtins: Mapping[str, object]) -> bool:
-    """Whether code finds other builtins by its names, or imports by another function, than the frame compiled does."""
-    found = namespace.get("__builtins__", builtins)  # the module, or its dict, or one that the program has put there
+    """Whether code has other builtins, or another `__import__`, than the frame being compiled."""
+    found = namespace.get("__builtins__", builtins)  # a module, its dict, or a dict of the program's
     own = found.__dict__ if isinstance(found, ModuleType) else found
     if own is builtins or not isinstance(own, dict):
         return False
@@ -86,7 +86,7 @@ def has_own_builtins(code: CodeType, namespace: Mapping[str, object], builtins: 
 
 
 def run_frame(tracer: Trace, frame: Frame) -> Value:
-    """Run a frame from where it stands to its return or next yield; the value is what it returns or yields."""
+    """Run a frame from where it is until it returns or yields; returns that value."""
     if len(tracer.frames) >= MAX_DEPTH:
         tracer.graph_break("recursion-depth")
     tracer.frames.append(frame)
@@ -98,5 +98,5 @@ def run_frame(tracer: Trace, frame: Frame) -> Value:
         raise
     finally:
         tracer.frames.pop()
-    result, frame.result = frame.result, None  # the first of a generator is itself, which has the frame
+    result, frame.result = frame.result, None  # a generator's first result is itself, which holds the frame
     return result if result is not None else tracer.constant(None)

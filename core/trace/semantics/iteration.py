@@ -1,4 +1,4 @@
-"""Iterators over values: how they give their items, and how one in progress is made again."""
+"""Iterators over values: how they produce items, and how an iterator in progress is rebuilt."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def iterator(tracer: Trace, value: Value) -> Value:
 
 
 def advance(tracer: Trace, iterator: Value) -> Value:
-    """The next value of an iterator. Raises StopIteration."""
+    """The next value of an iterator. Raises StopIteration of the tracer."""
     if isinstance(iterator, (IteratorValue, GeneratorValue)):
         return iterator.advance(tracer)
     return next(iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer))
 
 
 def taken(tracer: Trace, value: Value) -> Iterator[Value]:
-    """The items of an iterable, of which Python makes a list or tuple: it asks for the length first, to have room."""
+    """The items of an iterable, consumed as for making a list or tuple: Python asks for the length first."""
     items = value.stream(tracer)
     if isinstance(value, UserObjectValue):
         ask_length(tracer, value)
@@ -65,7 +65,7 @@ def taken(tracer: Trace, value: Value) -> Iterator[Value]:
 
 
 def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
-    """See Trace."""
+    """See `PythonVerbs.in_sequence`."""
     if value.plain_items:
         return tracer.unpack(value)
     try:
@@ -78,7 +78,7 @@ def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
 
 
 def ask_length(tracer: Trace, value: UserObjectValue) -> None:
-    """`operator.length_hint(value)`. What it gives makes no difference, unless it raises."""
+    """`operator.length_hint(value)`. The answer is not used, but asking may raise."""
     rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
     found = find_in_class(value.cls, "__len__")
     plain = found is not None and is_written_in_c(found.holder)
@@ -96,7 +96,7 @@ def ask_length(tracer: Trace, value: UserObjectValue) -> None:
 
 
 def unless_type_error(ask: Callable[[], T]) -> T | None:
-    """What a call gives, None where TypeError of the program leaves it."""
+    """The result of a call, or None if TypeError of the program leaves it."""
     try:
         return ask()
     except UserRaised as raised:
@@ -106,14 +106,14 @@ def unless_type_error(ask: Callable[[], T]) -> T | None:
 
 
 def iterate(tracer: Trace, value: Value) -> IteratorValue:
-    """`iter(value)` of what is no iterator itself."""
+    """`iter(value)` of a value that is not an iterator itself."""
     kind = value.python_type()
     if not is_iterable(kind):
         rely_on_class(tracer, kind, "__iter__", "__getitem__")
         raise_lacking(tracer, value, "__iter__")
     if isinstance(value, TensorValue):
         value = TupleValue(list(value.stream(tracer)))
-    items = iter(value.stream(tracer))  # of a dict that the program has, all keys are known from here on
+    items = iter(value.stream(tracer))  # all keys of a dict of the program are known from here on
     remake = functools.partial(remake_over, value, state_of(value)) if value.plain_items else None
     made = IteratorValue(items, kind_of_iterator(ITERATORS, kind), remake, locations_of(tracer.frames))
     if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING:
@@ -146,7 +146,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
 
 
 class _Indexed:
-    """Its objects have no `__iter__`."""
+    """An iterable without `__iter__`."""
 
     def __getitem__(self, position: int) -> object:
         raise IndexError(position)
@@ -161,13 +161,13 @@ REVERSED: dict[type, type] = {type(of): type(reversed(of)) for of in EMPTY}
 
 
 def kind_of_iterator(known: Mapping[type, type], kind: type) -> type:
-    """The class of iterators over objects of a class. `known`: by builtin class."""
+    """The class of iterators over objects of a class. `known`: iterator classes by builtin class."""
     default = LIST_ITERATOR if known is ITERATORS else reversed
     return next((known[cls] for cls in kind.__mro__ if cls in known), default)
 
 
 def must_be_iterator(tracer: Trace, value: Value) -> Value:
-    """What `__iter__` has given. TypeError of the program where it can't be advanced."""
+    """Check the result of `__iter__`. TypeError of the program if it has no `__next__`."""
     kind = value.python_type()
     if class_member(kind, "__next__") is MISSING:
         rely_on_class(tracer, kind, "__next__")
@@ -176,17 +176,17 @@ def must_be_iterator(tracer: Trace, value: Value) -> Value:
 
 
 def state_of(value: Value) -> tuple[int, int]:
-    """How a container has changed so far, which it must not while it is iterated; the same for all others."""
+    """A container's modification counters, which must not change while it is iterated; constant for other values."""
     return value.shape() if isinstance(value, ContainerValue) else (0, 0)
 
 
 def keeps_position(value: Value) -> bool:
-    """Whether an iterator over the value can be told how far it is: those of deques, dicts and sets can't."""
+    """Whether the position of an iterator over the value can be set: not for deques, dicts and sets."""
     return issubclass(value.python_type(), (bytes, list, range, str, tuple))
 
 
 def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator: IteratorValue) -> None:
-    """Push an iterator over a value that has given as many items. One at its end does not see what is added later."""
+    """Push an iterator over a value, advanced as far as this one. An exhausted one does not see items added later."""
     if iterator.ended and iterator.kind is LIST_ITERATOR:
         out.null_function(advanced)
         out.build("BUILD_LIST", 0)
@@ -198,12 +198,12 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
         out.cannot(value)
     looked_at = value.container if isinstance(value, ContainerValue) else value
     if not keeps_position(value) and looked_at in out.tracer.effects.changed:
-        out.cannot(value)  # it would see the change, which is made after all is rebuilt
+        out.cannot(value)  # it would see the change, which is made after everything is rebuilt
     if keeps_position(value):
         out.null_function(iter)
         out.load(value)
         out.call(1)
-        if value in out.tracer.effects.changed:  # it may have fewer items until the changes are made
+        if value in out.tracer.effects.changed:  # the list may be shorter until the changes are made
             out.later(LIST_ITERATOR.__setstate__, taken)
         else:
             set_state(out, taken)
@@ -215,7 +215,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
 
 
 def remake_backwards(value: Value, state: tuple[int, int], last: int, out: Rebuilding, iterator: IteratorValue) -> None:
-    """Push an iterator that goes backwards, and has given as many items. last: the position at which it began."""
+    """Push a reversed iterator, advanced as far as this one. last: the position at which it began."""
     if state_of(value) != state:
         out.cannot(value)
     keeps = keeps_position(value)
@@ -232,7 +232,7 @@ def remake_backwards(value: Value, state: tuple[int, int], last: int, out: Rebui
 
 
 def set_state(out: Rebuilding, state: int) -> None:
-    """Tell the iterator on the stack how far it is."""
+    """Set the position of the iterator on the stack."""
     out.emit("COPY", 1)
     out.attribute("__setstate__")
     out.null_below()
@@ -242,7 +242,7 @@ def set_state(out: Rebuilding, state: int) -> None:
 
 
 def advanced(items: Iterable[object], taken: int) -> Iterator[object]:
-    """An iterator that has given so many items."""
+    """Advance an iterator by a number of items."""
     made = iter(items)
     for _ in itertools.islice(made, taken):
         pass

@@ -1,6 +1,6 @@
-"""Arguments that functions of Python written in C refuse. What stands in for these takes others.
+"""Checks the arguments of C functions, because the code that replaces such a function may accept more than it does.
 
-What they do not tell themselves, plugins say (`Signature`).
+Plugins supply the parameters that functions do not report themselves (`Signature`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ HOMES = frozenset({
 
 
 def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], said: Signature | None = None) -> bool:
-    """Whether a function or method in C, of Python itself, raises TypeError for so many arguments and these keywords.
+    """Whether a C function or method of Python itself raises TypeError for this many arguments and these keywords.
 
-    positional: how many other arguments there are. said: what plugins say of the function.
+    positional: the number of other arguments. said: the plugins' `Signature` of the function.
     """
     if not _is_pythons(fn):
         return False
@@ -47,7 +47,7 @@ def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], said:
 
 
 def takes(fn: Any, positional: int, names: Iterable[str] = (), said: Signature | None = None) -> bool:
-    """Whether a function takes so many arguments, and keywords of these names; True where it does not tell."""
+    """Whether a function takes this many arguments and keywords of these names; True if that is unknown."""
     if type(fn) is not FunctionType:
         return not refuses(fn, positional, names, said)
     signature = _signature(fn)
@@ -56,7 +56,7 @@ def takes(fn: Any, positional: int, names: Iterable[str] = (), said: Signature |
 
 @functools.lru_cache(maxsize=4096)
 def counts(fn: Callable[..., Any]) -> tuple[int, float]:
-    """The least and most arguments that a function takes by position, as far as it tells."""
+    """The least and most positional arguments that a function takes, as far as that is known."""
     signature = _signature(fn)
     if signature is None:
         return 0, math.inf
@@ -97,7 +97,7 @@ def _is_function_of_python(fn: Any) -> bool:
     if isinstance(fn, type) or owner is not None:
         kind = fn if owner is None else owner
         return kind.__module__ in HOMES and is_written_in_c(kind)
-    home = getattr(fn, "__self__", None)  # a static method or class method of a type
+    home = getattr(fn, "__self__", None)  # the class, for a static method or class method
     module = home.__module__ if isinstance(home, type) else getattr(fn, "__module__", None)
     return module in HOMES and callable(fn)
 

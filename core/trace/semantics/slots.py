@@ -1,8 +1,8 @@
-"""CPython's protocols in one table: which methods an operation asks, of which operand, and in which order.
+"""CPython's protocols in one table: the methods that an operation calls, on which operand, and in which order.
 
-A section number is one of the language reference, chapter 3 "Data model", unless another chapter is named. Special
-methods are looked up in the class of an object and never in the object itself (3.3.12). Here are names and orders only:
-`operators.py`, `iteration.py`, `text.py` and the classes of values carry them out.
+Section numbers refer to the language reference, chapter 3 "Data model", unless another chapter is named. Special
+methods are looked up in the class of an object, never in the object itself (3.3.12). This module has names and orders
+only; `operators.py`, `iteration.py`, `text.py` and the value classes implement them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from armature.introspection import MISSING, class_member
 
 @attrs.frozen
 class Operator:
-    """A binary operator (3.3.8). name: as in the module `operator`; in_place: of `left <op>= right`."""
+    """A binary operator (3.3.8). name: as in the module `operator`; in_place: the form for `left <op>= right`."""
 
     name: str
     function: Callable[[Any, Any], Any]
@@ -34,7 +34,7 @@ def _operator(name: str) -> Operator:
     return Operator(name, getattr(operator, name), getattr(operator, f"i{plain}"), *names)
 
 
-# In the order of the argument of the instruction BINARY_OP; the in-place forms follow them there, in the same order.
+# In the order of the argument of BINARY_OP, whose in-place forms follow in the same order.
 OPERATORS: Mapping[str, Operator] = {
     name: _operator(name)
     for name in (
@@ -44,14 +44,14 @@ OPERATORS: Mapping[str, Operator] = {
 
 
 def by_method(*names: str) -> dict[str, tuple[Callable[[Any, Any], Any], bool]]:
-    """Of some operators: by the name of a method its function, and whether the object is the right operand."""
+    """Maps an operator's method to its function, and to whether the object is the right operand."""
     rows = [OPERATORS[name] for name in names]
     return {row.method: (row.function, False) for row in rows} | {row.reflected: (row.function, True) for row in rows}
 
 
 @attrs.frozen
 class Comparison:
-    """A rich comparison (3.3.1). reflected: the method that the other operand is asked, with operands swapped."""
+    """A rich comparison (3.3.1). reflected: the method that is called on the other operand, with operands swapped."""
 
     symbol: str
     function: Callable[[Any, Any], Any]
@@ -76,22 +76,22 @@ UNARY: Mapping[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operato
 
 def right_goes_first(left: type, right: type, reflected: str) -> bool:
     """Whether the right operand of a binary operator is asked before the left one (3.3.8): its class derives from the
-    left one's, and has another reflected method."""
+    left one's, and overrides the reflected method."""
     return left is not right and issubclass(right, left) and differs(left, right, reflected)
 
 
 def right_compares_first(left: type, right: type) -> bool:
-    """Whether the right operand of a comparison is asked first: its class derives from the left one's (3.3.1),
-    whether or not it has a method of its own."""
+    """Whether the right operand of a comparison is asked first: its class derives from the left one's (3.3.1). It need
+    not override the method."""
     return left is not right and issubclass(right, left)
 
 
 def differs(left: type, right: type, name: str) -> bool:
-    """Whether two classes have different methods of a name."""
+    """Whether two classes have different methods of this name."""
     return class_member(left, name) is not class_member(right, name)
 
 
-# What is raised where the class of an object has no such method; {0}: the class.
+# The TypeError for an operation whose special method an object's class lacks; {0}: the class.
 LACKING: Mapping[str, str] = {
     "__len__": "object of type '{0}' has no len()",
     "__getitem__": "'{0}' object is not subscriptable",
@@ -110,10 +110,10 @@ LACKING: Mapping[str, str] = {
     "__round__": "type {0} doesn't define __round__ method",
     "__index__": "'{0}' object cannot be interpreted as an integer",
 }
-# Two methods that share one slot of a type in C: a class with one of them raises AttributeError for the other.
+# Pairs of methods that share one slot of a C type: a class with one of them raises AttributeError for the other.
 SLOT_MATES: Mapping[str, str] = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}
 
-# What functions in C ask of an object whose class derives from a builtin type, or may ask: by kind of function.
+# The methods that C functions may call on an object whose class derives from a builtin type, by kind of function.
 AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")
 AS_NUMBER = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
 AS_KEY = (*COMPARED_BY, "__hash__")
@@ -124,6 +124,6 @@ AS_ARGUMENT = (*AS_SEQUENCE, *AS_NUMBER, *AS_KEY)
 
 
 def is_iterable(kind: type) -> bool:
-    """Whether `iter()` takes objects of a class (3.3.7): by `__iter__`, which None switches off, or `__getitem__`."""
+    """Whether `iter()` accepts objects of a class (3.3.7): by `__iter__`, unless it is None, or by `__getitem__`."""
     own = class_member(kind, "__iter__")
     return own is not None and (own is not MISSING or class_member(kind, "__getitem__") is not MISSING)

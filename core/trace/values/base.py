@@ -1,4 +1,4 @@
-"""What the tracer pushes on its stack: a value stands for a Python object of the traced program."""
+"""The values on the interpreter's stack: each represents a Python object of the traced program."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NotConstant(TraceSignal):
 
 
 class Described:
-    """What people, and a search for what an object leads to, see of a value."""
+    """The part of a value that reports and searches of the object graph need."""
 
     __slots__ = ()
 
@@ -54,65 +54,67 @@ class Described:
         return f"a {self.python_type().__name__}"
 
     def contents(self) -> object:
-        """What the object holds, which keeps that alive: a value, or values in lists, tuples and mappings."""
+        """Values that the object keeps alive: a value, or values in lists, tuples and mappings."""
         return ()
 
 
 @attrs.define(eq=False)
 class Value(Described):
-    """Base of all values. `source` says where the object can be loaded again, None for one made while tracing.
+    """Base class of all values. `source` says where the object can be loaded again; None for an object made while
+    tracing.
 
     Plugins subclass this for third-party types and override the verbs that the type supports; a verb that is not
-    overridden breaks the graph with a catalogue id. `tracer` arguments give access to the graph, guards and tables.
+    overridden breaks the graph. `tracer` arguments give access to the graph, guards and tables.
 
-    One Python object that has an identity (a list, a module, a tensor) is one Value: `is` on objects is `is` on values.
+    A Python object that has an identity (a list, a module, a tensor) is represented by exactly one Value: `is` on
+    objects is `is` on values.
     """
 
     source: Source | None = attrs.field(default=None, kw_only=True)
-    # Of an object whose class derives from a builtin type: the value of what it is as an object of that type.
+    # For an object whose class derives from a builtin type: a value for its builtin part.
     base: Value | None = attrs.field(default=None, kw_only=True)
 
     is_tensor: ClassVar[bool] = False
     is_constant: ClassVar[bool] = False
-    is_symbolic: ClassVar[bool] = False  # a number that only a call will tell
+    is_symbolic: ClassVar[bool] = False  # a number that is only known at run time
     plain_items: ClassVar[bool] = False  # iterating it runs no code of the program, and does not raise
-    mutable: ClassVar[bool] = False  # an object that is made anew must be made once, however often it is used
+    mutable: ClassVar[bool] = False  # has an identity, so it must be rebuilt once, however often it is used
 
-    # What it is.
+    # Identity and kind.
 
     @property
     def outlives_frame(self) -> bool:
-        """Whether its object is the program's, and not made in the frame."""
+        """Whether its object belongs to the program, rather than being made in the frame."""
         return self.source is not None
 
     def as_constant(self) -> Any:
-        """The Python object, where tracing knows it whole (also lists and slices of constants). Raises NotConstant.
+        """The Python object, if tracing knows it completely (also lists and slices of constants). Raises NotConstant.
 
-        Any: of which type it is, the program decides.
+        Returns Any because the program decides the type.
         """
         raise NotConstant(self)
 
     def as_argument(self, tracer: Tracing) -> object:
-        """What stands for it among the arguments of an FX node: a node, a constant, or a nest of these."""
+        """Its representation among the arguments of an FX node: a node, a constant, or a nest of these."""
         try:
             return self.as_constant()
         except NotConstant:
             tracer.graph_break("argument-not-in-graph", type=self.describe())
 
     def as_fake(self, tracer: Tracing) -> object:
-        """What stands for it when a graph call is run on fake tensors."""
+        """Its representation when a graph call is run on fake tensors."""
         return self.as_argument(tracer)
 
     def as_object(self) -> Any:
-        """The Python object it stands for, as an identity (a function, class or module). Raises NotConstant."""
+        """The Python object itself, if it is known by identity (a function, class or module). Raises NotConstant."""
         return self.as_constant()
 
     def as_key(self) -> object:
-        """The Python object, for a look-up in a dict of the program by its identity or value. Raises NotConstant."""
+        """The Python object, for lookup in a dict of the program by identity or value. Raises NotConstant."""
         return self.as_object()
 
     def key(self, tracer: Tracing) -> Hashable:
-        """What stands for it as the key of a dict or member of a set: equal keys are equal objects."""
+        """Its representation as a dict key or set member: keys are equal exactly if the objects are."""
         try:
             constant: Hashable = self.as_constant()
             hash(constant)
@@ -123,7 +125,7 @@ class Value(Described):
         return constant
 
     def rely_on(self, tracer: Tracing) -> None:
-        """Guard that the same object comes next time, an equal one where it is a constant."""
+        """Guard that the next call sees the same object, or an equal one if it is a constant."""
         if self.source is None:
             return
         if self.is_symbolic:
@@ -148,7 +150,7 @@ class Value(Described):
         tracer.graph_break("deletes-attribute", name=name, type=self.describe())
 
     def open_dict(self, tracer: Tracing) -> Value:
-        """The `__dict__`, in which all attributes are looked up from then on."""
+        """The `__dict__`. From then on, attributes are looked up in it."""
         tracer.graph_break("dict-of-object", type=self.describe())
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
@@ -168,7 +170,7 @@ class Value(Described):
         tracer.graph_break("call-of-object", type=self.describe())
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:
-        """The code of which a frame is all there is to a call of it, None when there is none or more than that."""
+        """The code whose frame is the entire effect of calling it; None if there is none or the call does more."""
         return None
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
@@ -176,9 +178,9 @@ class Value(Described):
         tracer.graph_break("method-of-value", name=name, type=self.describe())
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        """What the method of an operator gives ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented.
+        """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented.
 
-        Which operand is asked first is no matter of the value: see `semantics/slots.py`.
+        The order in which operands are asked is decided in `semantics/slots.py`.
         """
         return None
 
@@ -193,7 +195,7 @@ class Value(Described):
         tracer.graph_break("length-of-object", type=self.describe())
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
-        """The values that iterating gives, one by one; what the program changes meanwhile is seen."""
+        """The values that iterating yields, one by one; changes that the program makes meanwhile are seen."""
         tracer.graph_break("iteration-of-object", type=self.describe())
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
@@ -209,30 +211,30 @@ class Value(Described):
         out.cannot(self)
 
     def writes(self, out: Rebuilding) -> list[Write]:
-        """The calls that bring an object of the program, which the frame has changed, to its last state."""
+        """The calls that bring an object of the program, which the frame has changed, to its final state."""
         out.cannot(self)
 
 
 class Tracing(Protocol):
-    """The trace as values, handlers and value types see it: verbs, and the parts that know what was traced.
+    """The trace as values, handlers and value types see it: its verbs and parts.
 
-    A verb that stands for something the program does may raise `UserRaised` (the program raises) and `GraphBreak`.
+    A verb that does something on the program's behalf may raise `UserRaised` (the program raises) and `GraphBreak`.
 
-    guards: what the compiled code relies on. effects: what the frame has changed. frames: those being traced, the
-    outermost first. graph: the FX graph as far as it has grown. fakes: makes fake tensors. request: the frame to
-    compile. config: the settings. overrides: who overrides torch's functions. sizes: symbolic numbers. precalls: calls
-    before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the ids of
-    their fakes. keys: looked up in dicts and sets by their identity. class_values: of attributes of classes.
-    held_weakly: objects of weak references made; whether one calls back. end_checks: called where the graph ends, with
-    the frame and what it returns, or with None at a break: whether the code may be used.
-    on_abort: functions and arguments that take back what tracing has done to torch's state, if it ends here.
-    atomic_depth: how many calls are being traced that go in the graph whole or not at all; subgraph_depth: of these,
-    calls whose nodes go in graphs of their own. subgraph_tensors: made in such a call, with where that was. modules:
-    graphs that nodes call. mutates: whether an operator
-    in place is in the graph. cells: of functions of the program, by id. called: ids of modules that were called before.
-    own_lookups: of objects whose classes look up attributes themselves. keeps_floats: whether arguments that are floats
-    of the program stay nodes. rewrites: put other arguments in the place of those of a call that goes in the graph, by
-    the name of what it calls.
+    guards: the facts that the compiled code relies on. effects: the frame's deferred changes. frames: those being
+    traced, the outermost first. graph: the FX graph so far. fakes: makes fake tensors. request: the frame to compile.
+    config: the settings. overrides: the `__torch_function__` overrides in effect. sizes: symbolic numbers. precalls:
+    calls before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the
+    ids of their fakes. keys: values looked up in dicts and sets by identity. class_values: values of class attributes.
+    held_weakly: objects that new weak references refer to; whether one has a callback.
+
+    end_checks: called where the graph ends, with the frame and its result (None at a break): whether the code may be
+    used. on_abort: functions and arguments that undo tracing's changes to torch's state if it ends here. atomic_depth:
+    nesting depth of calls that enter the graph whole or not at all; subgraph_depth: of these, calls whose nodes go in a
+    subgraph. subgraph_tensors: tensors made in such a call, and where. modules: subgraphs that nodes call. mutates:
+    whether the graph has an in-place operator. cells: of functions of the program, by id. called: ids of modules that
+    were called before. own_lookups: sources of objects whose classes customise attribute lookup. keeps_floats: whether
+    float arguments of the program stay graph inputs. rewrites: replace the arguments of a call that enters the graph,
+    by the name of the function.
     """
 
     effects: Effects
@@ -264,7 +266,7 @@ class Tracing(Protocol):
 
     @property
     def python(self) -> PythonVerbs:
-        """What Python does with values."""
+        """Python's semantics for values."""
 
     @property
     def calls(self) -> CallVerbs:
@@ -272,7 +274,7 @@ class Tracing(Protocol):
 
     @property
     def guards(self) -> GuardRecorder:
-        """What the compiled code relies on."""
+        """The facts that the compiled code relies on."""
 
     @property
     def config(self) -> Config:
@@ -284,13 +286,13 @@ class Tracing(Protocol):
         """The value of an object of the program found at `source`, with the guards that it needs."""
 
     def as_value(self, obj: object) -> Value:
-        """The value of an object made or found by tracing itself; a Value stays as it is."""
+        """The value of an object made or found by tracing itself; a Value is returned unchanged."""
 
     def constant(self, obj: object) -> Value:
         """The value of a constant: an int, str, None, dtype, device, torch.Size, tuples of these, ..."""
 
     def remember(self, obj: object, value: V) -> V:
-        """Keep the value of an object that has an identity; wrapping the object gives this value from then on."""
+        """Record the value of an object that has an identity; from then on, wrapping the object returns this value."""
 
     # What the program does.
 
@@ -298,42 +300,42 @@ class Tracing(Protocol):
         """All items of an iterable."""
 
     def mutate(self, value: Value) -> None:
-        """The object of the value is about to change: to be told before each change."""
+        """Record that the value's object is about to change; call it before each change."""
 
     # The graph.
 
     def graph_call(
         self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
     ) -> Value:
-        """Put a call in the graph; its result is known from a run of it, or of `fake`, on fake tensors."""
+        """Put a call in the graph; running it, or `fake`, on fake tensors determines its result."""
 
     def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
-        """Put a call that changes torch's state in the graph; arguments are constants, nodes. leave: takes it back."""
+        """Put a call in the graph that changes torch's state; arguments are constants or nodes. leave: undoes it."""
 
     # Errors.
 
     def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
-        """The program raises `kind(message)` here."""
+        """Raise `kind(message)` in the program."""
 
     def raise_value(self, kind: type[BaseException], args: tuple[Value, ...]) -> NoReturn:
-        """The program raises `kind(*args)` here."""
+        """Raise `kind(*args)` in the program."""
 
     def raise_real(self, error: Exception) -> NoReturn:
-        """The program raises what a function run on constants has raised."""
+        """Raise, in the program, an error that a function run on constants has raised."""
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
-        """Stop: this can't go in one graph. The break type of the catalogue, and the facts its explanation names."""
+        """Break the graph here, with a break type of the catalogue and the facts for its explanation."""
 
-    # Verbs of values.
+    # Verbs for value classes.
 
     def new_instance_dict(self, owner: Any) -> Any:
         """`owner.__dict__` as the program has it."""
 
     def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-        """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
+        """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
 
     def lift(self, value: Any) -> fx.Node:
-        """The graph input of a tensor or int of the program."""
+        """The graph input for a tensor or int of the program."""
 
     def as_exception(self, value: Value) -> Any:
         """The exception to raise for the operand of `raise`."""
@@ -342,12 +344,12 @@ class Tracing(Protocol):
         """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
 
     def expression(self) -> str:
-        """The expression of the user's code that is run: its text, as far as it stands on one line."""
+        """The source text of the user's expression that is being evaluated, as far as it fits on one line."""
 
 
 @attrs.frozen(eq=False)
 class Write:
-    """A call of a function written in C on values: `function(*operands)`, made after the graph has run."""
+    """A call of a C function on values, `function(*operands)`, made after the graph has run."""
 
     function: Callable[..., object]
     operands: tuple[Value, ...]
@@ -364,14 +366,14 @@ CallVerbs: TypeAlias = "protocols.CallVerbs[Value]"
 Rebuilding: TypeAlias = "object_writer.ObjectWriter[Value, Write, Tracing]"
 
 
-IMMUTABLE = 1 << 8  # in the flags of a class: written in C, so its errors give its module as well
+IMMUTABLE = 1 << 8  # class flag of types written in C, whose errors also name the module
 METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, FunctionType: MethodType}
 
 
 def shares_dict(tracer: Tracing, owner: Value, held: dict[str, object]) -> bool:
-    """Whether the frame has the dict of an object by another way too: then attributes are looked up in its value.
+    """Whether the frame also has the object's `__dict__` as a value; then attributes are looked up in that value.
 
-    Where it only comes later, wrapping it sees to that.
+    If the dict is only found later, wrapping it takes care of that.
     """
     tracer.effects.owners[id(held)] = owner
     if id(held) not in tracer.by_id:
@@ -381,47 +383,47 @@ def shares_dict(tracer: Tracing, owner: Value, held: dict[str, object]) -> bool:
 
 
 def is_nan(constant: object) -> bool:
-    """Whether it is found by what object it is, and there is a new one each time that it is computed."""
+    """Whether containers find it by identity only (a NaN), so that a recomputed one is not found."""
     if isinstance(constant, (tuple, frozenset)):
         return any(map(is_nan, constant))
     return isinstance(constant, (float, complex)) and constant != constant
 
 
 def says_not_implemented(result: Value) -> bool:
-    """Whether the method of an operator leaves the answer to the other operand (data model, 3.3.8)."""
+    """Whether an operator's method defers to the other operand (data model, 3.3.8)."""
     return result.is_constant and result.as_constant() is NotImplemented
 
 
 def unless_not_implemented(result: Value) -> Value | None:
-    """What the method of an operator gave, None where that is NotImplemented."""
+    """The result of an operator's method, or None for NotImplemented."""
     return None if says_not_implemented(result) else result
 
 
 def raise_lacking(tracer: Tracing, value: Value, method: str) -> NoReturn:
-    """The TypeError of the program for an operation whose special method the class of an object does not have."""
+    """Raise the program's TypeError for an operation whose special method the object's class lacks."""
     text = LACKING.get(method, f"'{{0}}' object does not support {method}")
     tracer.raise_error(TypeError, text.format(type_name(value.python_type())))
 
 
 def raise_unordered(tracer: Tracing, symbol: str, left: Value, right: Value) -> NoReturn:
-    """The TypeError of the program for `left <op> right`, of objects that have no order."""
+    """Raise the program's TypeError for `left <op> right` on objects that have no order."""
     kinds = f"'{type_name(left.python_type())}' and '{type_name(right.python_type())}'"
     tracer.raise_error(TypeError, f"'{symbol}' not supported between instances of {kinds}")
 
 
 def type_name(kind: type) -> str:
-    """A class as errors of CPython call it."""
+    """A class's name as CPython's errors write it."""
     qualified = kind.__flags__ & IMMUTABLE and kind.__module__ != "builtins"
     return f"{kind.__module__}.{kind.__qualname__}" if qualified else kind.__name__
 
 
 def raise_missing(tracer: Tracing, kind: type, name: str) -> NoReturn:
-    """The AttributeError of the program for an attribute that its object has not."""
+    """Raise the program's AttributeError for a missing attribute."""
     tracer.raise_error(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
 
 
 def attribute_of_builtin(tracer: Tracing, value: Value, name: str) -> Value:
-    """`value.name`, of an object without attributes of its own whose class is written in C."""
+    """`value.name`, for an object without a `__dict__` whose class is written in C."""
     kind = value.python_type()
     if name == "__class__":
         return tracer.as_value(kind)
@@ -437,7 +439,7 @@ def attribute_of_builtin(tracer: Tracing, value: Value, name: str) -> Value:
 
 @attrs.define(eq=False)
 class BoundMethod(Value):
-    """`owner.name`, looked up and not yet called, of a value that answers `call_method`."""
+    """`owner.name`, looked up but not yet called, for a value that implements `call_method`."""
 
     owner: Value
     name: str
@@ -467,19 +469,19 @@ class BoundMethod(Value):
 
 @attrs.define(eq=False)
 class Null(Value):
-    """The NULL that calls of CPython 3.11 and later put on the stack."""
+    """The NULL that a call puts on the stack in CPython 3.11 and later."""
 
     def python_type(self) -> type:
         return type(None)
 
 
 NULL = Null()
-OF_METHOD = Null()  # beside what LOAD_METHOD found: CPython calls the function of a class with the object
+OF_METHOD = Null()  # next to the result of LOAD_METHOD: CPython passes the object to the class's function
 
 
 @attrs.define(eq=False)
 class LastInstruction(Value):
-    """The offset of the instruction that raised, on the stack of a handler. Only RERAISE takes it."""
+    """The offset of the instruction that raised, on a handler's stack. Only RERAISE uses it."""
 
     def python_type(self) -> type:
         return int

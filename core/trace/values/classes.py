@@ -1,4 +1,4 @@
-"""Classes, `super()`, and how an attribute found in a class is bound to an object."""
+"""Classes, `super()`, and the binding of class attributes to objects."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Found:
-    """An attribute in the dict of a class: the class that holds it, and the raw object."""
+    """An attribute in the `__dict__` of a class: the class that holds it, and the raw object."""
 
     holder: type
     obj: Any
 
 
 def find_in_class(cls: type, name: str, after: type | None = None) -> Found | None:
-    """The attribute as it stands in the first class of the MRO that has it; `after`: look behind that class only."""
+    """The raw attribute of the first class in the MRO that has it; `after`: search only behind that class."""
     mro = cls.__mro__
     for holder in mro if after is None else mro[mro.index(after) + 1 :]:
         if name in holder.__dict__:
@@ -50,8 +50,8 @@ def find_in_class(cls: type, name: str, after: type | None = None) -> Found | No
 
 
 def rely_on_class(tracer: Tracing, cls: type, *names: str, after: type | None = None) -> None:
-    """Rely on where each name is found in a class, or on its not being found: on no class that is asked before having
-    it. `after`: those behind that class only."""
+    """Guard which class each name is found in, or that it is not found: no class searched earlier may gain it. `after`:
+    search only behind that class."""
     known = (id(cls), names, id(after))
     if known in tracer.guards.lookups:
         return
@@ -68,39 +68,39 @@ def rely_on_class(tracer: Tracing, cls: type, *names: str, after: type | None = 
 
 
 def inherits(cls: type, name: str, base: type) -> bool:
-    """Whether a class has an attribute just as a base has it."""
+    """Whether a class inherits an attribute unchanged from a base."""
     return getattr(cls, name, None) is getattr(base, name, None)
 
 
 def overrides(cls: type, name: str) -> bool:
-    """Whether the class has a method in Python where builtin types have one in C."""
+    """Whether the class overrides, in Python, a method that builtin types implement in C."""
     found = find_in_class(cls, name)
     return found is not None and isinstance(found.obj, FunctionType)
 
 
 def is_descriptor(obj: object) -> bool:
-    """Whether the object found in a class has a `__get__` of the program's."""
+    """Whether an object in a class is a descriptor with a `__get__` in Python."""
     return overrides(type(obj), "__get__")
 
 
 def is_data_descriptor(obj: object) -> bool:
-    """Whether the object found in a class goes before what stands in the instance."""
+    """Whether an object in a class is a data descriptor, which takes precedence over the instance's `__dict__`."""
     return hasattr(type(obj), "__set__") or hasattr(type(obj), "__delete__")
 
 
 def class_source(tracer: Tracing, cls: type, name: str) -> Source | None:
-    """Source of an attribute of a class, None where classes are trusted not to change."""
+    """Source of an attribute of a class; None if the class is trusted not to change."""
     if is_trusted(cls):
         return None
     found, meta = find_in_class(cls, name), find_in_class(type(cls), name)
-    if found is not None and meta is not None and is_data_descriptor(meta.obj):  # `cls.name` is the metaclass's
+    if found is not None and meta is not None and is_data_descriptor(meta.obj):  # `cls.name` would read the metaclass's
         rely_on_class(tracer, cls, name)
         return ItemSource(DictOfSource(object_source(found.holder)), name)
     return AttrSource(object_source(cls), name)
 
 
 def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
-    """The value of a plain function or object found in a class, guarded to be the same next time."""
+    """The value of a function or other object found in a class, guarded by identity."""
     key = (found.holder, cls, name)
     known = tracer.class_values.get(key)
     if known is not None:
@@ -114,7 +114,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
         return value
     if isinstance(obj, (staticmethod, classmethod)):
         obj = obj.__func__
-        if isinstance(found.obj, classmethod) and isinstance(obj, property):  # which Python 3.13 does not ask any more
+        if isinstance(found.obj, classmethod) and isinstance(obj, property):  # Python 3.13 no longer chains the two
             tracer.graph_break("class-property", name=name, type=cls.__name__)
     source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
     if source is not None and isinstance(found.obj, classmethod):
@@ -125,7 +125,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
 
 
 def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
-    """`owner.name` where the class holds the attribute `found`, as its `__get__` would give it."""
+    """`owner.name`, where the class holds the attribute `found`: the result of its `__get__`."""
     obj = found.obj
     kind = type(obj)
     if kind is FunctionType:
@@ -135,7 +135,7 @@ def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> V
         return binder(tracer, owner, cls, found, name)
     if kind in BUILTIN_TYPES:
         rely_on_class(tracer, cls, name)
-    if kind is BuiltinFunctionType:  # does not bind
+    if kind is BuiltinFunctionType:  # it does not bind
         return BuiltinValue(obj)
     if kind in BUILTIN_TYPES:
         return MethodValue(BuiltinValue(obj), owner)
@@ -167,7 +167,7 @@ def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: Found, n
 
 def _bind_class_method_in_c(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
     kind = tracer.as_value(owner.python_type())
-    if not isinstance(kind, ClassValue):  # of a plugin
+    if not isinstance(kind, ClassValue):  # a plugin's value
         return kind.get_attribute(tracer, name)
     return class_method_in_c(tracer, found.obj, kind)
 
@@ -192,13 +192,13 @@ BINDERS: dict[type, Binder] = {
 
 
 def binds(value: Value) -> bool:
-    """Whether a value in a class binds to instances, or takes what is set there: functions do, for one."""
+    """Whether a value in a class binds to instances or handles assignment (is a descriptor), as functions do."""
     kind = value.python_type()
     return any(find_in_class(kind, name) is not None for name in ("__get__", "__set__", "__delete__"))
 
 
 def class_attribute(tracer: Tracing, owner: Value, cls: type, name: str) -> Value:
-    """`owner.name` as far as the classes of `owner` know it. Raises AttributeError of the program."""
+    """`owner.name` as far as its classes define it. Raises AttributeError of the program."""
     written = tracer.effects.class_attribute(cls, name)
     if written is not None:
         return written
@@ -212,14 +212,14 @@ def class_attribute(tracer: Tracing, owner: Value, cls: type, name: str) -> Valu
 
 
 def got_by_class(tracer: Tracing, holder: type, found: Found, name: str, owner: Value) -> Value:
-    """What a descriptor of the program's gives for `owner.name`, where the owner is a class."""
+    """The result of a Python descriptor for `owner.name`, where the owner is a class."""
     getter = find_in_class(type(found.obj), "__get__")
     args = (held_value(tracer, holder, found, name), tracer.constant(None), owner)
     return tracer.as_value(getter.obj if getter is not None else None).call(tracer, args, {})
 
 
 def class_method_in_c(tracer: Tracing, descriptor: Any, owner: ClassValue) -> Value:
-    """A class method written in C, of a class."""
+    """Bind a C class method to a class."""
     if tracer.calls.goes_first(descriptor):
         return MethodValue(BuiltinValue(descriptor), owner)
     return BuiltinValue(descriptor.__get__(None, owner.cls))
@@ -250,8 +250,8 @@ class ClassValue(Value):
         return tracer.calls.call_class(self, args, kwargs)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        """`cls.name` (data model, 3.3.2.2): a data descriptor of the metaclass, what the class and its bases hold, what
-        else the metaclass has, `__getattr__` of the metaclass."""
+        """`cls.name` (data model, 3.3.2.2): a data descriptor of the metaclass, else an attribute of the class and its
+        bases, else another attribute of the metaclass, else the metaclass's `__getattr__`."""
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):
             return tracer.wrap(getattr(self.cls, name), AttrSource(object_source(self.cls), name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):
@@ -287,7 +287,7 @@ class ClassValue(Value):
         tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
     def _held(self, tracer: Tracing, name: str) -> Value:
-        """What a descriptor of the library gives for the class."""
+        """The result of a trusted descriptor for the class."""
         try:
             held = getattr(self.cls, name)
         except AttributeError as error:
@@ -295,8 +295,8 @@ class ClassValue(Value):
         return tracer.wrap(held, object_source(held))
 
     def own(self, tracer: Tracing, found: Found, name: str, reached: type | None = None) -> Value:
-        """What the class or a base of it holds, as its `__get__` gives it for the class. reached: the class by which it
-        was found, where that is another one, as `super()` does."""
+        """An attribute of the class or a base, bound to the class. reached: the class on which the lookup started, if
+        that is another one, as for `super()`."""
         kind, cls = type(found.obj), reached or self.cls
         if reached is None and kind in (enum.property, property, MemberDescriptorType, GetSetDescriptorType):
             return self._held(tracer, name)
@@ -377,9 +377,9 @@ class ClassValue(Value):
 
 
 def as_type(tracer: Tracing, key: Value) -> Any:
-    """The class, or tuple of classes, in the brackets of a generic. Raises NotConstant."""
+    """The class, or tuple of classes, that subscripts a generic. Raises NotConstant."""
     if key.python_type() is tuple:
         return tuple(as_type(tracer, item) for item in tracer.unpack(key))
-    if key.python_type() is list:  # the parameters of a callable
+    if key.python_type() is list:  # the parameters of a `Callable`
         return [as_type(tracer, item) for item in tracer.unpack(key)]
     return key.as_object()

@@ -1,7 +1,8 @@
-"""Floats that the graph computes: what `.item()` takes out of a tensor, and Python's arithmetic on it.
+"""Floats that the graph computes: results of `.item()`, and Python's arithmetic on them.
 
-The graph has the arithmetic as the program does it, on Python's floats and in its order: sums and products of floats
-depend on the order, which torch's symbolic expressions do not keep. So each result is a symbol of its own.
+The graph has the arithmetic as the program does it, on Python floats and in the program's order, because sums and
+products of floats depend on the order and torch's symbolic expressions do not preserve it. So each result is a symbol
+of its own.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def real_power(base: float, exponent: float) -> float:
-    """`base ** exponent`, which must not be complex: tracing took it for a float."""
+    """`base ** exponent`; an error if the result is complex, because tracing assumed a float."""
     found: float = base**exponent
     if type(found) is complex:
         raise ValueError(f"{base} ** {exponent} is complex, and the compiled code has a float in its place")
     return found
 
 
-# Of a float and a number, each gives a float.
+# Operators on a float and a number whose result is a float.
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": real_power,
@@ -40,17 +41,17 @@ UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.p
 
 
 def is_computed(value: Value) -> bool:
-    """Whether it is a float that only a run will tell."""
+    """Whether it is a float that is only known at run time."""
     return isinstance(value, SymbolicValue) and type(value.fake) is torch.SymFloat
 
 
 def is_taken(value: Value) -> bool:
-    """Whether it is a number that only a run will tell."""
+    """Whether it is a number that is only known at run time."""
     return isinstance(value, SymbolicValue) and is_unbacked(value.fake)
 
 
 def kind_of_number(value: Value) -> type | None:
-    """The type of a number; None where it is none, or is not one that a graph can take."""
+    """The type of a number; None for other values, and for numbers that a graph can't represent."""
     if isinstance(value, (SymbolicValue, FloatValue, PrecomputedNumber)):
         kind = value.python_type()
         return None if kind is bool else kind
@@ -59,18 +60,18 @@ def kind_of_number(value: Value) -> type | None:
 
 
 def taken(tracer: Tracing, value: Value) -> Value:
-    """The number as the graph takes it."""
+    """The number as an argument of a graph call."""
     return value.taken(tracer) if isinstance(value, FloatValue) else value
 
 
 def computed_float(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value:
-    """The float that a function of numbers gives when the graph runs."""
+    """The float that the graph computes by applying a function to numbers."""
     given = [taken(tracer, value) for value in operands]
     return tracer.graph_call(function, given, {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
 
 
 def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | None:
-    """`left <op> right`, if it is a float and only a run will tell one of them; None: it is something else."""
+    """`left <op> right`, if it is a float with an operand that is only known at run time; otherwise None."""
     operands = (left, right)
     kinds = [kind_of_number(value) for value in operands]
     if name not in ARITHMETIC or None in kinds or not (float in kinds or name == "truediv"):
@@ -79,5 +80,5 @@ def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | No
 
 
 def unary(tracer: Tracing, name: str, value: Value) -> Value | None:
-    """`-value` or `+value`; None: it is no such float."""
+    """`-value` or `+value` of a float that is only known at run time; otherwise None."""
     return computed_float(tracer, UNARY[name], (value,)) if name in UNARY and is_computed(value) else None

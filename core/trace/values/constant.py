@@ -1,4 +1,4 @@
-"""Constants: immutable Python objects that tracing knows whole."""
+"""Constants: immutable Python objects that tracing knows completely."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class Written(complex):
-    """A complex number as graphs write it. Python's own text loses the sign of a zero, and has names for NaN."""
+    """Writes a complex number into a graph. Python's own repr loses the sign of a zero, and can't write NaN."""
 
     def __repr__(self) -> str:
         return f"complex({self.real!r}, {self.imag!r})"
 
 
-# Types whose objects are immutable, compare by value and may stand in a code's constants.
+# Types of immutable objects that compare by value and may be constants of a code object.
 SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None)})
 ATOMS: frozenset[type] = SCALARS | {
     EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.device, torch.layout, torch.memory_format,
@@ -64,7 +64,7 @@ class ConstantValue(Value):
         return self.value
 
     def as_argument(self, tracer: Tracing) -> object:
-        if type(self.value) in numpy.SCALARS:  # to torch, a number of Python, unless it takes it for a float
+        if type(self.value) in numpy.SCALARS:  # torch treats it as a Python number, unless it takes it for a float
             if type(self.value) in numpy.TAKEN_FOR_FLOATS:
                 tracer.graph_break("numpy-number-argument", type=type(self.value).__name__)
             return self.as_constant().item()
@@ -85,7 +85,7 @@ class ConstantValue(Value):
         return super().call(tracer, args, kwargs)
 
     def has(self, tracer: Tracing, name: str, operation: Callable[[], object]) -> bool:
-        """Whether the class has the method; where it has not, the error of the operation is raised."""
+        """Whether the class has the method; if not, raises the operation's error in the program."""
         if find_in_class(type(self.value), name) is not None:
             return True
         try:
@@ -100,7 +100,7 @@ class ConstantValue(Value):
         return super().get_item(tracer, tracer.python.index(key))
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """As a handler says, else computed now, of arguments that are constants too."""
+        """Call a handler, or compute the result now if the arguments are constants too."""
         method = class_member(type(self.value), name)
         in_c = type(method) is MethodDescriptorType
         found = tracer.calls.handled(method, (self, *args), kwargs) if in_c else None
@@ -112,11 +112,12 @@ class ConstantValue(Value):
         except NotConstant:
             tracer.graph_break("method-of-constant", method=f"{type(self.value).__name__}.{name}")
         try:
-            # Of a method in C, errors name its class.
+            # An error of a C method names the class of its object.
             made = method(self.value, *plain, **named) if in_c else getattr(self.value, name)(*plain, **named)
         except Exception as error:
             tracer.raise_real(error)
-        if hasattr(type(made), "__next__"):  # another one in each call, which would be used up by the first
+        # an iterator: each call must return a new one, and tracing would use this one up
+        if hasattr(type(made), "__next__"):
             tracer.graph_break("iterator-of-constant", method=f"{type(self.value).__name__}.{name}")
         return tracer.as_value(made)
 
@@ -141,7 +142,7 @@ class ConstantValue(Value):
         return self.holds(tracer, item) if isinstance(self.value, (str, bytes)) else super().contains(tracer, item)
 
     def holds(self, tracer: Tracing, item: Value) -> bool:
-        """Whether a constant is in it, as Python says of the two."""
+        """Whether a constant is contained, by evaluating `in` on the two."""
         held: Any = self.value
         try:
             return item.as_constant() in held

@@ -1,4 +1,4 @@
-"""Context managers that change torch's state: entered while tracing, and in the graph."""
+"""Context managers that change torch's state, both while tracing and in the graph."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class ContextValue(Value):
-    """A context manager of torch. Subclasses say what entering and leaving do. inside: how often it is entered now."""
+    """A torch context manager. Subclasses implement entering and leaving. inside: how often it is entered now."""
 
     kind: type
     inside: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
-    reenters: ClassVar[bool] = True  # a graph may end inside, and the next one begin inside
+    reenters: ClassVar[bool] = True  # whether a graph may end inside it, with the next graph beginning inside
 
     def python_type(self) -> type:
         return self.kind
 
     def enter(self, tracer: Tracing) -> Value:
-        """`__enter__`: the value that `as` binds."""
+        """`__enter__`: returns the value that `as` binds."""
         raise NotImplementedError(type(self).__name__)
 
     def leave(self, tracer: Tracing) -> None:
-        """`__exit__`; exceptions pass."""
+        """`__exit__`; exceptions propagate."""
         raise NotImplementedError(type(self).__name__)
 
     def clone(self) -> Value:
-        """A fresh context manager like this one."""
+        """A fresh copy of this context manager."""
         raise NotImplementedError(type(self).__name__)
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
@@ -49,7 +49,7 @@ class ContextValue(Value):
         return tracer.calls.inline_python(decorated, (self, args[0]), {})
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # the last: as a decorator
+        if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # decorators use the last one
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 
@@ -67,7 +67,7 @@ class ContextValue(Value):
 
 
 def decorated(context: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a context manager of torch makes of a function that it decorates; traced."""
+    """The wrapper that a torch context manager makes when it decorates a function; traced."""
 
     @functools.wraps(function)
     def inside(*args: Any, **kwargs: Any) -> Any:
@@ -78,14 +78,14 @@ def decorated(context: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def put_grad(tracer: Tracing, enabled: bool) -> None:
-    """Set the grad mode now and in the graph; no function mode is told of it."""
+    """Set the grad mode now and in the graph, without notifying function modes."""
     if torch.is_grad_enabled() != enabled:
         tracer.state_call(set_grad_enabled, (enabled,))
         set_grad_enabled(enabled)
 
 
 def end_grad(tracer: Tracing) -> None:
-    """End the graph in the grad mode in which it began. The one of now is set by the code after it."""
+    """End the graph in the grad mode in which it began; the code after it sets the current one."""
     now = torch.is_grad_enabled()
     put_grad(tracer, tracer.effects.grad)
     tracer.effects.grad_after = now

@@ -1,4 +1,4 @@
-"""Objects whose class derives from a builtin type: what they are as objects of that type."""
+"""Objects whose class derives from a builtin type: the value of their builtin part."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from armature.trace.values.sequence import ListValue, TupleValue
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
-# The more derived first.
+# Subclasses first.
 DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dict)
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
-FILLED: tuple[type, ...] = (*DICTS, list, set)  # made empty
+FILLED: tuple[type, ...] = (*DICTS, list, set)  # types whose objects are made empty and then filled
 BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
 
 
 @functools.lru_cache(maxsize=4096)
 def base_of(cls: type) -> type | None:
-    """The builtin container or scalar that a class of the program derives from. None where C code is in between, as in
-    numpy's scalars: it may have changed what the type does."""
+    """The builtin container or scalar that a class of the program derives from. None if a C class is in between, as for
+    numpy's scalars, because it may change the type's behaviour."""
     found = next((base for base in BASES if issubclass(cls, base)), None)
     between = cls.__mro__[: cls.__mro__.index(found)] if found is not None else ()
     return None if any(is_written_in_c(base) for base in between) else found
 
 
 def native(value: Value) -> Value:
-    """The value as one of its builtin type, if its class derives from one."""
+    """The value of the object's builtin part, if its class derives from a builtin type; else the value itself."""
     return value.base if value.base is not None else value
 
 
 def makes_its_own(value: Value) -> bool:
-    """Whether `|` and `copy` make an object of the class, by calling it: of dicts with more than a dict has."""
+    """Whether `|` and `copy` call the object's class to make a new one: for subclasses of special dicts only."""
     return isinstance(value.base, DictValue) and value.base.kind is not dict
 
 
 def asks_the_program(value: Value, *names: str) -> bool:
-    """Whether the class of a value derives from a builtin type, and has a method of its own that C code may ask. Of
-    those named, if any are."""
+    """Whether the class of a value derives from a builtin type and overrides a method that C code may call; only the
+    named ones, if any are given."""
     cls = value.python_type()
     return value.base is not None and any(overrides(cls, name) for name in names or AS_ARGUMENT)
 
 
 def base_value(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
-    """What an object of the program is as one of its builtin type; guarded."""
+    """The value of the builtin part of an object of the program; guarded."""
     if kind is dict:
         return DictValue({}, kind, obj, owner, source=source)
     return READERS[kind](tracer, obj, kind, source)
@@ -90,7 +90,7 @@ READERS: dict[type, Callable[..., Value]] = {
 }
 
 
-# From an object of a derived class to an equal one of the builtin type itself.
+# Converts an object of a derived class to an equal one of the builtin type itself.
 PLAIN: dict[type, Callable[[Any], object]] = {
     int: int.__pos__,
     float: float.__pos__,
@@ -101,26 +101,26 @@ PLAIN: dict[type, Callable[[Any], object]] = {
 
 
 class _Text(str):
-    """A str whose class is another."""
+    """A str subclass."""
 
 
 class _Bytes(bytes):
-    """Bytes whose class is another."""
+    """A bytes subclass."""
 
 
 ALIKE: dict[type, type] = {str: _Text, bytes: _Bytes}
 
 
 def or_itself(tracer: Tracing, owner: Value, name: str, args: Args, kwargs: Kwargs, result: Value) -> Value:
-    """The result of a method of a builtin type for an object of a derived class. A text that has nothing to change is
-    given back itself, alone or in a tuple: `STR("ab").partition(":")[0]`."""
+    """The result of a text method for an object of a derived class. A method that has nothing to change returns the
+    object itself, alone or in a tuple: `STR("ab").partition(":")[0]`."""
     base = owner.base
     text = base.value if isinstance(base, ConstantValue) else None
     if not isinstance(text, (str, bytes)):
         return result
     alike = ALIKE[type(text)](text)
     if name == "format" and isinstance(text, str) and not set("{}").intersection(text):
-        args, kwargs = (), {}  # whatever it is given
+        args, kwargs = (), {}  # the arguments make no difference
     try:
         plain = [arg.as_constant() for arg in args]
         named = {key: arg.as_constant() for key, arg in kwargs.items()}
@@ -133,7 +133,7 @@ def or_itself(tracer: Tracing, owner: Value, name: str, args: Args, kwargs: Kwar
 
 
 def make(out: Rebuilding, cls: type, kind: Any, base: Value) -> None:
-    """Push a new object of a class that derives from a builtin type; one that can change is empty."""
+    """Push a new object of a class that derives from a builtin type; a mutable one is empty."""
     out.null_function(kind.__new__)
     out.load(out.tracer.as_value(cls))
     if kind in FILLED:
@@ -144,5 +144,5 @@ def make(out: Rebuilding, cls: type, kind: Any, base: Value) -> None:
 
 
 def fill(out: Rebuilding, owner: Value, base: Value) -> list[Write]:
-    """What puts the contents into a new object, by the methods of its builtin type."""
+    """The writes that fill a new object with its contents, by methods of its builtin type."""
     return base.fill(out, owner) if isinstance(base, ContainerValue) else []

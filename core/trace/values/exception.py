@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class ExceptionValue(Value):
-    """An exception: its class and arguments, and attributes set on it."""
+    """An exception: its class and arguments, and the attributes set on it."""
 
     kind: type[BaseException]
     args: list[Value]
     attributes: dict[str, Value] = attrs.field(factory=dict)
-    raised_at: tuple[Location, ...] = ()  # where it was raised first
-    known_traceback: Value | None = None  # as it was read last, or set
+    raised_at: tuple[Location, ...] = ()  # where it was first raised
+    known_traceback: Value | None = None  # as last read or set
 
     mutable: ClassVar[bool] = True
 
@@ -38,7 +38,7 @@ class ExceptionValue(Value):
         return f"{self.kind.__name__}({self.message()})"
 
     def message(self) -> str:
-        """The text of the exception as far as it is known."""
+        """The text of the exception, as far as it is known."""
         try:
             return ", ".join(str(arg.as_constant()) for arg in self.args)
         except NotConstant:
@@ -74,7 +74,7 @@ class ExceptionValue(Value):
             self.attributes[name] = value
 
     def traceback(self, tracer: Tracing) -> Value:
-        """`__traceback__`, and the third part of `sys.exc_info()` while it is handled."""
+        """`__traceback__`, which is also the third item of `sys.exc_info()` while it is handled."""
         if self.known_traceback is None:
             has_one = self.raised_at or isinstance(self, CaughtValue)
             self.known_traceback = TracebackValue(locations_of(tracer.frames)) if has_one else tracer.constant(None)
@@ -91,7 +91,7 @@ class ExceptionValue(Value):
 
 @attrs.define(eq=False)
 class CaughtValue(ExceptionValue):
-    """An exception of the program that was raised before tracing began: one that a resumed frame handles."""
+    """An exception that the program raised before tracing began, which a resumed frame handles."""
 
     obj: BaseException = attrs.field(kw_only=True)
     read: bool = False
@@ -118,9 +118,9 @@ class CaughtValue(ExceptionValue):
 
 @attrs.define(eq=False)
 class TracebackValue(Value):
-    """The traceback of an exception that is handled: there is one, and only Python knows what is in it."""
+    """The traceback of an exception being handled. It exists, but only Python knows its contents."""
 
-    made_at: tuple[Location, ...] = ()  # where it was asked for
+    made_at: tuple[Location, ...] = ()  # where it was read
 
     mutable: ClassVar[bool] = True
 
@@ -135,12 +135,12 @@ LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})
 
 
 def handled_exception(tracer: Tracing) -> ExceptionValue | None:
-    """The exception that an `except` or `finally` block is at work on."""
+    """The exception that an `except` or `finally` block is handling."""
     return next((frame.handling[-1] for frame in reversed(tracer.frames) if frame.handling), None)
 
 
 def raising(tracer: Tracing, error: ExceptionValue) -> UserRaised:
-    """An exception that the program raises now: the one being handled is its context."""
+    """Prepare an exception that the program raises now: the one being handled becomes its context."""
     handled = handled_exception(tracer)
     if handled is not None and handled is not error:
         error.attributes["__context__"] = handled

@@ -1,8 +1,7 @@
-"""Floats of the program that are another one from call to call: a graph input, as a tensor without dimensions.
+"""Floats of the program that vary from call to call: each is a graph input, a 0-d tensor.
 
-Sums and products are computed in the graph, in double precision as Python does. Of a comparison with a
-known number, the answer is guarded. Where the program needs the number itself, it is taken as a constant from there on,
-and guarded: that is what `as_constant` does.
+Sums and products are computed in the graph, in double precision as Python does. A comparison with a known number is
+guarded by its answer. Where the program needs the number itself (`as_constant`), it becomes a guarded constant.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ KEEPS = frozenset({
 
 @attrs.define(eq=False)
 class FloatValue(Value):
-    """A float. tensor: what computes it; number: what it is now; leaves: the floats of the program it is made of."""
+    """A float. tensor: computes it; number: its current value; leaves: the program's floats it depends on."""
 
     tensor: TensorValue
     number: float
     leaves: tuple[tuple[Source, float], ...]
     tracer: Tracing
-    item: Value | None = None  # the node that gives it as a number
+    item: Value | None = None  # the node that computes it as a number
 
     is_symbolic: ClassVar[bool] = True
 
@@ -58,7 +57,7 @@ class FloatValue(Value):
         return self.taken(tracer).as_fake(tracer) if tracer.keeps_floats else self.as_constant()
 
     def taken(self, tracer: Tracing) -> Value:
-        """The number itself, as the graph takes it."""
+        """The number itself, as an argument of a graph call."""
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph_call("item", (self.tensor,), {})
@@ -90,7 +89,7 @@ class FloatValue(Value):
         return self._computed(tracer, function, (other, self) if swapped else (self, other))
 
     def _compared(self, tracer: Tracing, compare: Callable[[float, float], bool], number: float) -> bool | None:
-        """How a float of the program compares, guarded; None for what is computed of some."""
+        """The guarded answer to a comparison of a float input; None for a computed float."""
         if self.source is None:
             return None
         answer = compare(self.number, number)
@@ -99,14 +98,14 @@ class FloatValue(Value):
 
     def _computed(self, tracer: Tracing, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
         if tracer.overrides.asks_modes:
-            return None  # modes see what the program computes with tensors, and nothing else
+            return None  # modes would see tensor operations that the program does not make
         floats = [value for value in operands if isinstance(value, FloatValue)]
         try:
             number = function(*(v.number if isinstance(v, FloatValue) else v.as_constant() for v in operands))
         except ArithmeticError:  # by zero: the program's error
             return None
         if function is operator.truediv and isinstance(operands[1], FloatValue):
-            return None  # another time it may be by zero
+            return None  # in another call the divisor may be zero
         given = [v.tensor if isinstance(v, FloatValue) else ConstantValue(float(v.as_constant())) for v in operands]
         made: Any = tracer.graph_call(function, given, {})
         leaves = dict(leaf for value in floats for leaf in value.leaves)

@@ -1,4 +1,4 @@
-"""Callables: functions of the program, closures made in the frame, bound methods, functions written in C, partials."""
+"""Callables: functions of the program, closures made in the frame, bound methods, C functions, partials."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from armature.frame.sources import Source
     from armature.trace.values.base import Rebuilding, Tracing
 
-# Of a function, not in its `__dict__`.
+# Attributes that a function has outside its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
 PACKET = type(torch.ops.aten.add)
 WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
@@ -57,7 +57,7 @@ EMPTY_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__delete_
 
 @attrs.define(eq=False)
 class CellValue(Value):
-    """A cell: a variable that closures share. `real`: the program's own cell, whose contents are read at first use."""
+    """A cell: a variable that closures share. `real`: the program's own cell, whose contents are read on first use."""
 
     content: Value | None = None
     real: CellType | None = None
@@ -96,11 +96,11 @@ class CellValue(Value):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known to hold nothing."""
+        """Whether it is known to be empty."""
         return self.content is None and (self.real is None or self.changed)
 
     def set(self, tracer: Tracing, value: Value | None) -> None:
-        """Change the contents; None empties the cell."""
+        """Replace the contents; None empties the cell."""
         self.content = value
         self.changed = True
         tracer.mutate(self)
@@ -129,7 +129,7 @@ class CallableValue(BuiltinObject):
         return type(self.fn)
 
     def describe(self) -> str:
-        if type(self.fn) is BuiltinFunctionType and self.fn.__module__:  # pybind11's qualified names are its own
+        if type(self.fn) is BuiltinFunctionType and self.fn.__module__:  # pybind11 invents the qualified names
             return f"{self.fn.__module__}.{self.fn.__name__}"
         name: str = getattr(self.fn, "__qualname__", type(self.fn).__name__)
         module = getattr(self.fn, "__module__", None)
@@ -155,7 +155,7 @@ class CallableValue(BuiltinObject):
 
 @attrs.define(eq=False)
 class BuiltinValue(CallableValue):
-    """A function or method written in C, or another callable that tables speak of."""
+    """A C function or method, or another callable with rows in the tables."""
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__self__", "__objclass__"):
@@ -203,7 +203,7 @@ class FunctionValue(CallableValue):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether cells and defaults are always these: a trusted function, but not one that a call of another makes."""
+        """Whether cells and defaults never change: for a trusted function, unless a call makes it anew."""
         made = "<locals>" in self.fn.__qualname__ and not isinstance(self.source, ObjectSource)
         return is_trusted(self.fn) and not made
 
@@ -245,7 +245,7 @@ class FunctionValue(CallableValue):
 class ClosureValue(BuiltinObject):
     """A function made in the frame by `def`, `lambda` or a comprehension.
 
-    instance_dict: its `__dict__`, once that was read: from then on all attributes but OWN_NAMES stand there.
+    instance_dict: its `__dict__`, once it was read; from then on it holds all attributes except OWN_NAMES.
     """
 
     code: CodeType
@@ -256,7 +256,7 @@ class ClosureValue(BuiltinObject):
 
     defaults: tuple[Value, ...] = ()
     keyword_defaults: dict[str, Value] = attrs.field(factory=dict)
-    keyword_dict: Value | None = None  # `__kwdefaults__`, once that was read
+    keyword_dict: Value | None = None  # `__kwdefaults__`, once it was read
     cells: tuple[CellValue, ...] = ()
     attributes: dict[str, Value] = attrs.field(factory=dict)
     annotations: Value | None = None
@@ -292,7 +292,7 @@ class ClosureValue(BuiltinObject):
         return self.keyword_defaults.get(name)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        """An attribute that was set, else what the code object says, or the parts that the function was made of."""
+        """An attribute that was set, else one of the code object, else a part that the function was made from."""
         own = self.own_attribute(tracer, name)
         if own is not None:
             return own
@@ -323,13 +323,13 @@ class ClosureValue(BuiltinObject):
         return super().get_attribute(tracer, name)
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
-        """An attribute that was set, None where it was not."""
+        """An attribute that was set; None if it was not."""
         if self.instance_dict is None or name in OWN_NAMES:
             return self.attributes.get(name)
         return self.instance_dict.find(tracer, tracer.constant(name))
 
     def own_names(self) -> list[str]:
-        """Of the attributes in `__dict__`."""
+        """Names of the attributes in `__dict__`."""
         held = {} if self.instance_dict is None else self.instance_dict.entries
         return [*(name for name in self.attributes if name not in OWN_NAMES), *(str(name) for name in held)]
 
@@ -341,7 +341,7 @@ class ClosureValue(BuiltinObject):
         return self.instance_dict
 
     def annotated(self, tracer: Tracing) -> Value:
-        """`__annotations__`, made of what the instruction was given: a dict, or names and values in turn."""
+        """`__annotations__`, from the instruction's operand: a dict, or alternating names and values."""
         given = self.annotations
         if given is not None and given.python_type() is tuple:
             items = tracer.unpack(given)
@@ -384,7 +384,7 @@ class ClosureValue(BuiltinObject):
 
 @attrs.define(eq=False)
 class MethodValue(Value):
-    """A function bound to its first argument. explicit: by types.MethodType, and not by reading an attribute."""
+    """A function bound to its first argument. explicit: made by types.MethodType, not by reading an attribute."""
 
     function: Value
     owner: Value
@@ -444,7 +444,7 @@ def content_source(source: Source | None) -> Source | None:
     return None if source is None else CellSource(source)
 
 
-# By the type of a descriptor written in C, that of what it gives for an object.
+# Maps the type of a C descriptor to the type of the bound object.
 BOUND: dict[type, type] = {
     MethodDescriptorType: BuiltinFunctionType,
     ClassMethodDescriptorType: BuiltinFunctionType,
@@ -453,7 +453,7 @@ BOUND: dict[type, type] = {
 
 
 def bound_in_c(descriptor: Any, owner: Any) -> object:
-    """What a descriptor written in C gives for an object, a class method for a class."""
+    """Bind a C descriptor to an object, or a class method to a class."""
     return (
         descriptor.__get__(None, owner) if type(descriptor) is ClassMethodDescriptorType else descriptor.__get__(owner)
     )
@@ -475,5 +475,5 @@ def cell_of(tracer: Tracing, cell: CellType, source: Source | None) -> CellValue
         inside = None if source is None else CellSource(source)
         known = tracer.cells[id(cell)] = CellValue(None, cell, inside, source=source or object_source(cell))
     elif source is not None and known.source is not None and not isinstance(known.source, LocalSource):
-        tracer.guards.alias(known.source, source)  # a variable's source leads to what its cell holds
+        tracer.guards.alias(known.source, source)  # a variable's source leads to the contents of its cell
     return known

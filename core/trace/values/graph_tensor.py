@@ -1,4 +1,4 @@
-"""What is known of a tensor: its fake, its node in the graph, and the tensor of the program where it is one."""
+"""What tracing knows about a tensor: its fake, its node in the graph, and the real tensor for an input."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class GraphTensor(Value):
-    """A tensor. `node` is made when an input is first used; `real` is the tensor of the program, for an input.
+    """A tensor. `node` is made when an input is first used; `real` is the program's tensor, for an input.
 
-    kind: of a tensor that the frame has given a class, that class; it is another object than the one it was made of.
-    recorded: whether autograd recorded that, as the mode was.
+    kind: the class that the frame has converted the tensor to; the result is a different object. recorded: whether
+    autograd recorded the conversion, given the grad mode.
     """
 
     fake: torch.Tensor
@@ -46,7 +46,7 @@ class GraphTensor(Value):
 
     @property
     def has_static_shape(self) -> bool:
-        """Whether all sizes are numbers, and none a symbol."""
+        """Whether all sizes are numbers, not symbols."""
         return all(isinstance(size, int) for size in self.fake.shape)
 
     @property
@@ -56,7 +56,7 @@ class GraphTensor(Value):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensor is in the program, not where the fake is."""
+        """The device of the tensor in the program, which may not be the fake's."""
         return self.fake.device
 
     @property
@@ -66,7 +66,7 @@ class GraphTensor(Value):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is one of torch's own tensors, of no transform of torch.func."""
+        """Whether it is one of torch's own tensors, not wrapped by a torch.func transform."""
         return self.kind is None and not is_wrapper(type(self.fake)) and not of_transform(self.fake)
 
     def python_type(self) -> type:
@@ -78,7 +78,7 @@ class GraphTensor(Value):
         return self.kind or (nn.Parameter if is_parameter(self.fake) else torch.Tensor)
 
     def holds(self, name: str) -> bool:
-        """Whether the tensor, which the graph computes, holds others and has an attribute of that name."""
+        """Whether the tensor is a computed wrapper subclass with an inner tensor of this name."""
         return self.real is None and name in self.fake.__dict__ and is_wrapper(type(self.fake))
 
     def describe(self) -> str:
@@ -91,6 +91,6 @@ class GraphTensor(Value):
         return self.fake
 
     def guard_autograd(self, tracer: Tracing) -> None:
-        """Rely on how an input stands in autograd's graph; one without gradients is a leaf in any case."""
+        """Guard an input's place in autograd's graph; a tensor that requires no gradients is always a leaf."""
         if self.real is not None and self.source is not None and self.real.requires_grad:
             tracer.guards.add(AutogradGuard(self.source, self.real.is_leaf, self.real.retains_grad))

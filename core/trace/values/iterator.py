@@ -1,4 +1,4 @@
-"""Iterators: a stream of values, and generators of the program consumed in the frame."""
+"""Iterators: streams of values, and generators of the program that the frame consumes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LIST_ITERATOR: Any = type(iter([]))
 
 @attrs.define(eq=False)
 class IteratorValue(BuiltinObject):
-    """An iterator over what the tracer knows how to produce: list iterators, zip, enumerate, map, ...
+    """An iterator whose values the tracer can produce: list iterators, zip, enumerate, map, ...
 
-    asked: how often it was asked for a value; taken: how many it has given; ended: whether it said that it has no more.
-    remake: pushes such an iterator, None where that can't be done; made_at: where the iterator was made. indexed: the
-    object of the program whose `__getitem__` gives the values.
+    asked: how many times a value was requested; taken: how many were returned; ended: whether it is exhausted. remake:
+    pushes an equivalent iterator; None if that can't be done. made_at: where the iterator was made. indexed: the
+    program's object whose `__getitem__` produces the values.
     """
 
     values: Iterator[Value]
@@ -72,21 +72,21 @@ class IteratorValue(BuiltinObject):
 
 @attrs.frozen(eq=False)
 class Original:
-    """The function written in C for whose iterator a generator stands in. None: it is a part of that."""
+    """The C function whose iterator a generator replaces. None: it is an internal part of the replacement."""
 
     fn: Callable[..., object] | None
 
     def kind(self) -> type | None:
-        """The type of what it gives, where that is known: it is called, or a class method of it."""
+        """The type of the iterator, where that is known: the class that is called, or whose class method is."""
         owner = self.fn if isinstance(self.fn, type) else getattr(self.fn, "__self__", None)
         return owner if isinstance(owner, type) else None
 
 
 @attrs.define(eq=False)
 class GeneratorValue(BuiltinObject):
-    """A generator of the program: a frame of the interpreter, suspended between its values.
+    """A generator of the program: an interpreter frame, suspended between its values.
 
-    original: the call for whose result it stands in, where it is no generator of the program.
+    original: the C call whose result it replaces, unless it is a generator of the program.
     """
 
     frame: Frame
@@ -106,7 +106,7 @@ class GeneratorValue(BuiltinObject):
         return f"generator {self.frame.code.co_qualname}"
 
     def advance(self, tracer: Tracing) -> Value:
-        """The next value. Raises StopIteration, whose value is what the generator returned."""
+        """The next value. Raises StopIteration with the value that the generator returned."""
         return self.send(tracer, tracer.constant(None))
 
     def send(self, tracer: Tracing, value: Value) -> Value:
@@ -117,11 +117,11 @@ class GeneratorValue(BuiltinObject):
             tracer.raise_error(ValueError, "generator already executing")
         if not self.started and not (value.is_constant and value.as_constant() is None):
             tracer.raise_error(TypeError, "can't send non-None value to a just-started generator")
-        self.frame.push(value)  # also at the start, where the frame drops it
+        self.frame.push(value)  # needed at the start too, where the frame drops it
         return self._run(tracer)
 
     def throw(self, tracer: Tracing, error: ExceptionValue) -> Value:
-        """Raise an exception where the generator stands. Returns what it yields next."""
+        """Raise an exception where the generator is suspended. Returns the next value it yields."""
         if self.running:
             tracer.raise_error(ValueError, "generator already executing")
         if self.finished or not self.started:
@@ -142,15 +142,15 @@ class GeneratorValue(BuiltinObject):
         return self._run(tracer)
 
     def delegate(self) -> Value | None:
-        """What `yield from` stands in, None where it does not."""
+        """The object that a `yield from` delegates to; None if the generator is not suspended in one."""
         before = self.frame.instructions[max(self.frame.position - 2, 0)]
         return self.frame.stack[-1] if before.opname == "SEND" else None
 
     def _after_delegate(self, tracer: Tracing, end: StopIteration) -> Value:
-        """Go on after a `yield from` that has ended with a value."""
+        """Continue after a `yield from` that has ended with a value."""
         value = end.value if end.value is not None else tracer.constant(None)
         end_of_loop = self.frame.instructions[self.frame.position - 2].target
-        if self.frame.instructions[end_of_loop].opname == "END_SEND":  # which drops the delegate, from 3.12 on
+        if self.frame.instructions[end_of_loop].opname == "END_SEND":  # it drops the delegate, from 3.12 on
             self.frame.push(value)
         else:
             self.frame.stack[-1] = value
@@ -174,7 +174,7 @@ class GeneratorValue(BuiltinObject):
         self.finished = True
 
     def rebuild(self, out: Rebuilding) -> None:
-        """One that has not begun is made by calling its function again."""
+        """Rebuild a generator that has not started by calling its function again."""
         if self.started or self.finished:
             out.cannot(self)
         if self.original is not None:
@@ -212,11 +212,11 @@ class GeneratorValue(BuiltinObject):
         return cast("Value", value)
 
     def has_unfinished_business(self) -> bool:
-        """Whether it stands inside a `try` or `with`, whose end CPython runs when it drops the generator."""
+        """Whether it is suspended inside a `try` or `with`, whose end CPython runs when it drops the generator."""
         if not self.started or self.finished:
             return False
         protection = self.frame.instructions[self.frame.position - 1].protection
-        # From 3.12 on all of a generator is protected, by code that turns StopIteration into RuntimeError.
+        # From 3.12 on the whole generator is protected by code that turns StopIteration into RuntimeError.
         return protection is not None and self.frame.instructions[protection.target].opname != "CALL_INTRINSIC_1"
 
     def _run(self, tracer: Tracing) -> Value:

@@ -1,4 +1,4 @@
-"""What stands for objects as keys of dicts and members of sets: equal keys are equal objects, of equal hash."""
+"""Keys that represent objects in dicts and sets: keys are equal, with equal hashes, exactly if the objects are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Identity:
-    """The key of an object that equals only itself. Its hash is not the object's: that is an address."""
+    """The key of an object that equals only itself. Its hash is not the object's, which is an address."""
 
     value: Value
 
@@ -26,10 +26,10 @@ class Identity:
 
 @attrs.frozen(eq=False)
 class TracedKey:
-    """The key of an object whose class defines `__eq__` and `__hash__`: both are traced.
+    """The key of an object whose class defines `__eq__` and `__hash__`, both of which are traced.
 
-    answers: what keys in a table have said to this one when it was looked up there. An operation of the program asks
-    each once, however often tracing has to look.
+    answers: cached results of comparing this key with others in a table. Python compares each pair once per operation,
+    however often tracing looks the key up.
     """
 
     value: Value
@@ -52,42 +52,42 @@ class TracedKey:
 
 
 def settle(key: Hashable) -> None:
-    """An operation with a key is over: the next one asks again."""
+    """Forget cached comparisons: the next operation on this key compares again."""
     if isinstance(key, TracedKey):
         key.answers.clear()
 
 
 @attrs.frozen
 class Address:
-    """The key of the address of an object; of one that tracing holds, the address."""
+    """The key of an object's address, from `id()`; of an object that tracing holds, the real address."""
 
     of: Identity | int
 
 
-NO_ADDRESS = 1 << 16  # an int below it is none
+NO_ADDRESS = 1 << 16  # no address is below this number
 
 
 @attrs.frozen
 class Referring:
-    """The key of a weak reference that lives: such references are as equal as what they refer to."""
+    """The key of a live weak reference: such references are equal if their objects are."""
 
     key: Hashable
 
 
 def is_new(key: Hashable) -> bool:
-    """Whether the key, of an object that the frame has made, equals no object of the program."""
+    """Whether the key belongs to an object made in the frame that equals no object of the program."""
     return isinstance(key.key if isinstance(key, Referring) else key, Identity)
 
 
 def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> None:
-    """Break where an address is looked for among numbers, or the other way round: a number may be the address."""
+    """Break where an address is looked up among numbers, or vice versa, because a number may be the address."""
     for holds, wanted in ((_has_address, _has_number), (_has_number, _has_address)):
         if holds(key) and any(map(wanted, among)):
             tracer.graph_break("address-among-numbers")
 
 
 def _has_number(key: Hashable) -> bool:
-    """Whether it is a number, or holds one, that may be an address."""
+    """Whether it is or contains a number that may be an address."""
     if isinstance(key, (tuple, frozenset)):
         return any(map(_has_number, key))
     return isinstance(key, int) and key >= NO_ADDRESS
@@ -100,7 +100,7 @@ def _has_address(key: Hashable) -> bool:
 
 
 def is_by_address(key: Hashable) -> bool:
-    """Whether the object's hash, and so its place among others, is an address."""
+    """Whether the object's hash, and so its order in a set, depends on an address."""
     if isinstance(key, (tuple, frozenset)):
         return any(is_by_address(item) for item in key)
     return isinstance(key, (Identity, Address)) or (isinstance(key, Referring) and is_by_address(key.key))

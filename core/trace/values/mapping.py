@@ -1,4 +1,4 @@
-"""Dicts, and what other mappings have in common with them."""
+"""Dicts, and the behaviour that other mappings share with them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class DictValue(ContainerValue):
-    """A dict, or with a value class of its own another mapping that keeps its items as dicts do: `kind`. `entries`:
+    """A dict, or another mapping that stores its items as dicts do, with its own value class and `kind`. `entries`:
     hashable key to (key, value).
 
-    `pending`: the program's own dict while its items are wrapped one by one as they are read; None once the whole of it
-    is known (and guarded).
+    `pending`: the program's own dict while its items are wrapped one by one as they are read; None once all of it is
+    known (and guarded).
     """
 
     entries: dict[Hashable, tuple[Value, Value]]
     kind: Any = dict
     pending: Mapping[Any, object] | None = None
-    owner: Value | None = None  # the object of a derived class that this is the dict of
-    instance: Value | None = None  # the object made in the frame that this is the `__dict__` of
+    owner: Value | None = None  # the object of a derived class whose builtin part this is
+    instance: Value | None = None  # the object made in the frame whose `__dict__` this is
     fixed: bool = False  # the variables of a module: read only
-    reshaped: int = 0  # how often a key came, went or moved
+    reshaped: int = 0  # how often a key was added, removed or moved
 
     mutable: ClassVar[bool] = True
     changed_text: ClassVar[str] = "dictionary changed size during iteration"
-    ordered: ClassVar[bool] = False  # iterating looks at any change of the keys, not at their number alone
+    ordered: ClassVar[bool] = False  # whether iteration detects any change of keys, not only of their number
 
     def contents(self) -> object:
         return self.entries
@@ -51,7 +51,7 @@ class DictValue(ContainerValue):
         return self.reshaped, len(self.entries)
 
     def like(self, entries: dict[Hashable, tuple[Value, Value]]) -> DictValue:
-        """A new dict of the same kind; for what shows a dict, of the kind of that."""
+        """A new dict of the same kind; for a view, of the kind of the dict it shows."""
         return DictValue(entries, self.kind)
 
     def python_type(self) -> type:
@@ -73,7 +73,7 @@ class DictValue(ContainerValue):
         return self.entries
 
     def find(self, tracer: Tracing, key: Value) -> Value | None:
-        """The value under a key, None when there is none."""
+        """The value under a key; None when there is none."""
         hashed = key.key(tracer)
         entry = self.entries.get(hashed)
         if entry is not None:
@@ -84,7 +84,7 @@ class DictValue(ContainerValue):
         try:
             obj = key.as_key()
         except NotConstant:
-            # A tuple with classes or objects in it can be told from the keys that there are, once all are known.
+            # A tuple of classes or objects can be compared with the existing keys once all are known.
             if is_new(hashed):
                 return None
             entry = self.realise(tracer).get(hashed)
@@ -134,7 +134,7 @@ class DictValue(ContainerValue):
     def entry_stream(
         self, tracer: Tracing, of: Callable[[tuple[Value, Value]], Value], *, backwards: bool = False
     ) -> Iterator[Value]:
-        """What `of` makes of each entry, as it is when it is come to."""
+        """Apply `of` to each entry, as it is when reached."""
         keys = list(self.realise(tracer))
         if backwards:
             keys.reverse()
@@ -149,7 +149,7 @@ class DictValue(ContainerValue):
         return self.missing(tracer, key) if found is None else found
 
     def missing(self, tracer: Tracing, key: Value) -> Value:
-        """What is given for a key that is not there: by `__missing__` of a derived class, else KeyError."""
+        """The value for a missing key: by `__missing__` of a derived class, else KeyError."""
         missing = None if self.owner is None else tracer.python.method_or_none(self.owner, "__missing__")
         if missing is not None:
             return missing.call(tracer, (key,), {})
@@ -217,13 +217,13 @@ class DictValue(ContainerValue):
 
     def writes(self, out: Rebuilding) -> list[Write]:
         kind: Any = self.kind
-        # Where the keys are what they were, they stay: the program may be iterating over them.
+        # If the keys are unchanged they stay in place, because the program may be iterating over them.
         cleared = [Write(kind.clear, (self,))] if self.reshaped else []
         return [*cleared, Write(dict.update, (self, DictValue(dict(self.entries))))]
 
 
 def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
-    """`left | right`: a key that both have is the left one's, and a derived type goes before dict on either side."""
+    """`left | right`: for a key in both, the key object is the left one's; a derived type on either side beats dict."""
     made = left.like(dict(left.realise(tracer)))
     if made.kind is dict:
         made = right.like(made.entries)
@@ -233,7 +233,7 @@ def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
 
 
 def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
-    """The keys and values of a mapping. AttributeError of the program where it has no `keys`."""
+    """The keys and values of a mapping. AttributeError of the program if it has no `keys`."""
     if isinstance(other.base, DictValue) and tracer.python.iterates_plainly(other):
         other = other.base
     if isinstance(other, DictValue):

@@ -1,4 +1,4 @@
-"""Objects of builtin types whose methods handlers know, and what those have in common."""
+"""Objects of builtin types whose methods are implemented by handlers, and their common base."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_call(tracer: Tracing, fn: Callable[..., Any], positional: int, kwargs: Kwargs, name: str) -> None:
-    """Break the graph where a function in C refuses so many arguments, or these keywords: Python knows what to say."""
+    """Break the graph if a C function refuses this many arguments or these keywords; Python words the error."""
     if type(fn) is not FunctionType and not tracer.python.takes(fn, positional, kwargs):
         tracer.graph_break("function-arguments", function=name)
 
@@ -35,7 +35,7 @@ def fits(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> bool:
     return True
 
 
-# Methods that do what an operation of the language does, each type has some of them: how many arguments they take.
+# Methods that perform an operation of the language, with their number of arguments. Each type has some of them.
 PROTOCOLS: dict[str, tuple[int, Callable[..., Value | None]]] = {
     "__len__": (0, lambda tracer, self: tracer.constant(self.length(tracer))),
     "__iter__": (0, lambda tracer, self: tracer.python.iterator(self)),
@@ -50,8 +50,8 @@ PROTOCOLS: dict[str, tuple[int, Callable[..., Value | None]]] = {
 
 
 def method_of(kind: type[Value], *targets: Callable[..., object]) -> Callable[[F], F]:
-    """Mark a function `fn(tracer, owner, *args)` as what methods of a builtin type do to values of a class: a handler,
-    which declines where their object is another value. One that gives nothing gives the program None."""
+    """Mark a function `fn(tracer, owner, *args)` as the implementation of methods of a builtin type for a value class.
+    It becomes a handler that declines for other values. A result of None becomes the program's None."""
 
     def mark(fn: F) -> F:
         @functools.wraps(fn)
@@ -69,8 +69,7 @@ def method_of(kind: type[Value], *targets: Callable[..., object]) -> Callable[[F
 
 @attrs.define(eq=False)
 class BuiltinObject(Value):
-    """An object of a type written in C. What its methods do that are no operations of the language, handlers say
-    (`method_of`)."""
+    """An object of a C type. Handlers (`method_of`) implement its methods that are not operations of the language."""
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
@@ -96,23 +95,23 @@ class ContainerValue(BuiltinObject):
 
     @property
     def container(self) -> Value:
-        """What iterating it looks at: of a view, the object that it shows."""
+        """The object that iteration reads: for a view, the container that it shows."""
         return self
 
     def shape(self) -> tuple[int, int]:
-        """How it has changed so far, which it must not while it is iterated. The same for what may change meanwhile."""
+        """Modification counters, which must not change during iteration. Constant if changes are allowed."""
         return 0, 0
 
     def backwards(self, tracer: Tracing) -> Iterator[Value] | None:
-        """The values that iterating backwards gives. None: its class has no way of its own to do that."""
+        """The values in reverse order; None if its class has no `__reversed__`."""
         return None
 
     def filling(self, out: Rebuilding) -> Value:
-        """What an object of a derived class is made of, or filled with."""
+        """The value from which an object of a derived class is made or filled."""
         return self
 
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
-        """What puts the contents into an object of a derived class that was made empty, by methods of the base."""
+        """The writes that fill an empty object of a derived class, by methods of the base."""
         return []
 
     def truth(self, tracer: Tracing) -> bool:

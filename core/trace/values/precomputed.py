@@ -1,7 +1,7 @@
-"""Numbers that the generated code has before it calls the graph: what Python's generators draw, and arithmetic on it.
+"""Numbers computed before the graph is called: draws from Python's generators, and arithmetic on them.
 
-Tracing knows only what they are this time. A tensor takes them as tensors without dimensions; where the program needs
-the number itself, the graph breaks.
+Tracing knows only their current values. They enter operators as 0-d tensors; where the program needs the number itself,
+the graph breaks.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Tracing
 
 NUMBERS = (int, float, bool)
-BITS = 62  # of an int in a tensor
-# Of each, the type of the result follows from the types of the operands.
+BITS = 62  # bits of an int that fits in a tensor
+# Operators for which the operand types determine the result type.
 BINARY = {
     **by_method("add", "sub", "mul", "truediv", "floordiv", "mod"),
     **{row.method: (row.function, False) for row in COMPARISONS.values()},
@@ -41,8 +41,8 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 @attrs.define(eq=False)
 class PrecomputedValue(Value):
-    """An object that a call before the graph gives, of which only the type is known: the state of a generator.
-    example: what it was while tracing."""
+    """An object computed by a call before the graph, of which only the type is known: a generator's state. example: its
+    value while tracing."""
 
     kind: type
     example: Any
@@ -53,13 +53,13 @@ class PrecomputedValue(Value):
 
 @attrs.define(eq=False)
 class PrecomputedNumber(Value):
-    """An int, float or truth value. number: what it was while tracing; only its type is relied on."""
+    """An int, float or bool. number: its value while tracing; only its type is relied on."""
 
     number: Any
     tracer: Tracing
     source: Source = attrs.field(kw_only=True)
     tensor: TensorValue | None = None
-    item: Value | None = None  # the node that gives it as a number
+    item: Value | None = None  # the node that computes it as a number
 
     is_symbolic: ClassVar[bool] = True
 
@@ -73,7 +73,7 @@ class PrecomputedNumber(Value):
         raise NotConstant(self)
 
     def as_tensor(self) -> TensorValue:
-        """The number as an input of the graph, a tensor without dimensions."""
+        """The number as a graph input, a 0-d tensor."""
         if self.tensor is None:
             if type(self.number) is int and self.number.bit_length() > BITS:
                 self.tracer.graph_break("integers-too-large", operation="a tensor")
@@ -90,7 +90,7 @@ class PrecomputedNumber(Value):
         return self._item(tracer).as_fake(tracer)
 
     def _item(self, tracer: Tracing) -> Value:
-        """The number as one of the graph, which then is not compiled further: where that was asked for."""
+        """The number as a node of the graph, which is then not compiled further; only if the settings ask for it."""
         if type(self.number) is bool or not (tracer.request.fullgraph or tracer.config.capture_scalar_outputs):
             tracer.graph_break("random-number-as-argument", type=self.describe())
         if self.item is None:
@@ -125,8 +125,7 @@ class PrecomputedNumber(Value):
         return compute(tracer, function, (other, self) if swapped else (self, other))
 
 
-# Calls that compute the same with a tensor without dimensions in the place of the number, bit for bit; whether the
-# number may come first.
+# Calls that compute the same, bit for bit, with a 0-d tensor in place of the number; whether the number may come first.
 SAME_WITH_TENSORS = {
     "add": True, "sub": True, "mul": True, "truediv": False, "div": False, "add_": False, "sub_": False, "mul_": False,
     "div_": False, "iadd": False, "isub": False, "imul": False, "itruediv": False,
@@ -135,8 +134,8 @@ FLOATS = (torch.float32, torch.float64)
 
 
 def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tuple[Value, ...] | None:
-    """The arguments of a call with tensors for a number that changes, which kernels can be made for; None: it is no
-    such call, or the result might be another one."""
+    """The arguments of a call with a varying number replaced by a tensor, so that kernels can be built for it; None if
+    the call is not such a one, or its result might differ."""
     name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
     first = SAME_WITH_TENSORS.get(name)
     if first is None or len(args) != 2:
@@ -149,18 +148,19 @@ def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tup
     if (place == 0 and not first) or not isinstance(tensor, TensorValue) or not takes(tensor, number.python_type()):
         return None
     given: Any = number.tensor if isinstance(number, FloatValue) else number.as_tensor()
-    if tensor.fake.dim() == 0 and given.dtype != tensor.dtype:  # of two such tensors neither tells the result's dtype
+    # between 0-d tensors, the dtypes must agree for the result's dtype to be right
+    if tensor.fake.dim() == 0 and given.dtype != tensor.dtype:
         given = tracer.graph_call("to", (given, ConstantValue(tensor.dtype)), {})
     return (given, tensor) if place == 0 else (tensor, given)
 
 
 def takes(tensor: TensorValue, kind: type) -> bool:
-    """Whether a tensor computes with a number of a type as with a tensor of that number."""
+    """Whether a tensor computes the same with a number of a type as with a tensor of that number."""
     return kind is not bool and tensor.fake.device.type == "cpu" and tensor.dtype in FLOATS
 
 
 def known_before_graph(value: Value) -> bool:
-    """Whether the generated code has the number of a value before it calls the graph."""
+    """Whether the generated code has the number before it calls the graph."""
     if isinstance(value, ConstantValue):
         return type(value.value) in NUMBERS
     if isinstance(value, SymbolicValue):
@@ -169,15 +169,14 @@ def known_before_graph(value: Value) -> bool:
 
 
 def now(value: Value) -> Any:
-    """The number of a value this time."""
+    """The current number of a value."""
     if isinstance(value, SymbolicValue):
         return hint(value.fake)
     return value.number if isinstance(value, (PrecomputedNumber, FloatValue)) else value.as_constant()
 
 
 def compute(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
-    """What a function of numbers gives, computed before the graph; the types of the operands tell that of the result.
-    None: that can't be."""
+    """Apply a function to numbers before the graph; operand types determine the result's. None if impossible."""
     if not all(known_before_graph(value) for value in operands):
         return None
     try:

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class SequenceValue(ContainerValue):
-    """What lists and tuples share."""
+    """Behaviour common to lists and tuples."""
 
     items: list[Value]
-    reshaped: int = attrs.field(default=0, kw_only=True)  # how often items came or went, where iterators look at that
+    # how often items were added or removed, if iterators check that
+    reshaped: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
 
@@ -98,7 +99,7 @@ class SequenceValue(ContainerValue):
         return None
 
     def _compared(self, tracer: Tracing, row: Comparison, other: SequenceValue) -> Value:
-        """Item by item; the first two that differ decide (reference, 6.10.1)."""
+        """Compare item by item; the first difference decides (reference, 6.10.1)."""
         alike = type(self) is type(other)
         if row.symbol in ("==", "!="):
             equal = alike and len(self.items) == len(other.items)
@@ -112,7 +113,7 @@ class SequenceValue(ContainerValue):
         return tracer.constant(row.function(len(self.items), len(other.items)))
 
     def repeated(self, tracer: Tracing, count: Value) -> list[Value]:
-        """The items as often as a number says."""
+        """The items, repeated a number of times."""
         try:
             many: list[Value] = self.items * count.as_constant()
             return many
@@ -120,7 +121,7 @@ class SequenceValue(ContainerValue):
             tracer.raise_real(error)
 
     def raise_not_found(self, tracer: Tracing, item: Value) -> NoReturn:
-        """The ValueError of the program for an item that a list or deque has not."""
+        """Raise the program's ValueError for an item that a list or deque does not contain."""
         ending = tracer.constant(f" is not in {self.python_type().__name__}")
         parts = TupleValue([tracer.python.builtin(repr, item), ending])
         tracer.raise_value(ValueError, (tracer.python.builtin(str.join, tracer.constant(""), parts),))
@@ -197,7 +198,7 @@ class ListValue(SequenceValue):
 
 @attrs.define(eq=False)
 class TupleValue(SequenceValue):
-    """A tuple, or one of its subclasses: `kind`. `prototype`: what made it, for results that torch alone can make."""
+    """A tuple, or one of its subclasses: `kind`. `prototype`: an example, for results that only torch can make."""
 
     kind: type = tuple
 
@@ -249,7 +250,8 @@ class TupleValue(SequenceValue):
         if by_class:
             out.null_function(self.kind)
         elif self.kind is not tuple:
-            out.null_function(tuple.__new__)  # not by `_make`: that is Python, and may be the very function
+            # not by `_make`: it is Python code, and may be the very function being compiled
+            out.null_function(tuple.__new__)
             out.constant(self.kind)
         for item in self.items:
             out.load(item)
@@ -259,7 +261,7 @@ class TupleValue(SequenceValue):
 
 
 def is_count(value: Value) -> bool:
-    """Whether it is an int that a sequence may be repeated by: one that tracing knows, or may rely on."""
+    """Whether it is an int that a sequence may be repeated by: known, or guardable."""
     return value.is_symbolic or (value.is_constant and isinstance(value.as_constant(), int))
 
 
@@ -269,13 +271,13 @@ def is_structseq(kind: type) -> bool:
 
 
 def is_named_tuple(kind: type) -> bool:
-    """Whether objects of the type are tuples with names for the items and nothing else of their own."""
+    """Whether objects of the type are tuples with named items and no other behaviour."""
     if not issubclass(kind, tuple) or not hasattr(kind, "_fields") or kind.__dictoffset__:
         return False
     return all(getattr(kind, name, None) is getattr(tuple, name, None) for name in TUPLE_METHODS)
 
 
-# What a class of named tuples inherits, so that its objects are as plain tuples: `__bool__` is nowhere.
+# Methods that a plain named tuple class inherits unchanged from tuple.
 TUPLE_METHODS = (
     "__getitem__", "__len__", "__iter__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__",
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__",
@@ -292,7 +294,7 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 
 def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
-    """The int or slice that a subscript stands for. `kind`: the class of what is subscribed, for the error."""
+    """The int or slice of a subscript. `kind`: the class of the subscripted object, for the error."""
     try:
         index = tracer.python.index(key).as_constant()
     except NotConstant:
@@ -309,14 +311,14 @@ def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
 
 
 def as_index(tracer: Tracing, position: Value) -> Any:
-    """The int that an argument stands for. TypeError of the program for what is none."""
+    """The int that an argument represents. TypeError of the program if it is not one."""
     if not hasattr(position.python_type(), "__index__"):
         raise_lacking(tracer, position, "__index__")
     return index_of(tracer, position)
 
 
 def leaves(value: Value) -> list[Value]:
-    """The value, or what a list or tuple of values holds."""
+    """The value, or the values that a list or tuple holds, flattened."""
     if not isinstance(value, (ListValue, TupleValue)):
         return [value]
     return [leaf for item in value.items for leaf in leaves(item)]

@@ -1,4 +1,4 @@
-"""How iterators over values step: like CPython's, an error in one step does not end them."""
+"""Steps of iterators: as in CPython, an error in one step does not end the iterator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @attrs.define(eq=False)
 class Steps(Generic[T]):
-    """An iterator that calls a function for each value; it raises StopIteration at the end."""
+    """An iterator that calls a function for each value; the function raises StopIteration at the end."""
 
     step: Callable[[], T]
 
@@ -28,14 +28,14 @@ class Steps(Generic[T]):
 
 @attrs.define(eq=False)
 class Walk:
-    """Over the keys of a dict or set, `owner`, which may change meanwhile: CPython notices a change of its size."""
+    """Iterates over the keys of a dict or set, `owner`, and detects changes of its size as CPython does."""
 
     tracer: Tracing
     owner: Any
     keys: list[Hashable]
     text: str  # of the error
     changes: int
-    sticky: bool = True  # whether the error comes again
+    sticky: bool = True  # whether every later step raises again
     position: int = 0
     over: bool = False
     failed: bool = False
@@ -56,7 +56,7 @@ class Walk:
 
     def _changed(self) -> None:
         if self.sticky and not self.failed and len(self.owner.entries) == len(self.keys):
-            # Which keys CPython goes on with depends on where they stand in its table.
+            # Which keys CPython visits then depends on their positions in its hash table.
             kind = self.owner.describe()
             self.tracer.graph_break("changed-while-iterated", type=kind)
         self.failed, self.over = self.sticky, not self.sticky

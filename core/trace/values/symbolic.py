@@ -1,4 +1,4 @@
-"""Numbers that tracing does not know: sizes along axes that change, ints that change from call to call."""
+"""Symbolic numbers: sizes along dynamic axes, and ints that vary from call to call."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBo
 
 @attrs.define(eq=False)
 class SymbolicValue(Value):
-    """An int (or the answer to a question about ints) as torch's symbolic number.
+    """An int (or the result of comparing ints) as torch's symbolic number.
 
-    Where the program needs the number itself, it is taken as a constant from there on, and guarded: that is what
-    `as_constant` does. node: its graph input, when it is an int of the program that the graph uses.
+    Where the program needs the number itself (`as_constant`), it becomes a guarded constant. node: its graph input, if
+    it is an int of the program that the graph uses.
     """
 
     fake: Any
@@ -62,7 +62,7 @@ class SymbolicValue(Value):
             tracer.graph_break("branch-on-unknown-size", test=tracer.expression())
 
     def constant(self) -> Value:
-        """The number as a constant, guarded. Raises NotConstant when only a run will tell it."""
+        """The number as a constant, guarded. Raises NotConstant if it is only known at run time."""
         return ConstantValue(self.as_constant())
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -86,23 +86,24 @@ class SymbolicValue(Value):
 
 
 def symbolic(tracer: Tracing, number: Any) -> Value:
-    """The value of one of torch's symbolic numbers: a constant where it is known. A float is taken as one."""
+    """The value of one of torch's symbolic numbers: a constant if it is known. A float always becomes a constant."""
     known = plain(number)
     if isinstance(known, torch.SymFloat) and not is_unbacked(known):
-        known = float(known)  # sums and products of floats depend on their order, which symbolic ones do not keep
+        # sums and products of floats depend on the order, which symbolic expressions do not preserve
+        known = float(known)
     return SymbolicValue(known) if isinstance(known, SYMBOLIC) else ConstantValue(known)
 
 
 def number_of(value: Value, unknown: bool = False) -> Any:
-    """The symbolic number, or constant number, of a value; None when it is no number. A truth value counts as one.
+    """The symbolic or constant number of a value; None if it is not a number. A bool counts as one.
 
-    unknown: of a float or truth value too; else these are taken as constants.
+    unknown: whether to return symbolic floats and bools; by default they become constants.
     """
     if isinstance(value, SymbolicValue) and (unknown or type(value.fake) is torch.SymInt):
         return value.fake
     known = value.as_constant() if isinstance(value, (SymbolicValue, ConstantValue)) else None
     if isinstance(known, bool):
-        return int(known)  # sympy's False is not its 0
+        return int(known)  # sympy's False does not equal its 0
     return known if type(known) in (int, float) else None
 
 
@@ -112,7 +113,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | None:
-    """`left <op> right` for ints one of which is symbolic; None: take them as constants, or it is no arithmetic."""
+    """`left <op> right` for ints, one of them symbolic; None: use them as constants, or it is not arithmetic."""
     fn = ARITHMETIC.get(name)
     if name == "pow" and isinstance(right, ConstantValue) and type(right.value) is int and 0 < right.value < 9:
         fn = operator.pow
@@ -120,7 +121,7 @@ def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | No
     if fn is None or type(a) is float or type(b) is float or a is None or b is None:
         return None
     if name in ("floordiv", "mod") and not tracer.sizes.decide(b != 0):
-        return None  # the constants will raise the program's error
+        return None  # computing with constants will raise the program's error
     return symbolic(tracer, fn(a, b))
 
 
@@ -128,25 +129,25 @@ EQUALITY: tuple[Callable[[Any, Any], Any], ...] = (operator.eq, operator.ne)
 
 
 def compare(tracer: Tracing, relation: Callable[[Any, Any], Any], left: Value, right: Value) -> Value | None:
-    """A comparison of numbers one of which is symbolic; None where one is no number."""
+    """A comparison of numbers, one of them symbolic; None if either is not a number."""
     a, b = number_of(left, unknown=True), number_of(right, unknown=True)
     if a is None or b is None:
         other = right if b is None else left
         unlike = isinstance(other, ConstantValue) and not isinstance(other.value, (int, float, complex))
         return ConstantValue(relation is operator.ne) if unlike and relation in EQUALITY else None
     if type(a) is type(b) is torch.SymFloat and expression(a) == expression(b):
-        raise NotConstant(left)  # a nan is not equal to itself
+        raise NotConstant(left)  # a NaN does not equal itself
     if torch.SymBool in (type(a), type(b)):
         return symbolic(tracer, relation(left.as_constant(), right.as_constant()))
     for number in (a, b):
         if type(number) is float and not math.isfinite(number) and torch.SymFloat not in (type(a), type(b)):
-            # All ints compare alike with it.
+            # All ints compare the same way with an infinity or NaN.
             return ConstantValue(relation(0 if number is b else a, 0 if number is a else b))
     return symbolic(tracer, relation(a, b))
 
 
 def negated(tracer: Tracing, name: str, value: SymbolicValue) -> Value | None:
-    """`-value`, `+value`, `~value` of a symbolic int; None: take it as a constant."""
+    """`-value`, `+value`, `~value` of a symbolic int; None: use it as a constant."""
     if type(value.fake) is not torch.SymInt:
         return None
     return symbolic(tracer, {"neg": -value.fake, "pos": value.fake, "invert": -1 - value.fake}[name])

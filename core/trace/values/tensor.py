@@ -1,4 +1,4 @@
-"""Tensors: a node of the graph, and a fake tensor that knows everything but the numbers."""
+"""Tensors: a node of the graph, and a fake tensor that knows everything except the elements."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from armature.trace.values.keys import Identity
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
-# Attributes that the fake tensor answers; none depends on the numbers.
+# Attributes that the fake tensor answers; none depends on the elements.
 STATIC_ATTRIBUTES = frozenset({
     "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_xpu", "is_mps",
     "is_meta", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_leaf", "itemsize",
     "nbytes", "names", "is_vulkan", "is_ipu", "is_xla", "is_mtia", "is_maia", "retains_grad",
 })  # fmt: skip
-# Attributes that are tensors: in the graph they are a call of `getattr`.
+# Attributes whose value is a tensor: in the graph they are calls of `getattr`.
 VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
 @functools.cache
 def getter_of(name: str) -> Callable[..., object] | None:
-    """What reads an attribute of tensors that is no method, the target of its handlers; None: there is none."""
+    """The function that reads an attribute of tensors, which is the target of its handlers; None for a method."""
     held = class_member(torch.Tensor, name)
     return held.__get__ if isinstance(held, (GetSetDescriptorType, property)) else None
 
@@ -55,7 +55,7 @@ class TensorValue(GraphTensor):
     """A tensor as the program sees it: its attributes, methods and operators."""
 
     def as_key(self) -> object:
-        return self.fake if self.real is None else self.real  # one made in the frame is in no dict of the program
+        return self.fake if self.real is None else self.real  # a tensor made in the frame is in no dict of the program
 
     def key(self, tracer: Tracing) -> Hashable:
         if self.own_method(tracer, "__hash__") is not None or self.own_method(tracer, "__eq__") is not None:
@@ -71,11 +71,11 @@ class TensorValue(GraphTensor):
         return self.torch_attribute(tracer, name)
 
     def _is_looked_at(self, tracer: Tracing) -> bool:
-        """Whether the class may say more of the tensor than torch does."""
+        """Whether the class may override attributes of torch's tensors."""
         return tracer.overrides.present or is_wrapper(type(self.fake))
 
     def _overridden(self, tracer: Tracing, name: str) -> Value | None:
-        """What the class of a subclass holds, or what a `__torch_function__` gives; None: what torch itself has."""
+        """An attribute from the class of a subclass, or from a `__torch_function__`; None: use torch's own."""
         kind = self.python_type()
         found = find_in_class(kind, name)
         if found is None or name == "__class__":
@@ -97,7 +97,7 @@ class TensorValue(GraphTensor):
         if name in STATIC_ATTRIBUTES and hasattr(torch.Tensor, name):
             if name in ("is_leaf", "retains_grad"):
                 self.guard_autograd(tracer)
-                if name == "retains_grad" and self.real is not None:  # a fake does not retain
+                if name == "retains_grad" and self.real is not None:  # a fake does not retain gradients
                     return tracer.as_value(self.real.retains_grad)
             return tracer.as_value(getattr(self.fake, name))
         if name in VIEW_ATTRIBUTES:
@@ -123,7 +123,7 @@ class TensorValue(GraphTensor):
         tracer.graph_break("attribute-of-tensor", name=name)
 
     def _own_attribute(self, tracer: Tracing, name: str) -> Value | None:
-        """What the program itself has put on the tensor object."""
+        """An attribute that the program has set on the tensor object."""
         if self.real is None or self.source is None:
             return None
         shares_dict(tracer, self, self.real.__dict__)
@@ -152,7 +152,7 @@ class TensorValue(GraphTensor):
         return self.torch_method(tracer, name, args, kwargs)
 
     def own_method(self, tracer: Tracing, name: str) -> Value | None:
-        """A method that the class of a subclass adds to torch's."""
+        """A method that a subclass adds to torch's."""
         if not self._is_looked_at(tracer):
             return None
         kind = self.python_type()

@@ -1,4 +1,4 @@
-"""Objects of user classes: attributes as Python looks them up; calls, operators and protocols through their methods."""
+"""Objects of user classes: attributes are looked up as Python does; operations go through the methods of the class."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ if TYPE_CHECKING:
 
 
 def read_unset_slot(cls: type, name: str) -> NoReturn:
-    """Raises what CPython does for a slot without a value."""
+    """Raise CPython's error for a slot without a value."""
     getattr(namesake(cls, name), name)
     raise AttributeError(name)
 
 
 def namesake(cls: type, *slots: str) -> object:
-    """An object of a class with these names and slots only: it raises as CPython does, whatever the version."""
+    """An object of a class with just this name and these slots: it raises CPython's errors, whatever the version."""
     names = {"__slots__": slots, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
     return type(cls.__name__, (), names)()
 
 
 @attrs.define(eq=False)
 class AttributesOfObject(Value):
-    """What an object is, and its attributes. `obj`: the program's own, None for one made in the frame.
+    """An object and its attributes. `obj`: the program's own object, None for one made in the frame.
 
-    `attributes`: what has been read of or written to it; None: deleted. `written`: names to set (or delete) on the
-    object at the end of the frame, and whether it is to be deleted before. `base`: see Value.
+    `attributes`: attributes that were read or written; None: deleted. `written`: attributes to set (or delete) on the
+    object at the end of the frame, and whether to delete them first. `base`: see Value.
     """
 
     cls: type
     obj: Any = None
     attributes: dict[str, Value | None] = attrs.field(factory=dict)
     written: dict[str, bool] = attrs.field(factory=dict)
-    instance_dict: DictValue | None = None  # its `__dict__`, once that was read: from then on attributes stand there
+    instance_dict: DictValue | None = None  # its `__dict__`, once it was read; from then on it holds the attributes
 
     mutable: ClassVar[bool] = True
 
@@ -83,7 +83,7 @@ class AttributesOfObject(Value):
 
     def __attrs_post_init__(self) -> None:
         if self.obj is None and find_in_class(self.cls, "__del__") is not None:
-            # It ends with the last reference to it, in the midst of the program.
+            # It would run when the last reference goes, in the middle of the program.
             raise SkipFrame(f"it makes an object whose class, {self.cls.__qualname__}, has `__del__`")
 
     def python_type(self) -> type:
@@ -93,7 +93,7 @@ class AttributesOfObject(Value):
         return f"an object of {self.cls.__module__}.{self.cls.__qualname__}"
 
     def as_constant(self) -> Any:
-        """Objects of classes derived from numbers and text count as these."""
+        """For objects of classes derived from numbers and text."""
         if self.base is None or self.base.mutable or asks_the_program(self):
             return super().as_constant()
         return self.base.as_constant()
@@ -105,7 +105,7 @@ class AttributesOfObject(Value):
         return super().as_fake(tracer) if self.base is None else self._plain(tracer, self.base).as_fake(tracer)
 
     def _plain(self, tracer: Tracing, base: Value) -> Value:
-        """What it is as an object of its builtin type. A break where C code may ask a method of the program."""
+        """The builtin part of the object. Breaks the graph where C code may call a method of the program."""
         rely_on_class(tracer, self.cls, *AS_ARGUMENT, *LOOKUPS)
         if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
             tracer.graph_break("argument-of-derived-class", type=self.describe())
@@ -147,7 +147,7 @@ class AttributesOfObject(Value):
         return self.missing(tracer, name) if found is None else found
 
     def _looked_up(self, tracer: Tracing, name: str) -> Value:
-        """By the `__getattribute__` of the class."""
+        """Look up by the class's own `__getattribute__`."""
         lookup = find_in_class(self.cls, "__getattribute__")
         if lookup is not None and isinstance(lookup.obj, WrapperDescriptorType):
             tracer.calls.read_in_c(self.cls, lookup.obj, name)
@@ -180,7 +180,7 @@ class AttributesOfObject(Value):
         return None if found is None else bind(tracer, self, self.cls, found, name)
 
     def _rely_on_covering(self, tracer: Tracing, found: Found | None, name: str) -> None:
-        """Rely on what stands in the instance's dict going before what its class has."""
+        """Guard an attribute in the instance's dict that shadows the one of its class."""
         rely_on_class(tracer, self.cls, name)
         if found is not None and not is_trusted(found.holder):
             held = ItemSource(DictOfSource(object_source(found.holder)), name)
@@ -211,14 +211,14 @@ class AttributesOfObject(Value):
         return value
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
-        """What stands in the instance's dict, None when nothing does."""
+        """The attribute in the instance's dict; None when there is none."""
         if self.instance_dict is not None:
             return self.instance_dict.find(tracer, tracer.constant(name))
         if self.obj is None or name in self.written or self.source is None:
             return None
         try:
             held = dict_of(self.obj)
-        except AttributeError:  # all it has are slots
+        except AttributeError:  # it has only slots
             return None
         if shares_dict(tracer, self, held):
             return self.own_attribute(tracer, name)
@@ -230,11 +230,11 @@ class AttributesOfObject(Value):
         return value
 
     def is_stable(self, name: str) -> bool:
-        """Whether an instance is trusted not to get an attribute that hides the one of its class."""
+        """Whether an instance is trusted not to gain an attribute that shadows the one of its class."""
         return name.startswith("__") and name.endswith("__")
 
     def missing(self, tracer: Tracing, name: str, raised: UserRaised | None = None) -> Value:
-        """`__getattr__` of the class, or AttributeError (`raised`, when it was raised already)."""
+        """Call the class's `__getattr__`, or raise AttributeError (`raised`, if it was raised already)."""
         rely_on_class(tracer, self.cls, name, "__getattr__")
         fallback = find_in_class(self.cls, "__getattr__")
         if fallback is not None and isinstance(fallback.obj, FunctionType):
@@ -260,7 +260,7 @@ class AttributesOfObject(Value):
         self.remove(tracer, name)
 
     def _is_kept_plainly(self, tracer: Tracing, changer: Found | None, name: str) -> None:
-        """Break the graph where a type written in C keeps attributes in a way of its own, as `threading.local` does."""
+        """Break the graph where a C type stores attributes in its own way, as `threading.local` does."""
         if changer is not None and changer.holder not in PLAIN_CHANGE:
             tracer.graph_break("attributes-kept-in-c", name=name, type=self.describe())
 
@@ -287,7 +287,7 @@ class AttributesOfObject(Value):
             self.written.pop(name, None)
 
     def _of_base(self, descriptor: Any) -> bool:
-        """Whether an attribute is one of the builtin type that the class derives from."""
+        """Whether an attribute belongs to the builtin type that the class derives from."""
         return self.base is not None and issubclass(self.base.python_type(), descriptor.__objclass__)
 
     def _rely_on_descriptor(self, tracer: Tracing, found: Found, name: str) -> None:
@@ -296,7 +296,7 @@ class AttributesOfObject(Value):
             tracer.guards.same(source, found.obj)
 
     def _descriptor(self, tracer: Tracing, found: Found, name: str, method: str, *args: Value) -> bool:
-        """Call `__set__` or `__delete__` of a descriptor of the program's; False where it is none."""
+        """Call `__set__` or `__delete__` of a Python descriptor; False if it is not one."""
         if not is_data_descriptor(found.obj) or (in_c(found.obj) and not self._of_base(found.obj)):
             return False
         changer = find_in_class(type(found.obj), method)
@@ -333,7 +333,7 @@ class AttributesOfObject(Value):
 
     def _write(self, tracer: Tracing, name: str, value: Value | None) -> None:
         if self.instance_dict is None and self.obj is not None and not self.is_slot(name):
-            with contextlib.suppress(AttributeError):  # all it has are slots
+            with contextlib.suppress(AttributeError):  # it has only slots
                 shares_dict(tracer, self, dict_of(self.obj))
         if self.instance_dict is not None and not self.is_slot(name):
             key = tracer.constant(name)
@@ -343,7 +343,7 @@ class AttributesOfObject(Value):
                 self.instance_dict.set_item(tracer, key, value)
             return
         again = value is not None and name in self.attributes and self.attributes[name] is None
-        if again:  # deleted and made anew: it is the last one now
+        if again:  # deleted and added again: it comes last now
             del self.attributes[name]
             again = self.written.pop(name, None) is not None
         self.attributes[name] = value
@@ -351,7 +351,7 @@ class AttributesOfObject(Value):
         tracer.mutate(self)
 
     def is_slot(self, name: str) -> bool:
-        """Whether an attribute stands in a slot, not in the instance's dict."""
+        """Whether an attribute is in a slot, not in the instance's dict."""
         found = find_in_class(self.cls, name)
         return found is not None and isinstance(found.obj, MemberDescriptorType)
 
@@ -375,7 +375,7 @@ class AttributesOfObject(Value):
         return self.instance_dict
 
     def method(self, tracer: Tracing, name: str) -> Value | None:
-        """A special method, looked up in the class only, bound; None when the class has none."""
+        """A special method, looked up in the class only and bound; None when the class has none."""
         found = find_in_class(self.cls, name)
         if found is None or found.obj is None:
             rely_on_class(tracer, self.cls, name)
@@ -383,14 +383,14 @@ class AttributesOfObject(Value):
         return bind(tracer, self, self.cls, found, name)
 
     def refuses(self, name: str) -> bool:
-        """Whether the class holds None as a special method, to say that it does without."""
+        """Whether the class sets a special method to None, to disable the operation."""
         found = find_in_class(self.cls, name)
         return found is not None and found.obj is None
 
 
 @attrs.define(eq=False)
 class UserObjectValue(AttributesOfObject):
-    """An object, and what the language does with it by the methods of its class."""
+    """An object, and the operations that the methods of its class implement."""
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         known = tracer.calls.handled(self.obj, args, kwargs) if self.obj is not None else None
@@ -416,7 +416,7 @@ class UserObjectValue(AttributesOfObject):
         self.special(tracer, "__delitem__", key)
 
     def _has_either(self, tracer: Tracing, wanted: str, other: str) -> None:
-        """AttributeError of the program where the class has only the other of two methods that share a slot in C."""
+        """Raise the program's AttributeError if the class has only the other of two methods that share a C slot."""
         if find_in_class(self.cls, wanted) is None and find_in_class(self.cls, other) is not None:
             rely_on_class(tracer, self.cls, wanted)
             tracer.raise_error(AttributeError, wanted)
@@ -480,7 +480,7 @@ class UserObjectValue(AttributesOfObject):
         return iterator.stream(tracer)
 
     def drain(self, tracer: Tracing) -> Iterator[Value]:
-        """The values of an object that is an iterator itself."""
+        """The values of an object that is itself an iterator."""
 
         def step() -> Value:
             try:
@@ -505,7 +505,7 @@ class UserObjectValue(AttributesOfObject):
             position += 1
 
     def backwards(self, tracer: Tracing) -> Iterator[Value]:
-        """What `reversed` gives by `__len__` and `__getitem__`. The length is asked now."""
+        """The values of `reversed`, by `__len__` and `__getitem__`. The length is read now."""
         positions = iter(range(self.length(tracer) - 1, -1, -1))
 
         def step() -> Value:
@@ -515,7 +515,8 @@ class UserObjectValue(AttributesOfObject):
                 return self.get_item(tracer, tracer.constant(position))
             except UserRaised as raised:
                 if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
-                    positions = iter(range(position, -1, -1))  # it is asked again
+                    # the next step reads the same position again
+                    positions = iter(range(position, -1, -1))
                     raise
                 positions = iter(range(0))
                 raise StopIteration from None
@@ -572,22 +573,22 @@ class UserObjectValue(AttributesOfObject):
 
 
 def allocator(cls: type) -> Callable[..., object]:
-    """The `__new__` of the C type whose memory layout the objects of a class have."""
+    """The `__new__` of the C type that determines the memory layout of a class's objects."""
     return next(base for base in cls.__mro__ if is_written_in_c(base)).__new__
 
 
 def has_own_lookup(cls: type) -> bool:
-    """Whether the class looks up attributes in a way of its own."""
+    """Whether the class customises attribute lookup."""
     found = find_in_class(cls, "__getattribute__")
     return found is not None and found.holder not in PLAIN_LOOKUP
 
 
-# Types whose `__getattribute__` is the one of `object`, though each has its own wrapper of it.
+# Types whose `__getattribute__` is `object`'s, though each has a wrapper of its own for it.
 PLAIN_LOOKUP: frozenset[type] = frozenset({object, *BASES, SimpleNamespace, collections.deque, property})
-# The same of `__setattr__` and `__delattr__`.
+# The same for `__setattr__` and `__delattr__`.
 PLAIN_CHANGE: frozenset[type] = frozenset({object, BaseException, SimpleNamespace, functools.partial})
 
 
 def in_c(descriptor: object) -> bool:
-    """Whether it is an attribute of a class in C, or a slot."""
+    """Whether it is an attribute of a C class, or a slot."""
     return isinstance(descriptor, (GetSetDescriptorType, MemberDescriptorType))
