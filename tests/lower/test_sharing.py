@@ -59,6 +59,7 @@ def _memory(value: object) -> int | None:
     return storage._cdata if storage.nbytes() else None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_operators_whose_schemas_do_not_tell_are_known() -> None:
     torch.manual_seed(0)

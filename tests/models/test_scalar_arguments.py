@@ -40,12 +40,17 @@ def operators() -> Iterator[torch._ops.OpOverload]:
             yield op
 
 
+def places(shape: tuple[int, ...]) -> Tensor:
+    """Numbers from 0 along the last axis, the same along all others."""
+    return torch.arange(shape[-1] if shape else 1).expand(shape or (1,)).reshape(shape).clone()
+
+
 def tensor(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Numbers of both signs, others for each name; what is added to starts with NaN and infinity."""
     if name == "index":
-        return torch.arange(shape[-1]).expand(shape).clone()
+        return places(shape)
     if name == "mask":
-        return torch.arange(shape[-1]).expand(shape) % 2 == 0
+        return places(shape) % 2 == 0
     count = torch.Size(shape).numel()
     shift = sum(map(ord, name)) % 7
     numbers = ((torch.arange(count, dtype=torch.float64) + shift) % 11 * 1.25 - 6).reshape(shape)

@@ -21,8 +21,8 @@ from armature.reports.recorder import Recorder
 from armature.reports.terminal import break_lines
 from tests.reports import broken_programs as programs
 
-# Python 3.11 gives `with` the columns of the statement, later versions those of what is entered.
-ENTERED = "LOCK" if sys.version_info >= (3, 12) else "with LOCK:"
+# Python 3.11 and 3.12 give `with` the columns of the statement, later versions those of what is entered.
+ENTERED = "LOCK" if sys.version_info >= (3, 13) else "with LOCK:"
 # The expression that stands under the caret, and words of the cause.
 CAUSES: dict[str, tuple[str, str]] = {
     "branch_on_a_sum": ("y.sum() > 0", "tensor"),

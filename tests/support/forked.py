@@ -44,7 +44,8 @@ class _Server:
     """The process that forks; it ends with its input, which ends with this process."""
 
     def __init__(self) -> None:
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.forked"],
             env=environment,
