@@ -70,7 +70,7 @@ STAGES = ("split", "pre_grad", "joint", "post_grad", "loops", "kernels")
 class Pass:
     """A pass of the pipeline. `stage`: split runs on Split; pre_grad, joint and post_grad on fx.GraphModule; loops on
     LoopGraph; kernels on KernelPlan. `run` returns the changed (or same) object. `before` and `after` name other passes
-    of the stage.
+    of the stage. In post_grad, `module.meta["kind"]` says which `GraphKind` the module is.
     """
 
     name: str

@@ -125,6 +125,7 @@ class _Compilation:
         if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):
             origins.restore(graph)
         aot.give_memory(graph)
+        graph.meta["kind"] = kind
         graph = run_passes("post_grad", graph, self.ctx)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)

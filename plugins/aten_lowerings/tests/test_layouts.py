@@ -20,14 +20,14 @@ aten = torch.ops.aten
 
 
 class Everywhere:
-    """Passes that choose channels last for every convolution, on any device."""
+    """Passes that choose channels last where few bytes are copied for it, on any device."""
 
     @hookimpl
     def armature_passes(self) -> list[Pass]:
         return [Pass("always-joint", "joint", self.run), Pass("always", "post_grad", self.run)]
 
     def run(self, module: fx.GraphModule, ctx: object) -> fx.GraphModule:
-        return with_channels_last(module, lambda node: True)
+        return with_channels_last(module, lambda node: (node.args[0].meta["val"].nbytes + node.meta["val"].nbytes) // 2)
 
 
 class Block(nn.Module):
@@ -91,14 +91,15 @@ def test_results_and_gradients_are_eagers_in_eagers_layout(ending: Callable[[Ten
         assert all(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
 
 
-def test_one_turn_serves_a_chain() -> None:
+@pytest.mark.parametrize(("size", "turns"), [(12, 1), (24, 3)], ids=["the image alone", "the image and two weights"])
+def test_one_turn_serves_a_chain(size: int, turns: int) -> None:
     armature.reset()
     model = Block().eval()
     with manager().registered(Everywhere(), "everywhere"), torch.no_grad():
-        armature.compile(lambda x: model(x).mean((2, 3)), fullgraph=True)(torch.randn(2, 8, 12, 12))
+        armature.compile(lambda x: model(x).mean((2, 3)), fullgraph=True)(torch.randn(2, 8, size, size))
     [graph] = session().compilations[-1].graphs
     turned = [n for n in graph.aten.module.graph.nodes if n.kwargs.get("memory_format") is not None]
-    assert sorted(n.args[0].op for n in turned) == ["placeholder"] * 3  # the image and two weights
+    assert sorted(n.args[0].op for n in turned) == ["placeholder"] * turns
 
 
 def test_a_convolution_between_operators_of_memory_stays() -> None:
@@ -115,9 +116,19 @@ def test_a_convolution_between_operators_of_memory_stays() -> None:
     assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
 
 
-def test_on_a_cpu_layouts_stay() -> None:
+def test_on_a_cpu_where_it_saves_more_than_copies_take() -> None:
     armature.reset()
-    model = Block().eval()
+    model, x = Block().eval(), torch.randn(2, 8, 12, 12)
     with torch.no_grad():
-        armature.compile(model, fullgraph=True)(torch.randn(2, 8, 12, 12))
+        found = armature.compile(model, fullgraph=True)(x)
+        torch.testing.assert_close(found, model(x))
+        assert all(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
+        armature.compile(model.second, fullgraph=True)(torch.randn(2, 16, 12, 12))
+    assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
+
+
+def test_training_on_a_cpu_stays_row_major() -> None:
+    armature.reset()
+    armature.compile(Block(), fullgraph=True)(torch.randn(2, 8, 12, 12)).mean().backward()
+    assert len(convolutions()) == 3
     assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
