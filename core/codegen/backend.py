@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class DeviceBackend(Protocol):
-    """Turns kernels into callables for the devices it names."""
+    """A back end: turns kernels into callables for the devices it names."""
 
     name: str
     device_types: frozenset[str]
     features: Features
 
     def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
-        """Print all kernels of one graph as one source. Deterministic: same kernels, same text."""
+        """Print all kernels of one graph as one source. Deterministic: the same kernels give the same text."""
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """Build (or take from ctx.cache) and load. Each callable takes the tensors and ints of `source.kernels[name]`,
         positionally, and writes its outputs. Errors: BackendError with the tool's message and the source's path."""
 
     def missing(self) -> str | None:
-        """None when the back end can work here; else what is missing and the command that installs it."""
+        """None if the back end works here; else what is missing and the command that installs it."""

@@ -1,4 +1,4 @@
-"""What code generation gives: one source text per back end and the Python wrapper that calls it."""
+"""The result of code generation: one source text per back end and the Python wrapper that calls it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 
 @attrs.frozen
 class KernelSource:
-    """The text of all kernels of one graph for one back end, complete: it can be read, kept and built on its own.
+    """The text of all kernels of one graph for one back end, complete: it can be read, stored and built on its own.
 
-    `flags` is what besides `text` decides the built artefact (compiler, options, target); flags and text, which may be
-    without its comments, make the cache key. `kernels` maps a kernel's name to the names of its arguments in call
-    order. `parts`: the text of each kernel by itself, for reports.
+    `flags` is everything besides `text` that determines the built artefact (compiler, options, target); flags and text,
+    with or without its comments, make the cache key. `kernels` maps a kernel's name to the names of its arguments in
+    call order. `parts`: the text of each kernel separately, for reports.
     """
 
     backend: str
@@ -22,7 +22,7 @@ class KernelSource:
     text: str
     kernels: Mapping[str, tuple[str, ...]]
     flags: tuple[str, ...] = ()
-    meta: Mapping[str, object] = attrs.field(factory=dict)  # what build() needs besides; plain data that can be pickled
+    meta: Mapping[str, object] = attrs.field(factory=dict)  # other data that build() needs; picklable
     parts: Mapping[str, str] = attrs.field(factory=dict)
 
 
@@ -30,8 +30,8 @@ class KernelSource:
 class Program:
     """Everything needed to make a compiled graph: the sources, and a wrapper `def call(args): ...` in Python.
 
-    The wrapper takes one list (which it empties), allocates, launches and returns a tuple. Names that it uses from
-    outside are kernels (from `sources`), `constants` and `bindings` (operators, allocators, dtypes).
+    The wrapper takes one list (which it empties), allocates, launches and returns a tuple. Its global names are kernels
+    (from `sources`), `constants` and `bindings` (operators, allocators, dtypes).
     """
 
     name: str
@@ -40,5 +40,5 @@ class Program:
     constants: Mapping[str, torch.Tensor]
     bindings: Mapping[str, object]
     kernel_count: int
-    fused_count: int  # ATen operators that ended in a kernel together with another one
+    fused_count: int  # ATen operators that were fused with at least one other into a kernel
     extern_count: int

@@ -1,4 +1,4 @@
-"""How the wrapper calls operators that stay ATen calls."""
+"""How the wrapper calls operators that remain ATen calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Operators = Mapping[torch._ops.OpOverload, Operator]
 
 
 def may_differ_in_layout(target: torch._ops.OpOverload, operators: Operators) -> bool:
-    """Whether an operator's results may lie otherwise than torch says of tensors without numbers: this is looked at
-    when it has run."""
+    """Whether an operator's results may have another layout than torch's meta kernel says, so that it is checked at run
+    time."""
     return target not in operators or not operators[target].lies_as_told
 
 
 def binding_of(target: torch._ops.OpOverload, operators: Operators) -> Callable[..., Any]:
-    """What to call for an operator: the shortest way that a plugin knows."""
+    """The callable for an operator: the fastest equivalent that a plugin declares."""
     return (operators[target].function if target in operators else None) or direct(target)
 
 

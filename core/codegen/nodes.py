@@ -1,9 +1,9 @@
-"""A kernel as statements in the order in which they are printed: what every back end walks.
+"""A kernel as statements in printing order, for every back end to walk.
 
-`walk_kernel` names each shared node once, finds what does not change inside the inner loop, and puts loads that must
-not be made everywhere under their condition. A back end then prints, per pass: `before`, the loop over `inner`
-variables with `inside`, and `after`; it needs no analysis of its own, and `depends` tells which loop variables a value
-changes with (a vectorised loop prints a value that does not change with the vector's variable as a scalar).
+`walk_kernel` names each shared node once, finds what is invariant in the inner loop, and puts conditional loads under
+their condition. A back end then prints, per pass: `before`, the loop over `inner` variables with `inside`, and `after`;
+it needs no analysis of its own. `depends` tells which loop variables a value varies with, so a vectorised loop prints a
+value that does not vary with the vector's variable as a scalar.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from armature.schedule.walk import depends, operands, postorder, rebuild, store_
 
 @attrs.frozen(eq=False)
 class Let:
-    """`name = node`: a Load, Op or IndexValue whose operands have names already or are Const."""
+    """`name = node`: a Load, Op or IndexValue whose operands already have names or are Const."""
 
     name: str
     node: Node
@@ -29,7 +29,7 @@ class Let:
 
 @attrs.frozen(eq=False)
 class Guarded:
-    """`name = node.other; if node.cond: body; name = node.value`. Only the body may touch what `cond` protects."""
+    """`name = node.other; if node.cond: body; name = node.value`. Only the body may load what `cond` protects."""
 
     name: str
     node: Masked
@@ -46,7 +46,7 @@ class Accumulate:
 
 @attrs.frozen(eq=False)
 class Write:
-    """Make the store; what it needs has names already."""
+    """Make the store; its operands already have names."""
 
     store: Store
 
@@ -58,8 +58,8 @@ Statement: TypeAlias = Let | Guarded | Accumulate | Write
 class PassBody:
     """One pass as statements: `before` the inner loop, `inside` it (with Accumulate), `after` it.
 
-    A name made in `before` or `after` stays known for the rest of the outer point; one made in `inside` does not.
-    A pass without reductions and inner stores has no inner loop: `inside` is ().
+    A name made in `before` or `after` is valid for the rest of the outer point; one made in `inside` is not. A pass
+    without reductions and inner stores has no inner loop: `inside` is ().
     """
 
     before: tuple[Statement, ...]
@@ -70,7 +70,7 @@ class PassBody:
 
 @attrs.frozen(eq=False)
 class KernelBody:
-    """The kernel: `names` gives the name of any node but a Const, `depends` the loop variables it changes with."""
+    """The kernel: `names` maps any node but a Const to its name, `depends` to the loop variables it varies with."""
 
     kernel: Kernel
     passes: tuple[PassBody, ...]
@@ -79,15 +79,15 @@ class KernelBody:
 
 
 def origin_of(statement: Statement) -> Origin | None:
-    """The user's line that a statement comes from, where it is known."""
+    """The user's line that a statement comes from, if known."""
     node: Node = statement.store.value if isinstance(statement, Write) else statement.node
     return node.origin if isinstance(node, (Op, Reduce)) else None
 
 
 def share(kernel: Kernel) -> Kernel:
-    """The kernel with equal expressions made one node.
+    """The kernel with equal expressions merged into one node.
 
-    Loads of a buffer that is stored before the last pass stay apart: they may see different values.
+    Loads of a buffer that is stored before the last pass stay separate, because they may see different values.
     """
     early = {s.buffer for p in kernel.passes[:-1] for s in (*p.inner_stores, *p.outer_stores)}
     table: dict[object, Node] = {}
@@ -124,14 +124,15 @@ def _reduce(node: Node) -> Reduce:
 
 
 def _unguarded(node: Node) -> tuple[Node, ...]:
-    """What must be known before the node's own statement: not the value of a Masked, not what a Reduce ran over."""
+    """The operands that must be known before the node's own statement, except the value of a Masked and what a Reduce
+    runs over."""
     if isinstance(node, Masked):
         return (node.cond,)
     return () if isinstance(node, Reduce) else operands(node)
 
 
 class _Scopes:
-    """Nodes with a name in the scopes that are open now."""
+    """The named nodes of the scopes that are open now."""
 
     def __init__(self) -> None:
         self.open: list[set[Node]] = [set()]
@@ -160,7 +161,7 @@ class _Walker:
         return self.names[node]
 
     def let(self, roots: Iterable[Node], out: list[Statement]) -> None:
-        """Statements that give a name to everything the roots need and has none yet."""
+        """Statements that name everything the roots need and that has no name yet."""
         for node in postorder(roots, _unguarded, self.scopes):
             if isinstance(node, Const) or node in self.scopes:
                 continue
@@ -175,7 +176,8 @@ class _Walker:
             self.scopes.add(node)
 
     def writes(self, stores: Iterable[Store], out: list[Statement]) -> None:
-        """Values and stores in turn; a store to a buffer that this kernel also loads waits until all loads are made."""
+        """Interleave values and stores; a store to a buffer that this kernel also loads waits until all loads are
+        made."""
         late: list[Statement] = []
         for store in stores:
             self.let(store_roots(store), out)

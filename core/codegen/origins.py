@@ -1,4 +1,4 @@
-"""Comments that lead from generated code back to the user's lines."""
+"""Comments that point from generated code back to the user's lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from armature.lower.data import Origin
 
 
 def place(origin: Origin | None) -> str:
-    """`model.py:41  x + y`, the operator's name where the line is not known, "" for no origin. Fit to end a comment.
+    """`model.py:41  x + y`, the operator's name if the line is not known, "" for no origin. Safe inside a comment.
 
-    In C++ a comment whose line ends in a backslash, as lines of Python may, swallows the statement below it; what
-    can't be printed (the name of a file may hold anything) could end the comment, or not be written to a file at all.
+    In C++, a comment that ends in a backslash, as a line of Python may, swallows the statement below it. Unprintable
+    characters (a file name may hold anything) could end the comment, or not be writable to a file at all.
     """
     if origin is None:
         return ""

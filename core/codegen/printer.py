@@ -1,4 +1,4 @@
-"""The shared part of printing: lines with aligned comments, index expressions, operations from a back end's table."""
+"""The parts of printing that back ends share: commented lines, index expressions, operations from a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OpForm: TypeAlias = str | Callable[[Op, Sequence[str]], str]  # "{0} + {1}", or 
 
 
 class Lines:
-    """Lines of text with indentation; a comment stands at the right, in one column where the line leaves room."""
+    """Indented lines of text; comments are aligned in one column at the right where there is room."""
 
     def __init__(self, comment: str = "# ", column: int = 72, indent: str = "    ") -> None:
         self.comment = comment
@@ -25,7 +25,7 @@ class Lines:
         self.lines: list[str] = []
 
     def add(self, text: str = "", note: str = "") -> None:
-        """One line, or several when the text holds line ends; `note` becomes a comment on the first."""
+        """Add one line, or several if the text has line ends; `note` becomes a comment on the first."""
         for number, line in enumerate(text.split("\n")):
             full = self.step * self.depth + line if line else ""
             if note and number == 0:
@@ -52,7 +52,7 @@ class IndexPrinter:
     """Prints index expressions. The forms take the printed operands; results are in parentheses where needed.
 
     floordiv and mod are used when the numerator can't be negative (then C and Python agree), signed_... when it may be.
-    `names` gives a variable or size another text than its name. `number` prints an integer literal.
+    `names` overrides the text of variables and sizes. `number` prints an integer literal.
     """
 
     floordiv: str = "({0} / {1})"
@@ -110,6 +110,6 @@ def position(access: Load | Store, buffers: Mapping[str, Buffer]) -> Index:
 
 
 def print_op(forms: Mapping[str, OpForm], node: Op, operands: Sequence[str]) -> str:
-    """An operation by the back end's table. Errors: KeyError for one it lacks (lowering asks Features first)."""
+    """An operation by the back end's table. Errors: KeyError if it is missing (lowering checks Features first)."""
     form = forms[node.op]
     return form.format(*operands) if isinstance(form, str) else form(node, operands)

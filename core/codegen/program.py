@@ -1,4 +1,4 @@
-"""The code generation stage: the plan as kernel sources, one per back end, and the wrapper that calls them."""
+"""The code generation stage: prints the plan as kernel sources, one per back end, and the wrapper that calls them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def backends(plan: KernelPlan, ctx: CompileContext) -> dict[str, tuple[DeviceBackend, list[Work]]]:
-    """Per back end what it launches, in order. Errors: InvariantError for a device that no back end serves."""
+    """The launches of each back end, in order. Errors: InvariantError for a device that no back end serves."""
     found: dict[str, tuple[DeviceBackend, list[Work]]] = {}
     for kernel in plan.launches:
         backend = ctx.tables.device_backend(kernel.device.type)

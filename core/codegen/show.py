@@ -1,4 +1,4 @@
-"""A program for people: the wrapper, then the source of every back end."""
+"""Prints a program for people: the wrapper, then the source of every back end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def show(program: Program) -> str:
 
 
 def show_wrapper(program: Program) -> str:
-    """The wrapper; the user's line stands at the right of each step."""
+    """The wrapper, with the user's line at the right of each step."""
     return program.wrapper
 
 

@@ -1,4 +1,4 @@
-"""What must hold of a program; run in strict mode."""
+"""The spec of a program; run in strict mode."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from armature.errors import invariant
 
 
 def verify(program: Program) -> None:
-    """Raise InvariantError where the wrapper is no valid Python or uses a name that nobody gives it."""
+    """Raise InvariantError if the wrapper is not valid Python or uses an undefined name."""
     try:
         tree = ast.parse(program.wrapper)
     except SyntaxError as error:
-        invariant(False, "the wrapper is no valid Python", program=program.name, error=str(error))
+        invariant(False, "the wrapper is not valid Python", program=program.name, error=str(error))
         return
     kernels = [name for source in program.sources for name in source.kernels]
-    invariant(len(kernels) == len(set(kernels)), "two kernels of one name", kernels=kernels)
+    invariant(len(kernels) == len(set(kernels)), "two kernels with one name", kernels=kernels)
     invariant(len(kernels) == program.kernel_count, "a kernel without source", program=program.name)
     given = {*kernels, *program.constants, *program.bindings, *dir(builtins)}
     local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)} | {"args"}

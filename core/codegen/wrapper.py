@@ -1,4 +1,5 @@
-"""The host side of a compiled graph: a Python function that allocates, launches, calls operators and frees early."""
+"""The host side of a compiled graph: a Python function that allocates, launches, calls operators and frees memory
+early."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from armature.torch_abi.alloc import empty_strided, laid_out, reinterpret
 
 
 class _Definitions(dict[Var | Size, str]):
-    """A size that is computed has its definition for a name."""
+    """Maps a size to its name, or to its definition if it is computed."""
 
     def get(self, key: Var | Size, default: Any = None) -> Any:
         definition = key.definition if isinstance(key, Size) else ""
@@ -40,7 +41,7 @@ def _tuple(parts: Sequence[str]) -> str:
 
 
 def _returned_layouts(plan: KernelPlan) -> dict[str, View]:
-    """Buffers that kernels alone fill, whose only view is one that is returned: memory for it can be made as that."""
+    """Buffers that only kernels fill and that are only returned as one view: they can be allocated with that layout."""
     made = {s.buffer for s in plan.steps if isinstance(s, Allocate) and s.reuse is None}
     reused = {s.reuse for s in plan.steps if isinstance(s, Allocate)}
     given = [v for s in plan.steps if isinstance(s, ExternCall) for v in _views((*s.args, *s.kwargs.values()))]
@@ -72,16 +73,18 @@ _INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
 
 @attrs.define(eq=False)
 class Wrapper:
-    """The wrapper's text while it grows, and the objects that it names. operators: what plugins know of them."""
+    """The wrapper's text under construction, and the objects that it names. operators: the plugins' facts about
+    them."""
 
     plan: KernelPlan
     operators: Operators
     lines: Lines = attrs.field(factory=lambda: Lines(column=88))
     bindings: dict[str, object] = attrs.field(factory=dict)
     reused: frozenset[str] = frozenset()
-    layouts: dict[str, View] = attrs.field(factory=dict)  # buffers that are made as the view that is returned of them
-    kept: dict[View, str] = attrs.field(factory=dict)  # views that are returned later and were needed before
-    ending: list[str] = attrs.field(factory=list)  # released, not deleted yet
+    # buffers that are allocated with the layout of the view that is returned
+    layouts: dict[str, View] = attrs.field(factory=dict)
+    kept: dict[View, str] = attrs.field(factory=dict)  # views that are returned and were also needed earlier
+    ending: list[str] = attrs.field(factory=list)  # released, but not yet deleted
 
     def print(self) -> str:
         """The whole function."""
@@ -156,7 +159,7 @@ class Wrapper:
                 self.check_layout(self.plan.buffers[made])
 
     def check_layout(self, made: Buffer) -> None:
-        """Kernels read the memory of an operator's result as lowering was told that it lies."""
+        """Kernels read an operator's result with the layout that lowering assumed: check it."""
         if len(made.shape) > 0:
             self.bindings["laid_out"] = laid_out
             strides = self.tuple(made.strides)
@@ -164,7 +167,7 @@ class Wrapper:
                 self.lines.add(f"{made.name} = laid_out({made.name}, {strides})")
 
     def note(self, origins: Iterable[Origin]) -> str:
-        """The user's first and last line of what the step does."""
+        """The user's first and last line that the step implements."""
         places = list(dict.fromkeys(place(o) for o in origins if o.file))
         return places[0] if len(places) == 1 else " .. ".join((places[0], places[-1])) if places else ""
 
@@ -183,13 +186,13 @@ class Wrapper:
             return self.kept[view]
         buffer: Buffer | View = self.layouts.get(view.buffer) or self.plan.buffers[view.buffer]
         same = view.shape == buffer.shape and view.offset == 0
-        free = 1 if view not in self.plan.outputs else None  # sizes along which operators take any stride
+        free = 1 if view not in self.plan.outputs else None  # sizes along which operators accept any stride
         if same and all(a == b or n == free for a, b, n in zip(view.strides, buffer.strides, view.shape, strict=True)):
             return view.buffer
         return self.reinterpret(view.buffer, view.shape, view.strides, view.offset)
 
     def output(self, value: Argument) -> str:
-        """An output of the graph; a tensor that is returned twice is two tensors."""
+        """An output of the graph; a tensor that is returned twice becomes two tensors."""
         text = self.argument(value)
         if isinstance(value, View):
             self.kept.pop(value, None)
@@ -213,7 +216,7 @@ class Wrapper:
             return self.dtype(value)
         if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
             return f'float("{value}")'
-        if isinstance(value, complex):  # as sums its two parts would lose the sign of a zero
+        if isinstance(value, complex):  # as a sum of its parts it would lose the sign of a zero
             return f"complex({self.argument(value.real)}, {self.argument(value.imag)})"
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             name = "".join(c if c.isalnum() else "_" for c in f"{type(value).__name__}_{value}")

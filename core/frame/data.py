@@ -1,4 +1,4 @@
-"""What the frame hook gives to tracing: a Python frame about to run, frozen."""
+"""The input of tracing: a Python frame about to run, frozen."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import attrs
 from armature.frame.history import History
 from armature.torch_abi.overrides import Overriding, overriding
 
-STACK = "__armature_stack_"  # begins the name of a variable for a place of the stack of a frame that goes on
+STACK = "__armature_stack_"  # prefix of the variables that hold a resumed frame's stack
 
 
 @attrs.define(eq=False)
 class ResumeTable:
-    """The resume functions' codes made for one code object and what it calls: the same break gives the same code.
+    """The codes of the resume functions made for one code object and its callees: the same break yields the same code.
 
-    Code objects are no part of Python's search for cycles. So a table belongs to the code object that was compiled
-    first; what is made for a resume function finds other codes through it (`HeldCode`), and nothing in it holds that
-    object, only a copy of it.
+    Python's cycle collector does not see code objects. So the table belongs to the code object that was compiled first;
+    the code of a resume function finds other codes through the table (`HeldCode`). Nothing in the table refers to that
+    first object, only to a copy of it.
     """
 
     made: dict[Hashable, CodeType] = attrs.field(factory=dict)
     _copies: dict[tuple[CodeType, str], CodeType] = attrs.field(factory=dict)
 
     def copy_of(self, code: CodeType) -> CodeType:
-        """A copy of a code object, the same one each time."""
+        """A copy of a code object; always the same one."""
         known = self._copies.get((code, code.co_filename))
         if known is None:
             known = code.replace()
@@ -37,7 +37,8 @@ class ResumeTable:
 
 @attrs.frozen(eq=False)
 class HeldCode:
-    """A code object of a table, for code that the table holds itself. The table lives while any of its codes run."""
+    """A reference to a code object of a table, for code in the same table. The table lives while any of its codes
+    run."""
 
     table: ReferenceType[ResumeTable]
     key: Hashable
@@ -45,18 +46,18 @@ class HeldCode:
     def __call__(self) -> CodeType:
         table = self.table()
         if table is None:
-            raise ReferenceError("the code that this one goes on with is gone")
+            raise ReferenceError("the code that this one continues with is gone")
         return table.made[self.key]
 
 
 @attrs.define(eq=False)
 class ResumePoint:
-    """Where a resume function goes on. It stands last among the constants of that function's code.
+    """Where a resume function continues. It is the last constant of that function's code.
 
-    That code has no copy of the program's instructions, which would take time for each break of a long function.
-    Tracing goes from `prologue`, a position in the code, which brings stack and variables to where they were, to
-    `entry`, a position in `origin`, a copy of the program's code. Code that runs in eager mode is written by `write`
-    when it is needed. names: of globals and attributes that the program may look up from there on.
+    That code contains no copy of the program's instructions, because copying would take time for each break of a long
+    function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
+    position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
+    globals and attributes that the program may look up from there on.
     """
 
     origin: CodeType
@@ -68,20 +69,20 @@ class ResumePoint:
     _whole: CodeType | None = None
 
     def whole(self) -> CodeType:
-        """Code of the same arguments and cells that runs to the end of the program's."""
+        """Code with the same arguments and cells that runs the rest of the program's code."""
         if self._whole is None:
             self._whole = self.write()
         return self._whole
 
 
 def resume_point(code: CodeType) -> ResumePoint | None:
-    """Where a code object goes on, None when it is no resume function's."""
+    """Where a code object resumes; None if it is not a resume function's."""
     last = code.co_consts[-1] if code.co_consts else None
     return last if isinstance(last, ResumePoint) else None
 
 
 def program_of(code: CodeType) -> CodeType:
-    """The program's code of which a code object runs a part, or the code object itself."""
+    """The program's code of which this code object runs a part, or the code object itself."""
     point = resume_point(code)
     return code if point is None else point.origin
 
@@ -93,17 +94,17 @@ def names_of(code: CodeType) -> Iterable[str]:
 
 
 def eager_code(code: CodeType) -> CodeType:
-    """Another code object that does in eager mode what frames of a code object do."""
+    """Another code object that does in eager mode what frames of this code object do."""
     point = resume_point(code)
     return code.replace() if point is None else point.whole()
 
 
 @attrs.frozen(eq=False)
 class FrameRequest:
-    """A frame to compile. `locals` holds the arguments under their names, cells unopened under the names of
-    `code.co_cellvars` (arguments that are cells: their value) and `code.co_freevars` (`closure`).
+    """A frame to compile. `locals` holds the arguments by name, and unopened cells under the names of
+    `code.co_cellvars` (for an argument that is a cell: its value) and `code.co_freevars` (`closure`).
 
-    promising: whether a tensor is in reach, at a look; if none is, tracing does not go on where it becomes costly.
+    promising: whether a quick look found a tensor in reach; if not, tracing stops where it becomes costly.
     """
 
     code: CodeType
@@ -120,9 +121,9 @@ class FrameRequest:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether it goes on in the middle of a frame of the program."""
+        """Whether it resumes in the middle of a frame of the program."""
         return resume_point(self.code) is not None
 
     def is_on_stack(self, obj: object) -> bool:
-        """Whether an object comes on the stack of a frame that goes on: the iterator of a loop that it is in."""
+        """Whether an object is on the stack of a resumed frame: the iterator of a loop that it is in."""
         return any(held is obj for name, held in self.locals.items() if name.startswith(STACK))

@@ -1,4 +1,4 @@
-"""Which sizes and numbers that a frame is given become symbols: those that have changed, or that the user has named."""
+"""Decides which input sizes and numbers become symbols: those that have changed, or that the user has marked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armature.torch_abi.wrappers import flatten, is_wrapper
 
 DYNAMIC_MARK = "_armature_dynamic_dims"
 STATIC_MARK = "_armature_static_dims"
-MOST_REMEMBERED = 64  # items of a list or tuple of constants, of which each is remembered
+MOST_REMEMBERED = 64  # longest list or tuple of constants whose items are remembered
 
 
 def is_registered(source: Source) -> bool:
@@ -32,9 +32,9 @@ def is_registered(source: Source) -> bool:
 def axes_of(
     request: FrameRequest, tensor: torch.Tensor, source: Source, known: Container[int]
 ) -> frozenset[int] | Axes:
-    """The axes of a tensor of the program whose sizes are taken as symbols. known: ids of objects met before."""
+    """The axes of a tensor of the program whose sizes become symbols. known: ids of tensors met before."""
     registered = is_registered(source)
-    if is_jagged(tensor):  # has no sizes of its own
+    if is_jagged(tensor):  # a jagged tensor has no sizes of its own
         return Axes(frozenset(), _inner_axes(request, tensor, source, registered))
     own = _axes(request, tensor, source, registered)
     if not is_wrapper(type(tensor)):
@@ -67,7 +67,7 @@ def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registere
 
 
 def number_changes(request: FrameRequest, number: int, source: Source) -> bool:
-    """Whether an int of the program is taken as a symbol."""
+    """Whether an int of the program becomes a symbol."""
     changed = request.history.changed_number(source.expr, number)
     if request.dynamic is False or type(source) is ObjectSource:
         return False
@@ -75,13 +75,13 @@ def number_changes(request: FrameRequest, number: int, source: Source) -> bool:
 
 
 def float_changes(request: FrameRequest, number: float, source: Source) -> bool:
-    """Whether a float of the program was two others before: code for each would be compiled again and again."""
+    """Whether a float of the program had two other values before; otherwise each value would get code of its own."""
     often = request.history.changes_often(source.expr, number)
     return often and request.dynamic is not False and type(source) is not ObjectSource
 
 
 def items_change(request: FrameRequest, items: Any, source: Source) -> bool:
-    """Whether a list or tuple of constants is another one than before, so that its ints may be symbols."""
+    """Whether a list or tuple of constants differs from an earlier one, so that its ints may be symbols."""
     for position, item in enumerate(items[:MOST_REMEMBERED]):
         if type(item) is int:
             request.history.changed_number(ItemSource(source, position).expr, item)
@@ -92,7 +92,7 @@ def items_change(request: FrameRequest, items: Any, source: Source) -> bool:
 
 
 def _is_argument(source: Source) -> bool:
-    """Whether a value comes with the call, and not from what the function or a module keeps."""
+    """Whether a value is passed by the call, not read from the function or a module."""
     while isinstance(source, ItemSource):
         source = source.base
     return not isinstance(source, (AttrSource, DictOfSource, GlobalSource, CellSource, ObjectSource))

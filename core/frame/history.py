@@ -1,4 +1,4 @@
-"""What the inputs of a frame were when it was compiled before: what was seen to change becomes a symbol."""
+"""Remembers a frame's inputs from earlier compilations; an input that has changed becomes a symbol."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import attrs
 
 
 class _Changed:
-    """Stands where different numbers were seen."""
+    """Marks a number that had different values."""
 
 
 CHANGED: Final = _Changed()
-MANY_WAITS = 8  # calls that run in eager mode since a parameter has no shape yet; usually one is enough
-MANY_FLOATS = 3  # values of a float for which code is compiled; then it is compiled for any
+MANY_WAITS = 8  # calls that run eagerly while a parameter has no shape yet; usually one is enough
+MANY_FLOATS = 3  # values of a float that get code of their own; then code is compiled for any value
 
 
 @attrs.define(eq=False)
 class History:
-    """Sizes of tensors and values of ints, by the expression of their source."""
+    """Sizes of tensors and values of ints, by their source's expression."""
 
     _sizes: dict[str, list[int | _Changed]] = attrs.field(factory=dict)
     _numbers: dict[str, object] = attrs.field(factory=dict)
@@ -27,12 +27,12 @@ class History:
     _waits: int = 0
 
     def may_wait(self) -> bool:
-        """Whether this call may run in eager mode to give parameters a shape; it is counted."""
+        """Whether this call may run eagerly to initialise parameters; it is counted."""
         self._waits += 1
         return self._waits <= MANY_WAITS
 
     def changed_axes(self, name: str, sizes: Sequence[int]) -> frozenset[int]:
-        """The axes of a tensor whose size is another one than it was once; the sizes are remembered."""
+        """The axes of a tensor whose size differs from an earlier one; the sizes are remembered."""
         held = self._sizes.get(name)
         if held is None or len(held) != len(sizes):
             self._sizes[name] = list(sizes)
@@ -43,7 +43,7 @@ class History:
         return frozenset(axis for axis, size in enumerate(held) if size is CHANGED)
 
     def keep(self, name: str, axes: Iterable[int]) -> None:
-        """Take these axes for changed from now on: calls that find compiled code are not seen here."""
+        """Treat these axes as changed from now on, because calls that hit compiled code are not recorded here."""
         for axis in axes:
             self._sizes[name][axis] = CHANGED
 
@@ -55,7 +55,7 @@ class History:
         return len(held) >= MANY_FLOATS
 
     def changed_number(self, name: str, number: object) -> bool:
-        """Whether a number (or tuple of them) is another one than it was once; it is remembered."""
+        """Whether a number (or tuple of numbers) differs from an earlier one; it is remembered."""
         held = self._numbers.setdefault(name, number)
         if held != number:
             self._numbers[name] = CHANGED

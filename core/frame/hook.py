@@ -1,7 +1,7 @@
-"""The frame hook: what happens when torch meets a Python frame for which it has no cached code.
+"""The frame hook: handles each Python frame for which torch has no cached code.
 
-Skip it, or compile it and hand code and guards to torch, or let it run eagerly. What compiling means comes from outside
-(`FrameCompiler`): this stage knows frames, guards and the cache only.
+A frame is skipped, compiled (torch gets code and guards), or run eagerly. `FrameCompiler` supplies the compilation:
+this stage only knows frames, guards and the cache.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from armature.torch_abi.eval_frame import (
 )
 from armature.torch_abi.wrappers import in_dispatch
 
-EAGER_ENTRIES = 3  # kinds of arguments for which it is cached that a frame runs eagerly; then all others do
-OWNERS = 8  # compiled callables whose compilations of one code object are counted each for itself
-RECORDS = "records or reads programs for another tool of torch: what it calls runs as it is"
+EAGER_ENTRIES = 3  # argument patterns for which running eagerly is cached; after that, all others run eagerly too
+OWNERS = 8  # compiled callables that share a code object and still get a recompile limit each
+RECORDS = "records or reads programs for another tool of torch: its callees run uncompiled"
 EAGER = FrameOutcome(SKIP, False)
-"""Run this one frame as it is."""
+"""Run this one frame uncompiled."""
 HOOK_OFF = FrameOutcome(SKIP_BELOW, False)
-"""Run this one frame, and all below it, as they are."""
-SEEN_BY_OTHERS = "a dispatch mode or another tool of torch is active, which wants to see each operator"
+"""Run this one frame, and all below it, uncompiled."""
+SEEN_BY_OTHERS = "a dispatch mode or another tool of torch is active, which has to see each operator"
 
 
 class RunEagerly(Exception):
-    """The frame is not compiled: it runs as it is, and so do later frames of its code for which nothing is cached.
+    """The frame is not compiled: it runs eagerly, and so do later frames of its code for which nothing is cached.
 
-    for_all: whatever the options, not only for those of this hook. guards: what the reason rests on; later frames for
-    which they do not hold are looked at anew. once: only this frame, and all below it. idle: nothing was found to
-    compile; whole: nor in what it calls.
+    for_all: whatever the options, not only for those of this hook. guards: what the reason depends on; later frames for
+    which they fail are traced again. once: only this frame, and all below it. idle: there was nothing to compile;
+    whole: nor in its callees.
     """
 
     def __init__(
@@ -75,45 +75,45 @@ class RunEagerly(Exception):
 
 @attrs.frozen(eq=False)
 class CompiledFrame:
-    """Code to run in place of the frame's, and the guards under which it may."""
+    """Code that replaces the frame's, and the guards under which it is valid."""
 
     code: CodeType
     guards: tuple[Guard, ...]
 
 
 class FrameCompiler(Protocol):
-    """What the hook asks of the rest of armature."""
+    """The interface through which the hook uses the rest of armature."""
 
     fullgraph: bool
     dynamic: bool | None
 
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
-        """Why rules leave this frame alone; None: trace it."""
+        """Why rules skip this frame; None to trace it."""
 
     def recompile_limit(self) -> int:
         """Compilations of one code object before it is left to eager."""
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
-        """Compile. Raises RunEagerly, or what the user is to see."""
+        """Compile a frame. Raises RunEagerly, or an error for the user."""
 
     def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
-        """Told when compiled code was handed to torch, with its guards in words."""
+        """Called when compiled code was handed to torch, with its guards as text."""
 
     def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
-        """Told when the guards could not be built, before the frame runs eagerly. May raise."""
+        """Called when the guards could not be built, before the frame runs eagerly. May raise."""
 
     def known_idle(self, request: FrameRequest) -> RunEagerly | None:
-        """The answer where a trace of this code found nothing to compile, whose guards don't tell when that may change;
-        None: trace the frame."""
+        """The cached answer if a trace of this code found nothing to compile and its guards don't show when that may
+        change; None to trace the frame."""
 
     def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
-        """Told of frames that are left alone. for_good: the hook is not asked about the code object again."""
+        """Called for skipped frames. for_good: the hook is not asked about the code object again."""
 
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
-        """Told before a code object is compiled again, with the guard of each earlier compilation that failed."""
+        """Called before a code object is compiled again, with the failed guard of each earlier compilation."""
 
     def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
-        """Told once per code object when it was compiled too often. advice: calls that would take sizes as symbols."""
+        """Called once per code object when it was compiled too often. advice: calls that would make sizes symbols."""
 
 
 COMPILE_LOCK = threading.RLock()
@@ -124,7 +124,7 @@ class FrameHook:
     """The callback for `set_eval_frame`. Cached code is filed under `key`: one per set of options.
 
     Each compiled callable has a hook of its own, so that compilations are counted per callable: twelve layers of one
-    class, each compiled, use each other's code, but not each other's tries.
+    class, each compiled separately, share code but not the recompile limit.
     """
 
     def __init__(self, compiler: FrameCompiler, key: object) -> None:
@@ -143,7 +143,7 @@ class FrameHook:
         code = frame.f_code
         if recorders.at_work() or dispatch_modes() or in_dispatch():
             self.compiler.skipped(code, SEEN_BY_OTHERS)
-            return HOOK_OFF  # they run Python code of their own for each operator
+            return HOOK_OFF  # these tools run Python code of their own for each operator
         if recorders.begins(code):
             self.compiler.skipped(code, RECORDS)
             return FrameOutcome(SKIP_BELOW, True, skip_reason=RECORDS)
@@ -159,15 +159,15 @@ class FrameHook:
             return self._compile(frame, state, promising)
 
     def _skip(self, code: CodeType, reason: str) -> FrameOutcome:
-        """Run all frames of the code as they are, from now on."""
+        """Run all frames of the code eagerly from now on."""
         self.compiler.skipped(code, reason, for_good=True)
         return FrameOutcome(SKIP, True, skip_reason=reason)
 
     def _compile(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameOutcome:
-        """Compile a frame that no cached code fits, or say that it runs as it is. `state`: what is known of it."""
+        """Compile a frame that no cached code fits, or decide that it runs eagerly. `state`: of its code object."""
         if not (self.compiler.fullgraph or state.below):
-            # Also below code that calls none of the program's: torch keeps the strategy by code object, and with the
-            # next arguments frames below may have to be looked at.
+            # Also below code that calls none of the program's: torch stores the strategy per code object, and with the
+            # next arguments frames below may have to be checked.
             state.below = True
             set_code_strategy(frame.f_code, COMPILE)
         request = self._request(frame, state, promising)
@@ -177,7 +177,7 @@ class FrameHook:
             return self._idle_for_long(request.code, state, over)
         failures = recompile.failures(known, frame.f_locals)
         if len(failures) < len(known):
-            return EAGER  # another thread compiled just this while we waited: the next call finds it
+            return EAGER  # another thread compiled it while we waited: the next call will find it
         answer = self.compiler.known_idle(request)
         if answer is not None:
             return self._looked_at(request, answer, state)
@@ -202,7 +202,7 @@ class FrameHook:
         return self._install(request, compiled, state)
 
     def _install_eager(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
-        """Cache the frame's own code, under the guards that lead to the reason for leaving it."""
+        """Cache the frame's own code, under the guards that led to the reason for running it eagerly."""
         try:
             guards = self._hold(left.guards, request)
         except Exception:
@@ -212,13 +212,13 @@ class FrameHook:
 
     def _idle(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
         if not left.whole:
-            return EAGER  # the guards say nothing of the rest
+            return EAGER  # the guards don't cover the rest of the frame
         state.idle[self._torchdynamo_orig_backend] += 1
         kept = idle.guards_to_keep(left.guards, state.idle[self._torchdynamo_orig_backend], request.promising)
         return self._install_idle(request, left, state, kept)
 
     def _looked_at(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
-        """A frame that is not traced again, as no tensor is in reach."""
+        """Handle a frame that is not traced again, because no tensor is in reach."""
         state.looks[self._torchdynamo_orig_backend] += 1
         if state.looks[self._torchdynamo_orig_backend] <= idle.LOOKS:
             return EAGER
@@ -239,12 +239,12 @@ class FrameHook:
         calls = Idle(left.reason, left.for_all)
         guards.holder.root.add_epilogue_lambda_guard(calls, [f"it was idle for {idle.MANY_CALLS} calls"], None)
         state.entries.append(Entry(key, guards, idle=calls, owner=self))
-        # What was traced to its end has nothing to compile in what it calls, this time.
+        # A frame traced to its end has nothing to compile in its callees either.
         strategy = SKIP_BELOW if left.whole else SKIP
         return FrameOutcome(strategy, False, GuardedCode(eager_code(request.code), guards.holder))
 
     def _leave_idle(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
-        """Run the frame as it is; all later ones too, if none was worth to be compiled."""
+        """Run the frame eagerly; all later ones too, if none was worth compiling."""
         if left.for_all and not state.compiled:
             return self._skip(code, left.reason)
         if state.idle[self._torchdynamo_orig_backend] >= idle.MOST * OWNERS:
@@ -260,11 +260,11 @@ class FrameHook:
     def _leave(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
         if left.for_all and not state.compiled:
             return self._skip(code, left.reason)
-        # Not torch's own "skip this code": another backend, or one with fullgraph, has to look for itself.
+        # Not torch's own "skip this code": another backend, or one with fullgraph, has to decide for itself.
         return self._leave_to(self._torchdynamo_orig_backend, state)
 
     def _leave_to(self, whom: object, state: CodeState) -> FrameOutcome:
-        """Run what is not cached eagerly from now on, for all hooks of a key or for this hook only."""
+        """From now on run frames without cached code eagerly, for all hooks of a key or for this hook only."""
         state.left.add(whom)
         return EAGER
 
@@ -277,7 +277,7 @@ class FrameHook:
         return self._cached(compiled, Entry(self._torchdynamo_orig_backend, guards, owner=self), request, state)
 
     def _hold(self, guards: tuple[Guard, ...], request: FrameRequest) -> tree.GuardTree:
-        """The tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
+        """Build the tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
         built = tree.build(guards, request)
         if not built.check(_plain_locals(request)):
             failures = recompile.failures([Entry(None, built)], _plain_locals(request))
@@ -310,7 +310,7 @@ class FrameHook:
             closure=tuple(frame.closure) if code.co_freevars else (),
             fullgraph=self.compiler.fullgraph,
             dynamic=self.compiler.dynamic,
-            # Numbers that change are no symbols where there are no tensors: nothing would be compiled for any.
+            # Without tensors, changing numbers don't become symbols: nothing would be compiled for either.
             history=state.history(self._torchdynamo_orig_backend, first) if promising else History(),
             resumes=(None if point is None else point.table()) or state.resumes,
             promising=promising,
@@ -322,13 +322,13 @@ class GuardsDoNotHold(Exception):
 
 
 def _plain_locals(request: FrameRequest) -> dict[str, object]:
-    """The frame's locals as torch's guards see them: cells opened."""
+    """The frame's locals as torch's guards see them, with cells opened."""
     opened = dict(request.locals)
     for name in request.code.co_freevars:
         cell = opened.get(name)
         if isinstance(cell, CellType):
             try:
                 opened[name] = cell.cell_contents
-            except ValueError:  # empty
+            except ValueError:  # an empty cell
                 del opened[name]
     return opened

@@ -1,11 +1,11 @@
-"""Frames in which tracing found nothing to compile: they run as they are until that may have changed.
+"""Frames in which tracing found nothing to compile: they run uncompiled until that may have changed.
 
-Such a frame's own code is cached under guards, so that its calls cost no more than those of compiled code, and other
-arguments are looked at. Its own code is right whatever the guards say: they only tell when to trace once more. So they
-are those of the trace at first, then types alone, and in the end none.
+Such a frame's own code is cached under guards, so that its calls cost no more than calls of compiled code. Its own code
+is correct whatever the guards say: they only decide when to trace again. So they are at first those of the trace, then
+only types, and in the end none.
 
-A trace that went no further than to a graph break has no guards on the rest, and functions that were traced with what
-calls them have none of their own. Their frames are looked at: they are traced when a tensor is in reach.
+A trace that ended at a graph break has no guards on the rest, and functions that were traced as callees have no guards
+of their own. Their frames are inspected, and traced when a tensor is in reach.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from armature.frame.guards.kinds import GlobalStateGuard, IdGuard, MetadataGuard
 from armature.frame.sources import LocalSource, Source
 
 CONTAINERS = (tuple, list, set, frozenset, dict)
-DEPTH, WIDTH = 4, 32  # of containers, as far as types in them are told apart
-EXACT = 1  # traces of a code object whose guards are kept as they are
+DEPTH, WIDTH = 4, 32  # how far types in containers are distinguished
+EXACT = 1  # traces of a code object whose guards are used unchanged
 EXACT_IF_PROMISING = 3  # the same where a tensor is in reach
 MOST = 8  # traces that find nothing before a code object is left alone
-LOOKS = 8  # at frames of a function that guards don't tell enough of, before the types of arguments decide
-MANY_CALLS = 1_000  # for which nothing was to be done under the same guards; then guards are not worth their time
+LOOKS = 8  # inspections of a function's frames, if guards are incomplete, before argument types decide
+MANY_CALLS = 1_000  # calls under the same guards with nothing to compile; then guards are not worth their time
 
 
 @attrs.define(eq=False)
 class Idle:
-    """What is known of frames that run as they are under the same guards. for_all: whatever the options.
+    """State of frames that run uncompiled under the same guards. for_all: whatever the options.
 
-    Being called is the last of the guards: it counts the calls, and ends the entry after many.
+    It is called as the last of the guards: it counts the calls, and ends the entry after many.
     """
 
     reason: str
@@ -54,18 +54,18 @@ class Idle:
         return self.calls_left <= 0
 
     def renew(self) -> None:
-        """Count no longer."""
+        """Stop counting."""
         self.calls_left = math.inf
 
 
 def guards_to_keep(found: tuple[Guard, ...], tries: int, promising: bool) -> tuple[Guard, ...]:
-    """The guards under which a frame is not traced again; the more often that was for nothing, the fewer they are."""
+    """The guards under which a frame is not traced again; fewer after each trace that found nothing."""
     kept = tuple(guard for guard in found if not isinstance(guard, GlobalStateGuard))
     return kept if tries <= (EXACT_IF_PROMISING if promising else EXACT) else tuple(_types(kept))
 
 
 def types_of_arguments(request: FrameRequest) -> tuple[Guard, ...]:
-    """The types of the frame's arguments, for one that is not traced."""
+    """The types of the frame's arguments, for a frame that is not traced."""
     code = request.code
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
@@ -74,10 +74,10 @@ def types_of_arguments(request: FrameRequest) -> tuple[Guard, ...]:
 
 
 def _types(guards: tuple[Guard, ...]) -> Iterator[Guard]:
-    """The types of what was read, also within containers of constants; bools, classes and code as they are.
+    """The types of the values read, also within containers of constants; bools, classes and code by value.
 
-    Values are asked for their types alone: `isinstance`, and so a class pattern, reads `__class__` of objects of the
-    program, which may run its code.
+    Only `type` is applied to values: `isinstance`, and so a class pattern, reads `__class__` of the program's objects,
+    which may run its code.
     """
     seen = set[Source]()
     for guard in guards:
@@ -100,7 +100,7 @@ def _types(guards: tuple[Guard, ...]) -> Iterator[Guard]:
 
 
 class Form:
-    """The type of a value, and of what it contains if it is a container: a test whether another one has the same."""
+    """The type of a value, and of a container's contents: a test whether another value has the same."""
 
     def __init__(self, value: object) -> None:
         self.form = _form(value)

@@ -1,7 +1,8 @@
-"""Ctrl-C while compiling: kept until the compilation is over, since torch's C++ does not survive it at any point.
+"""Ctrl-C while compiling is deferred until the compilation is over, because torch's C++ code can't be interrupted
+safely.
 
-Then the program is stopped; where the setting `eager_on_interrupt` says so, compiling is given up at the next stage
-instead, and the program goes on without it.
+Then the program is stopped. If the setting `eager_on_interrupt` is on, compiling is instead given up at the next stage,
+and the program continues without it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ _PENDING: ContextVar[Pending | None] = ContextVar("armature_interrupts", default
 
 
 class GivenUp(Exception):
-    """Compiling is given up, and the program runs eagerly from now on, because the user has pressed Ctrl-C."""
+    """Compiling is given up, and the program runs eagerly from now on, because the user pressed Ctrl-C."""
 
 
 def check() -> None:
-    """Raise GivenUp where Ctrl-C was pressed since compiling began, and the program is to go on."""
+    """Raise GivenUp if Ctrl-C was pressed since compiling began and the program is to continue."""
     if _PENDING.get() and config.current().eager_on_interrupt:
         raise GivenUp("Ctrl-C was pressed while compiling: the program goes on eagerly")
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Keep the first SIGINT for the end; a second one is served at once. Nothing happens outside the main thread."""
+    """Defer the first SIGINT to the end; a second one is handled at once. Does nothing outside the main thread."""
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(before):
         yield

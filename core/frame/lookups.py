@@ -1,4 +1,4 @@
-"""How attributes of an object are looked up, where no code of the program has a say in it."""
+"""How attributes of an object are looked up, if no code of the program takes part."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def has_instance_dict(obj: object) -> bool:
-    """Whether the object has a dict of its own, of the ordinary kind. A class's is another kind."""
+    """Whether the object has an ordinary `__dict__` of its own. A class's is of another kind."""
     return type(obj).__dictoffset__ != 0 and not issubclass(type(obj), type)
 
 
 def dict_path(obj: object, name: str) -> tuple[str, ...] | None:
-    """Keys from the object's instance dict to where `obj.name` is found; None when getattr must be asked."""
+    """Keys from the object's instance dict to where `obj.name` is found; None when getattr must be called."""
     kind = type(obj)
     if not has_instance_dict(obj) or class_member(kind, "__getattribute__") is not _plain_lookup(obj):
         return None
@@ -34,8 +34,8 @@ def dict_path(obj: object, name: str) -> tuple[str, ...] | None:
 
 
 def _plain_lookup(obj: object) -> object:
-    """The `__getattribute__` with which instances of the object's builtin base look up attributes as `object` does."""
+    """The `__getattribute__` of the object's builtin base, if that looks attributes up as `object` does."""
     base = type(obj)
-    while base.__flags__ & (1 << 9):  # made by a class statement
+    while base.__flags__ & (1 << 9):  # defined by a class statement
         base = base.__base__ or object
     return class_member(base, "__getattribute__")

@@ -1,4 +1,4 @@
-"""What is known of one code object: the code compiled for it so far, and why its guards fail."""
+"""The state of one code object: the code compiled for it so far, and why its guards fail."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Entry:
 
     key: object
     tree: GuardTree
-    eager: bool = False  # the code is the frame's own: for such arguments it can't be compiled
-    idle: Idle | None = None  # the same: for such arguments there is nothing to compile
+    eager: bool = False  # the code is the frame's own: it can't be compiled for such arguments
+    idle: Idle | None = None  # likewise: there is nothing to compile for such arguments
     owner: object = None  # the hook that asked for it
 
     @property
@@ -40,12 +40,12 @@ class Entry:
 
 @attrs.define(eq=False)
 class CodeState:
-    """Kept by torch with the code object; gone when the code object goes or is reset."""
+    """Stored by torch with the code object; dropped when the code object goes or is reset."""
 
     entries: list[Entry] = attrs.field(factory=list)
-    idle: Counter[object] = attrs.field(factory=Counter)  # calls in which there was nothing to compile, by backend key
-    looks: Counter[object] = attrs.field(factory=Counter)  # of these, frames that were not traced
-    left: set[object] = attrs.field(factory=set)  # backend keys and hooks for which what is not cached runs eagerly
+    idle: Counter[object] = attrs.field(factory=Counter)  # calls with nothing to compile, by backend key
+    looks: Counter[object] = attrs.field(factory=Counter)  # of these, frames that were inspected, not traced
+    left: set[object] = attrs.field(factory=set)  # backend keys and hooks for which uncached frames run eagerly
     limit_told: bool = False
     _histories: dict[object, History] = attrs.field(factory=dict)
     _of_modules: dict[int, tuple[ref[nn.Module], History]] = attrs.field(factory=dict)
@@ -63,7 +63,7 @@ class CodeState:
         return any(not entry.eager and entry.idle is None for entry in self.entries)
 
     def history(self, key: object, first: Any) -> History:
-        """What inputs were before, under a backend key; for a method of modules, of each module by itself."""
+        """The remembered inputs under a backend key; for a method of modules, of each module separately."""
         if not issubclass(type(first), nn.Module):
             return self._histories.setdefault(key, History())
         known = self._of_modules.get(id(first))
@@ -73,7 +73,7 @@ class CodeState:
 
 
 def state_of(frame_state: dict[Any, Any]) -> CodeState:
-    """The state in torch's dict, made when it is not there."""
+    """The state in torch's dict, created if missing."""
     found = frame_state.get(STATE_KEY)
     if not isinstance(found, CodeState):
         found = frame_state[STATE_KEY] = CodeState()
@@ -81,14 +81,14 @@ def state_of(frame_state: dict[Any, Any]) -> CodeState:
 
 
 def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[Mismatch, ...]:
-    """Per entry, the guards that do not hold now; entries of which all guards hold are left out."""
+    """Per entry, the guards that fail now; entries whose guards all hold are left out."""
     found = (Mismatch(entry.tree, failed(entry.tree, dict(f_locals))) for entry in entries)
     return tuple(mismatch for mismatch in found if mismatch.texts)
 
 
 @quietly
 def changing_sizes(entries: list[Entry], request: FrameRequest) -> tuple[str, ...]:
-    """The sizes that compiled code took as constants and that are others now, as calls of `mark_dynamic`."""
+    """The sizes that compiled code took as constants and that have changed, as calls of `mark_dynamic`."""
     resolver = Resolver(request)
     found: dict[str, None] = {}
     for source, sizes in (pair for entry in entries for pair in entry.tree.sizes):

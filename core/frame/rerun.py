@@ -1,10 +1,10 @@
-"""When a compiled graph raises, the frame runs again in eager mode: the program then sees the error as if nothing had
-been compiled, at its line, with the changes made before it, in its own handlers.
+"""When a compiled graph raises, the frame runs again in eager mode. The program then sees the error as if nothing had
+been compiled: at its line, with the changes made before it, in its own handlers.
 
-That is sound since changes are made after the graph has run. What a graph changes itself is set back first: state of
-torch always. Memory of its inputs and random numbers are copied before the first call, which shows whether there is a
-kernel for each operator, and before each call where an operator may raise for the numbers that it is given; if that is
-little memory. Where that can't be, or the graph calls code of the program, what it raises goes straight to the caller.
+This is sound because deferred changes are made after the graph has run. The graph's own changes are undone first.
+Torch's state is always restored. Memory of inputs and random number states are copied if they are small: before the
+first call, which shows whether every operator has a kernel, and before each call if an operator may raise because of
+values. Otherwise, or if the graph calls code of the program, its error goes straight to the caller.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import set_versions, version_of
 from armature.torch_abi.grad_modes import Switch, set_grad_enabled
 
-MOST_BYTES = 1 << 20  # of memory that is copied before each call
-MOST_BYTES_ONCE = 1 << 26  # before the first one
+MOST_BYTES = 1 << 20  # limit for memory that is copied before each call
+MOST_BYTES_ONCE = 1 << 26  # limit before the first call
 
 
 @attrs.frozen(eq=False)
 class Before:
-    """What there was before a graph ran. memory: storages that it writes to, with copies; None: not kept."""
+    """The state before a graph runs. memory: storages that it writes to, with copies; None: not saved."""
 
     states: tuple[Any, ...]
     memory: tuple[tuple[torch.UntypedStorage, torch.UntypedStorage], ...] | None = None
@@ -43,13 +43,13 @@ class Before:
 
 @attrs.define(eq=False)
 class Undo:
-    """What to keep before each call of a graph, and to set back if it raises.
+    """What to save before each call of a graph, and to restore if it raises.
 
-    states: changed by the graph itself. entered: names of nodes that enter a context, with what leaves it.
-    written: positions of the inputs whose memory changes. remembered: of those where autograd then knows of it, which
-    can't be undone: the graph must have raised before. altered: of inputs that become other tensors.
-    draws: random numbers. kept: whether all of these are kept, as long as it has not been `proven` by a call that did
-    not raise; always: after that too.
+    states: torch state that the graph itself changes. entered: names of nodes that enter a context, with the functions
+    that leave it. written: positions of the inputs whose memory changes. remembered: those of them whose change
+    autograd records, which can't be undone; the graph must raise before it. altered: inputs that become other tensors.
+    draws: random numbers. kept: whether all of these are saved until the graph is `proven` by a call that did not
+    raise; always: after that too.
     """
 
     states: tuple[Switch, ...] = ()
@@ -61,20 +61,21 @@ class Undo:
     kept: bool = False
     always: bool = False
     proven: bool = False
-    _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory is not what it was
+    _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory could not be restored
 
     @property
     def happens(self) -> bool:
-        """Whether the graph does what the program can see before it has come to its end."""
+        """Whether the graph has effects that the program can see before it ends."""
         return self.draws or bool(self.written) or bool(self.altered)
 
     @property
     def keeps_now(self) -> bool:
-        """Whether what a call changes is kept before it."""
+        """Whether the effects of the next call are saved before it."""
         return self.kept and (self.always or not self.proven)
 
     def around(self, run: Callable[..., Any], code: CodeType | None) -> Callable[..., Any]:
-        """A graph's callable that undoes what it has done when it raises. code: the captured graph's, if that runs."""
+        """Wrap a graph's callable to undo its effects when it raises. code: the captured graph's, if that is what
+        runs."""
         states = self.states if code is not None else ()
         if not states and not self.kept and (code is None or not self.entered):
             return run
@@ -98,7 +99,7 @@ class Undo:
         return undoing
 
     def before(self, states: tuple[Switch, ...], args: tuple[Any, ...]) -> Before:
-        """Keep what the graph may change."""
+        """Save what the graph may change."""
         known = tuple(switch.read() for switch in states)
         if not self.keeps_now:
             return Before(known)
@@ -117,7 +118,7 @@ class Undo:
         )
 
     def leave(self, error: BaseException, code: CodeType) -> None:
-        """Leave the contexts that were entered: the frame of the graph that has raised holds them."""
+        """Leave the contexts that were entered; the failed graph's frame holds them."""
         for frame in reversed(list(_frames(error.__traceback__))):
             if frame.f_code.co_code == code.co_code and frame.f_code.co_varnames == code.co_varnames:
                 for name, leave in reversed(self.entered):
@@ -126,8 +127,8 @@ class Undo:
                         leave(opened)
 
     def restore(self, states: tuple[Switch, ...], before: Before, error: BaseException) -> None:
-        """Set back what was kept."""
-        for switch, known in reversed([*zip(states, before.states)]):  # what was changed last goes first
+        """Restore what was saved."""
+        for switch, known in reversed([*zip(states, before.states)]):  # the last change is undone first
             switch.restore(known)
         if not self.kept:
             return
@@ -146,12 +147,12 @@ class Undo:
             torch.set_rng_state(before.generator)
 
     def _is_remembered(self, before: Before) -> bool:
-        """Whether autograd knows of a change that the graph had made by then."""
+        """Whether autograd recorded a change that the graph had made by then."""
         then = zip(self.written, before.tensors, before.versions)
         return any(version_of(tensor) != version for n, tensor, version in then if n in self.remembered)
 
     def is_undone(self, error: BaseException) -> bool:
-        """Asked once, after an error of the graph: whether all is as it was."""
+        """Called once, after an error of the graph: whether everything was restored."""
         if not self.happens:
             return True
         if not self.keeps_now or id(error) in self._left:
@@ -172,10 +173,10 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
 
 @attrs.define(eq=False)
 class Rerun:
-    """The frame of `code` in eager mode, after its graph has raised.
+    """Runs the frame of `code` in eager mode after its graph has raised.
 
-    certain: the frame has no handlers, so that eager mode must raise as well; where it does not, the graph's own error
-    comes out if `strict` (or if the user's back end made what runs), else there is one warning.
+    certain: the frame has no handlers, so eager mode must raise too. If it does not, the graph's own error is raised if
+    `strict` (or if the user's back end made the graph); otherwise there is one warning.
     """
 
     code: CodeType
@@ -186,16 +187,17 @@ class Rerun:
     said: bool = False
 
     def own_code(self) -> CodeType:
-        """The code that runs: a copy of the frame's code, or what goes on in its place."""
+        """The code to run: a copy of the frame's code, or the rest of it for a resumed frame."""
         point = resume_point(self.code)
         return self.code if point is None else point.whole()
 
     def failed(self, error: BaseException) -> Exception | str | None:
-        """Told what the graph has raised. Returns what `finished` is told, or None: the frame does not run again.
+        """Handle the graph's error. Returns the argument for `finished`, or None if the frame does not run again.
 
-        The compiled code holds it, not this object: an error holds frames, and these what is the program's.
+        The compiled code holds that argument, not this object, because an error refers to frames, and these to the
+        program's objects.
         """
-        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is none
+        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is not one
             return None
         set_grad_enabled(self.grad)
         if not self.certain or self.said:
@@ -203,7 +205,7 @@ class Rerun:
         return error if self.strict else f"{type(error).__name__}: {error}"
 
     def finished(self, result: object, problem: Exception | str) -> object:
-        """The frame's result, when eager mode has come to its end. problem: what should have been raised."""
+        """The frame's result, when eager mode has finished. problem: the error that it should have raised."""
         if isinstance(problem, Exception):
             raise problem
         if not problem:

@@ -1,4 +1,4 @@
-"""A frame request as a readable program: arguments with their types, and the user's source."""
+"""Prints a frame request as a readable program: arguments with their types, and the user's source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armature.frame.data import FrameRequest
 
 
 def show(request: FrameRequest) -> str:
-    """The frame's name and place, its arguments, and the source lines where they can be found."""
+    """The frame's name and location, its arguments, and the source lines if they can be found."""
     code = request.code
     head = f"# {code.co_qualname}    {code.co_filename}:{code.co_firstlineno}"
     values = [f"{name}: {describe(value)}" for name, value in request.locals.items()]

@@ -1,4 +1,5 @@
-"""Frames that are not worth tracing, each with its reason. Rules of plugins come on top (`RuleBook.frame_verdict`)."""
+"""Frames that are not worth tracing, each with its reason. Plugins add rules of their own
+(`RuleBook.frame_verdict`)."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ from torch import nn
 
 from armature.frame.data import names_of, resume_point
 
-# As code objects name them: links are not followed.
+# As code objects name them: symbolic links are not resolved.
 OWN_FOLDER = str(Path(__file__).parents[1])
-EXAMPLES = f"{OWN_FOLDER}/example_models/"  # programs, which an installation puts there
+EXAMPLES = f"{OWN_FOLDER}/example_models/"  # example programs, which an installation puts there
 TORCH_FOLDER = str(Path(torch.__file__).parent)
-LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue in the rest of torch
+LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the glue code in the rest of torch
 PYTHON_FOLDER = sysconfig.get_path("stdlib")
-INSTALLED = ("/site-packages/", "/dist-packages/")  # may stand below it
+INSTALLED = ("/site-packages/", "/dist-packages/")  # these may be below the standard library's folder
 
-LOOKED_AT = 256  # objects, in a look for tensors
+LOOKED_AT = 256  # objects inspected in search of tensors
 HOLDERS = (torch.Tensor, nn.Module, torch.optim.Optimizer)
 LEAVES = (type(None), bool, int, float, complex, str, bytes, range, type, ModuleType, CodeType, FrameType)
 
@@ -51,46 +52,46 @@ _PARTS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
 
 def reason_of_code(code: CodeType) -> str | None:
-    """Why no frame of this code is traced; None when nothing speaks against it."""
+    """Why no frame of this code is traced; None if nothing prevents it."""
     if code.co_flags & _SUSPENDED:
         return "a generator or coroutine runs in pieces; what it calls is still compiled"
     if code.co_name in _PARTS and resume_point(code) is None:
-        return "a comprehension's own frame; it is traced as part of the function it stands in"
+        return "a comprehension's own frame; it is traced as part of the function it is in"
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a module or class, which runs once"
     if is_import(code):
         return IMPORTS
     if code.co_name == "__del__":
-        return "an object ends here, which compiled code must not hold"
+        return "a finaliser: compiled code must not hold the dying object"
     if is_own(code):
         return OWN
     return LOOKS_ABOVE if looks_above(code) else None
 
 
 def looks_above(code: CodeType) -> bool:
-    """Whether code of the program names what leads to the frames that called it."""
+    """Whether code of the program names a function or attribute that leads to its callers' frames."""
     return not _ABOVE.isdisjoint(code.co_names)
 
 
 def is_import(code: CodeType) -> bool:
-    """Whether the code is of Python's import system."""
+    """Whether the code belongs to Python's import system."""
     return code.co_filename.startswith("<frozen importlib")
 
 
 def is_own(code: CodeType) -> bool:
-    """Whether the code is armature's own; example models and tests beside it are not."""
+    """Whether the code is armature's own; example models and tests do not count."""
     file = code.co_filename
     return file.startswith(OWN_FOLDER + "/") and not file.startswith(EXAMPLES)
 
 
 def is_glue_of_torch(code: CodeType) -> bool:
-    """Whether the code is torch's and no layer: compiled as part of what calls it, or where the user asks for it."""
+    """Whether the code is torch's and not a layer: compiled as part of its caller, or where the user asks for it."""
     file = code.co_filename
     return file.startswith(TORCH_FOLDER + "/") and (not file.startswith(LAYERS) or file == f"{LAYERS}module.py")
 
 
 def is_glue(code: CodeType) -> str | None:
-    """Of what the code is a part, if it is not worth a graph of its own: of torch, or of Python's standard library."""
+    """What the code belongs to if it isn't worth a graph of its own: torch, or Python's standard library."""
     if is_glue_of_torch(code):
         return "torch"
     file = code.co_filename
@@ -101,7 +102,7 @@ def is_glue(code: CodeType) -> str | None:
 def tensors_in_reach(code: CodeType, variables: Iterable[object], f_globals: Mapping[str, object]) -> bool:
     """Whether a tensor, a module or something of torch is found near a frame's variables and the globals it names.
 
-    A look, not a proof: it decides nothing about frames that can be traced to their end.
+    This is a heuristic: it decides nothing about frames that can be traced to their end.
     """
     named = (f_globals[name] for name in names_of(code) if name in f_globals)
     todo, seen = deque[object]((*variables, *named)), set[int]()
@@ -116,13 +117,13 @@ def tensors_in_reach(code: CodeType, variables: Iterable[object], f_globals: Map
 
 
 def _held_by(value: object) -> Iterable[object]:
-    """Some of what an object holds, without running code of its class."""
+    """Some of the objects that an object holds, found without running code of its class."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return islice(cast("Iterable[object]", value), LOOKED_AT)
     if kind is dict:
         return islice(cast("dict[object, object]", value).values(), LOOKED_AT)
-    if kind is FunctionType:  # not its globals
+    if kind is FunctionType:  # but not its globals
         function = cast(FunctionType, value)
         return (*(function.__closure__ or ()), *(function.__defaults__ or ()), function.__kwdefaults__)
     if issubclass(kind, ref):
@@ -134,7 +135,7 @@ def _held_by(value: object) -> Iterable[object]:
 
 def _is_of_torch(value: object) -> bool:
     kind = type(value)
-    if issubclass(kind, HOLDERS):  # not isinstance(): a proxy says itself of which class it is
+    if issubclass(kind, HOLDERS):  # not isinstance(): a proxy may lie about its class
         return True
     if issubclass(kind, ModuleType):
         return _within_torch(vars(cast(ModuleType, value)).get("__name__"))

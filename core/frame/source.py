@@ -1,9 +1,9 @@
-"""What a source is: a path to a value from the frame that is compiled, and those who read it.
+"""Sources: paths from the frame that is compiled to values, and their readers.
 
-A source has four readers: `Resolver` (the object in a frame about to run), `Expressions` (Python text that reaches it,
-for guards written in Python), `Reach` (how torch's guard tree reaches it in C++) and a `Loader` (code that pushes it).
+A source has four readers: `Resolver` (finds the object in a frame about to run), `Expressions` (Python text that reads
+it, for guards written in Python), `Reach` (its node in torch's C++ guard tree) and a `Loader` (code that pushes it).
 None of them knows the kinds of sources: each kind, in `frame/sources.py`, has a method for each reader, and `expr`, the
-expression that people see.
+expression that users see.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from armature.torch_abi.guard_tree import Manager, Root
 
 @attrs.frozen
 class Source:
-    """Base of all kinds. `loaded_at_once`: one instruction pushes the object, so that code need not keep it."""
+    """Base class of all kinds. `loaded_at_once`: one instruction pushes the object, so that code need not store it."""
 
     loaded_at_once: ClassVar[bool] = False
 
     @property
     def expr(self) -> str:
-        """The Python expression, for people."""
+        """The Python expression shown to users."""
         raise self._cannot("shown")
 
     def read(self, frame: Resolver) -> Any:
@@ -39,11 +39,11 @@ class Source:
         raise self._cannot("written as text")
 
     def manager(self, reach: Reach) -> Manager:
-        """The node of the guard tree, below that of the source before it; no code of the program runs to get there."""
+        """The guard tree's node, below that of the base source; getting there runs no code of the program."""
         raise self._cannot("guarded")
 
     def load(self, out: Loader) -> None:
-        """Push the object in the code that stands for the frame."""
+        """Push the object in the code that replaces the frame's."""
         raise self._cannot("loaded")
 
     def _cannot(self, done: str) -> InvariantError:
@@ -65,7 +65,7 @@ class Resolver:
 
 
 class Expressions:
-    """Python text over `L`, the dict of the frame's locals; what text can't name stands in `namespace`."""
+    """Python text over `L`, the dict of the frame's locals; objects that text can't name are in `namespace`."""
 
     def __init__(self, request: FrameRequest) -> None:
         self.namespace: dict[str, Any] = {
@@ -76,7 +76,7 @@ class Expressions:
         }
 
     def of(self, source: Source) -> str:
-        """The expression that reaches the object at the source."""
+        """The expression that reads the object at the source."""
         return source.text(self)
 
     def name(self, obj: object) -> str:
@@ -87,7 +87,7 @@ class Expressions:
 
 
 class Reach:
-    """Managers for the sources of one frame, each made once.
+    """Guard managers for the sources of one frame, each made once.
 
     Globals, builtins and objects that no path leads to are entries of one constant dict below the root, which C++ reads
     without entering Python.
@@ -124,16 +124,16 @@ class Reach:
 
 
 class Loader(Protocol):
-    """The writer of the code that stands for a frame, as sources see it."""
+    """The writer of the code that replaces a frame's, as sources see it."""
 
     def asks(self, source: Source) -> bool:
-        """Whether the class of the object there looks up attributes itself."""
+        """Whether the class of the object at a source customises attribute lookup."""
 
     def load_source(self, source: Source) -> None:
         """Push the object at another source."""
 
     def load_precall(self, source: Any) -> None:
-        """Push what a call before the graph gave."""
+        """Push the result of a call made before the graph."""
 
     def variable(self, name: str) -> Any:
         """A variable of the frame as an operand: a name, or a cell."""
@@ -142,16 +142,16 @@ class Loader(Protocol):
         """Add an instruction."""
 
     def constant(self, obj: object) -> None:
-        """Push an object that the code keeps."""
+        """Push an object that the code holds as a constant."""
 
     def null_function(self, fn: Callable[..., Any]) -> None:
-        """Push a function to be called."""
+        """Push a function, ready to be called."""
 
     def function(self, load: Callable[[], None]) -> None:
-        """Push a function to be called, as `load` does."""
+        """Push what `load` pushes, ready to be called."""
 
     def call(self, count: int) -> None:
-        """Call with so many positional arguments."""
+        """Call with this many positional arguments."""
 
     def attribute(self, name: str) -> None:
         """Replace the object on the stack by its attribute."""

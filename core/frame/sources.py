@@ -1,7 +1,7 @@
-"""The kinds of sources: where a value comes from, from the frame's locals or globals on.
+"""The kinds of sources: paths to values, starting at the frame's locals or globals.
 
-Each kind says for itself how it is read in a frame, written as Python text, reached by the guard tree and loaded by the
-generated code (`frame/source.py` has the readers), so that a new one is one class here.
+Each kind defines how it is read in a frame, written as Python text, reached in the guard tree and loaded by the
+generated code (`frame/source.py` has the readers), so that a new kind is one class here.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from armature.torch_abi.guard_tree import Manager, example
 from armature.torch_abi.numpy import as_tensor
 from armature.torch_abi.overrides import mode_at, mode_count
 
-# Of nn.Module, plain attributes of the instance: reading them as attributes is quicker than through `__dict__`.
+# Plain instance attributes of nn.Module: reading them as attributes is faster than through `__dict__`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
-# What a program makes once, or what code is known by.
+# Types whose objects are made once by a program, or are known by their code.
 LASTING: frozenset[type] = frozenset({BuiltinFunctionType, FunctionType, ModuleType})
 
 
 @attrs.frozen(eq=False, repr=False)
 class WeakKey:
-    """A dict's key, not kept alive: a tensor, or an object that equals only itself. Equal to another of the same
-    object: `==` of tensors compares their elements. Called, it gives the object; None when that is gone."""
+    """A weak reference to a dict key: a tensor, or an object that equals only itself. It compares by identity, because
+    `==` of tensors compares elements. Calling it returns the object; None when that is gone."""
 
     held: weakref.ref[Any]
 
@@ -53,7 +53,7 @@ class WeakKey:
 
 
 def held_key(key: object) -> Any:
-    """The key as a source or a guard keeps it."""
+    """The key in the form in which a source or a guard holds it."""
     kind = type(key)
     if not issubclass(kind, torch.Tensor):
         if kind.__hash__ is not object.__hash__ or kind.__eq__ is not object.__eq__ or not kind.__weakrefoffset__:
@@ -64,7 +64,7 @@ def held_key(key: object) -> Any:
 
 
 def real_key(key: object) -> Any:
-    """The key as the dict has it."""
+    """The key as it is in the dict."""
     return key() if isinstance(key, WeakKey) else key
 
 
@@ -83,7 +83,7 @@ def load_key(out: Loader, key: object) -> None:
 
 
 def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:
-    """Push what a function gives for the object at a source."""
+    """Push the result of a function applied to the object at a source."""
     out.null_function(fn)
     out.load_source(base)
     out.call(1)
@@ -91,7 +91,7 @@ def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:
 
 @attrs.frozen(cache_hash=True)
 class LocalSource(Source):
-    """A local variable or argument; `cell` when it is a cell or free variable (the value inside the cell is meant)."""
+    """A local variable or argument; `cell` for a cell or free variable, whose contents are meant."""
 
     name: str
     cell: bool = False
@@ -111,7 +111,7 @@ class LocalSource(Source):
         return f"L[{self.name!r}]"
 
     def manager(self, reach: Reach) -> Manager:
-        # torch opens cells by itself, so that a variable and a cell are reached alike.
+        # torch opens cells itself, so a variable and a cell are reached the same way.
         key = (self.name, reach.indices[self.name])
         return reach.root.framelocals_manager(key, self.expr, example(reach.resolver.value(self)), None)
 
@@ -145,8 +145,8 @@ class GlobalSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class ObjectSource(Source):
-    """An object reached in no other way (the globals of an inlined function, a module in sys.modules), kept alive by
-    the compiled code. Guarded by nothing itself; attributes and items below it are."""
+    """An object with no other path (the globals of an inlined function, a module in sys.modules), kept alive by the
+    compiled code. It needs no guard itself; attributes and items below it do."""
 
     obj: object = attrs.field(eq=id, hash=False)
     label: str
@@ -172,7 +172,7 @@ class ObjectSource(Source):
 
 
 def object_source(obj: object, label: str = "") -> ObjectSource:
-    """A source for an object that the compiled code keeps alive. label: what guards and reports call it."""
+    """A source for an object that the compiled code keeps alive. label: its name in guards and reports."""
     return ObjectSource(obj, label or label_of(obj))
 
 
@@ -279,7 +279,7 @@ def item_manager(reach: Reach, source: ItemSource | MemberSource) -> Manager:
 
 
 def item_getter(key: WeakKey) -> Callable[[Any], object]:
-    """Reads a dict under a key that is not kept alive. C++ would compare tensors by their elements."""
+    """Reads a dict under a weak key. C++ would compare tensors by their elements."""
 
     def item(found: Any) -> object:
         held = key()
@@ -346,8 +346,8 @@ class ReferentSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class MemberSource(Source):
-    """`kind.__getitem__(base, key)`: an item of an object whose class derives from a builtin container, `kind`, read
-    as that container has it, whatever `__getitem__` the class defines."""
+    """`kind.__getitem__(base, key)`: an item of an object whose class derives from a builtin container, `kind`, read by
+    that container's method even if the class overrides `__getitem__`."""
 
     base: Source
     kind: Any
@@ -430,7 +430,7 @@ class ModeSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class CallSource(Source):
-    """`fn(base)`, of a function of armature's own that changes nothing."""
+    """`fn(base)`, for a side-effect-free function of armature's own."""
 
     base: Source
     fn: Any
@@ -456,9 +456,9 @@ class CallSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class CachedCallSource(Source):
-    """`base(*args)` of a function of the program that changes nothing and keeps its results (`functools.lru_cache`):
-    the one that it has kept. names: of the last arguments, that are passed by name. grad: the grad mode in which it is
-    called; None: the one in which the frame begins."""
+    """`base(*args)` for a side-effect-free function of the program that caches its results (`functools.lru_cache`).
+    names: of the last arguments, which are passed by name. grad: the grad mode in which it is called; None: that of the
+    frame's start."""
 
     base: Source
     args: tuple[Source, ...]
@@ -476,7 +476,7 @@ class CachedCallSource(Source):
         return self.text_of_call(texts, texts.of(self.base))
 
     def text_of_call(self, texts: Expressions, function: str) -> str:
-        """The expression, by that of the function."""
+        """The call's expression, given the function's."""
         args = [texts.of(arg) for arg in self.args]
         if self.grad is None:
             return call_text(function, args, self.names)
@@ -497,7 +497,7 @@ class CachedCallSource(Source):
         out.call(len(self.args) + 1)
 
     def caller(self) -> Callable[..., object]:
-        """What calls the function that it is given with the other arguments, as the source says."""
+        """A function that calls its argument with the source's other arguments."""
         names, grad = self.names, self.grad
 
         def call(function: Callable[..., object], *args: object) -> object:
@@ -512,7 +512,7 @@ class CachedCallSource(Source):
 
 
 def call_text(function: str, args: Sequence[str], names: tuple[str, ...]) -> str:
-    """The text of a call, of the texts of its parts."""
+    """The text of a call, from the texts of its parts."""
     positional = len(args) - len(names)
     named = [f"{name}={text}" for name, text in zip(names, args[positional:], strict=True)]
     return f"{function}({', '.join((*args[:positional], *named))})"
@@ -543,8 +543,8 @@ class ArrayMemorySource(Source):
 
 @attrs.frozen(cache_hash=True)
 class PrecallSource(Source):
-    """What a call of the compiled code before its graph gives, by its number. It is not there when guards are checked:
-    nothing can be guarded of it."""
+    """The result of a call that the compiled code makes before its graph, by number. It does not exist when guards are
+    checked, so nothing about it can be guarded."""
 
     number: int
     loaded_at_once: ClassVar[bool] = True
@@ -558,7 +558,7 @@ class PrecallSource(Source):
 
 
 def is_precomputed(source: Source) -> bool:
-    """Whether what stands there is made by the compiled code itself."""
+    """Whether the compiled code itself makes the object there."""
     while isinstance(source, (ItemSource, CallSource)):
         source = source.base
     return isinstance(source, PrecallSource)

@@ -1,6 +1,6 @@
-"""How a frame that was cut in pieces runs: the first piece calls the next ones in turn, none of them calls another.
+"""Runs a frame that was cut in pieces: the first piece calls the later ones in turn, so no piece calls another.
 
-A loop that breaks the graph in its body thus takes no stack, however often it goes round.
+So a loop that breaks the graph in its body uses no stack, however many iterations it has.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from armature.torch_abi.eval_frame import skip_code
 
 
 class Continue(tuple[object, ...]):
-    """What a piece returns that has not come to the frame's end: the next piece and its arguments."""
+    """Returned by a piece that has not reached the frame's end: the next piece and its arguments."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ _write: Callable[[BaseException, TracebackType | None], None] = BaseException.__
 
 
 def forget_caller(error: BaseException) -> BaseException:
-    """Take the outermost entry, the frame that runs the pieces, off the traceback."""
+    """Remove the outermost entry, the frame that runs the pieces, from the traceback."""
     traceback = _read(error)
     if traceback is not None:
         _write(error, traceback.tb_next)

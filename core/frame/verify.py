@@ -10,7 +10,7 @@ from armature.frame.data import FrameRequest
 
 
 def verify(request: FrameRequest) -> None:
-    """Check that arguments and cells are all there. Errors: InvariantError."""
+    """Check that all arguments and cells are present. Errors: InvariantError."""
     code = request.code
     invariant(
         len(request.closure) == len(code.co_freevars),

@@ -1,4 +1,4 @@
-"""Which captured graphs run operator by operator, since no functional graph can stand for them."""
+"""Captured graphs that must run operator by operator, because no functional graph is equivalent to them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SUBTRACTIONS: frozenset[object] = frozenset({
 
 
 def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
-    """Whether a graph runs operator by operator."""
+    """Whether a graph must run operator by operator."""
     return (
         loses_wrappers(module.graph, traced.writes)
-        or any(map(_is_zero_tensor, traced.inputs))  # a kernel reads memory
-        # Inputs that overlap, one written to: eager refuses some such calls, which a functional graph can't see.
+        or any(map(_is_zero_tensor, traced.inputs))  # a kernel would read its memory, and it has none
+        # Inputs overlap and one is written to: eager refuses some such calls, which a functional graph can't detect.
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
         or meets_jagged(module.graph)
-        or symbols.depends_on_numbers(module.graph)  # lowering has no sizes that are known only half-way
+        or symbols.depends_on_numbers(module.graph)  # lowering does not support sizes that are only partly known
         or inference.gives_others(module)
         or gives_other_forms(module)
         or loses_layout(module.graph)
@@ -46,10 +46,10 @@ def _is_zero_tensor(given: GraphInput) -> bool:
 
 
 def only_as_captured(graph: fx.Graph) -> bool:
-    """Whether a back end would make something else of the graph: of `sum`, additions that lose what Python's keeps; of
-    calls under a default dtype, operators that ask for the default once more; of TorchScript, operators that the
-    dispatcher does not have; of what changes a tensor itself, nothing at all, or a gradient of zeros; of a view without
-    gradients, a tensor that wants none; of a difference of bools, a number."""
+    """Whether a compiled graph would compute something different. The cases: Python's `sum`, whose additions differ;
+    calls under a default dtype, which operators would read again; TorchScript, whose operators the dispatcher does not
+    have; changes of a tensor's state, which would be lost or get a gradient of zeros; views made under no_grad, which
+    would require gradients; differences of bools, which real tensors refuse."""
     if gives_no_gradient(graph) or gives_leaf(graph):
         return True
     return any(
@@ -63,7 +63,7 @@ def only_as_captured(graph: fx.Graph) -> bool:
 
 
 def subtracts_bools(node: fx.Node) -> bool:
-    """Whether tensors with numbers refuse what a node does, and those without do not."""
+    """Whether a node subtracts bools, which real tensors refuse but fake tensors accept."""
     if node.target not in SUBTRACTIONS:
         return False
     given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))
@@ -73,8 +73,8 @@ def subtracts_bools(node: fx.Node) -> bool:
 
 
 def gives_no_gradient(graph: fx.Graph) -> bool:
-    """Whether the graph has results with gradients, and writes through `x.data` to a tensor that wants some and that
-    none of them comes to. From a functional graph it would get zeros."""
+    """Whether the graph has results with gradients, and writes through `x.data` to a tensor that requires gradients but
+    that no result depends on. A functional graph would give it a gradient of zeros."""
     places = [node for node in graph.nodes if node.op == "placeholder" and node.meta.get("counts_writes") is False]
     fakes = [place.meta.get("traced_value", place.meta["example_value"]) for place in places]
     learning = [fake for fake in fakes if fake.requires_grad]
@@ -85,6 +85,6 @@ def gives_no_gradient(graph: fx.Graph) -> bool:
 
 
 def gives_leaf(graph: fx.Graph) -> bool:
-    """Whether a result is a view, made without gradients, of a tensor that wants some: so does the view, in eager mode
-    only."""
+    """Whether a result is a view, made under no_grad, of a tensor that requires gradients: in eager mode only, the view
+    requires them too."""
     return any(LEAF_VIEW in node.meta for node in graph.output_node().all_input_nodes)

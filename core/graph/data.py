@@ -1,4 +1,4 @@
-"""What the graph stage gives: one functional ATen graph, and the passes that change it."""
+"""The result of the graph stage: functional ATen graphs, and the passes that transform them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Origin:
     """The user's line and the ATen operator that a statement comes from.
 
-    node: the node of the ATen graph, once it is lowered. It is not compared: kernels of equal text are built once.
+    node: the node of the ATen graph, once it is lowered. It is not compared, because kernels of equal text are built
+    once.
     """
 
     op: str  # "aten.add.Tensor"
@@ -40,9 +41,7 @@ class GraphKind(Enum):
 @attrs.frozen(eq=False)
 class AtenGraph:
     """A functional graph of ATen operators after decomposition. Each node has `meta["val"]` (fake tensor or SymInt),
-    and
-    `meta["origin"]` (`Origin`: the user's line). Its only mutations are `aten.copy_` into inputs at its end.
-    """
+    and `meta["origin"]` (`Origin`: the user's line). Its only mutations are `aten.copy_` into inputs at its end."""
 
     name: str
     kind: GraphKind
@@ -53,9 +52,10 @@ class AtenGraph:
 
 @attrs.frozen(eq=False)
 class Split:
-    """A captured graph from which gradients are wanted, and where it is to be cut into pieces, each with a backward
-    graph of its own. `module` is not to be changed. `parameters`: those of the program behind placeholders of the
-    graph. `cuts`: nodes each of which begins a piece; a cut may end up before an earlier node.
+    """A captured training graph, and where to cut it into pieces, each with a backward graph of its own.
+
+    `module` must not be changed. `parameters`: the program's parameters behind placeholders of the graph. `cuts`: nodes
+    that each begin a piece; a cut may be moved to an earlier node.
     """
 
     module: fx.GraphModule
@@ -70,8 +70,7 @@ STAGES = ("split", "pre_grad", "joint", "post_grad", "loops", "kernels")
 class Pass:
     """A pass of the pipeline. `stage`: split runs on Split; pre_grad, joint and post_grad on fx.GraphModule; loops on
     LoopGraph; kernels on KernelPlan. `run` returns the changed (or same) object. `before` and `after` name other passes
-    of the stage. In post_grad, `module.meta["kind"]` says which `GraphKind` the module is.
-    """
+    of the stage. In post_grad, `module.meta["kind"]` says which `GraphKind` the module is."""
 
     name: str
     stage: str = attrs.field(validator=attrs.validators.in_(STAGES))
@@ -82,7 +81,7 @@ class Pass:
 
 @attrs.frozen
 class PassRun:
-    """A pass that has run, and what it found and left, as text."""
+    """A pass that has run, with its input and output as text."""
 
     stage: str
     name: str
@@ -93,7 +92,7 @@ class PassRun:
 
 @attrs.frozen
 class Decomposition:
-    """Replaces `op` by what `fn` (same signature, on tensors) calls, while the ATen graph is traced."""
+    """Replaces `op`, while the ATen graph is traced, by the operators that `fn` calls (same signature, on tensors)."""
 
     op: torch._ops.OpOverload
     fn: Callable[..., object]
@@ -104,8 +103,8 @@ class Decomposition:
 class Lowering:
     """Turns a call of `op` into loops: `fn(builder, *args, **kwargs)`, see `armature.lower.builder.Builder`.
 
-    Returning None means "not in this case": the operator stays an ATen call. `armature.plugin_api.CallInstead(run)`
-    has `run` called in its place, with the same arguments and results.
+    Returning None declines: the operator stays an ATen call. Returning `armature.plugin_api.CallInstead(run)` calls
+    `run` instead, with the same arguments and results.
     """
 
     op: torch._ops.OpOverload
@@ -115,13 +114,12 @@ class Lowering:
 
 @attrs.frozen
 class Operator:
-    """What the schema of an operator doesn't tell, and neither does torch's rule for tensors without numbers.
+    """Facts about an operator that neither its schema nor torch's meta kernel states.
 
-    function: takes the same arguments and gives the same results as the operator, and is shorter to call.
-    lies_as_told: the results always have the strides that the rule for tensors without numbers gives them; those of
-    other operators are looked at each time that the operator has run.
-    relaid: called as `relaid(args, result)` with tensors without numbers while code is traced; gives the result with
-    the strides that the operator's kernels give it, where torch's own rule says others.
+    function: an equivalent of the operator that is faster to call. lies_as_told: the results always have the strides of
+    the meta kernel; other operators' results are checked each time the operator has run. relaid: `relaid(args,
+    result)`, called on fake tensors while code is traced; returns the result with the strides that the operator's real
+    kernels produce, if the meta kernel's are wrong.
     """
 
     op: torch._ops.OpOverload

@@ -1,4 +1,5 @@
-"""A captured graph run on fakes to find what it does: torch's state is afterwards what it was, wherever that ends."""
+"""Runs a captured graph on fakes to find out what it does, and restores torch's state afterwards, wherever the run
+ends."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ Leave = Callable[[Any], Any]
 
 @contextmanager
 def state_set_back(module: fx.GraphModule) -> Iterator[None]:
-    """While nodes of the graph are called one after another: what they have entered by the end of the block is left.
+    """Inside the block, nodes of the graph are called one after another; contexts still entered at its end are left.
 
-    Torch's passes keep the results of nodes to themselves, and raise where a call has no form that they can use. So
-    the calls that enter a context note it themselves.
+    Torch's passes do not expose the results of nodes, and raise where they don't support a call. So the calls that
+    enter a context record it themselves.
     """
     entering = {node: node.target for node in module.graph.nodes if LEAVE in node.meta}
     leaving = {user: user.target for node in entering for user in node.users if "changes_state" in user.meta}

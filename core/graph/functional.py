@@ -1,7 +1,7 @@
 """From a captured graph of torch functions to a compiled callable, by way of functional ATen graphs.
 
-Inference: one graph. Training: a forward and a backward graph behind an autograd function; the backward graph is
-compiled when it is first needed, and should that fail, it runs operator by operator.
+Inference: one graph. Training: a forward and a backward graph behind an autograd function. The backward graph is
+compiled when it is first needed; if that fails, it runs operator by operator.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CompileAten = Callable[[AtenGraph, "CompileContext"], Any]
 def compile_graph(
     traced: TracedFrame, ctx: CompileContext, compile_aten: CompileAten
 ) -> Callable[..., tuple[Any, ...]]:
-    """The captured graph compiled: called flat with `traced.inputs`, returns a tuple.
+    """Compile the captured graph into a callable that takes `traced.inputs` flat and returns a tuple.
 
-    `compile_aten` makes a functional graph into something with `call(list) -> tuple`, or is given back such a function.
+    `compile_aten` compiles a functional graph into something with `call(list) -> tuple`, or returns such a function.
     """
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
@@ -59,25 +59,25 @@ def compile_graph(
 
 
 def gives_other_forms(graph: fx.GraphModule) -> bool:
-    """Whether results are views of inputs or other results as numbers of another kind."""
+    """Whether results are views of inputs or other results under another dtype."""
     return views.in_other_forms(_given(graph), _results(graph))
 
 
 def _given(graph: fx.GraphModule) -> list[object]:
-    """The fakes that results were made of; inputs may have got some without history since."""
+    """The fakes that results were made of. The inputs' own fakes may have gained a history since."""
     places = [node for node in graph.graph.nodes if node.op == "placeholder"]
     return [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
 
 
 def _results(graph: fx.GraphModule) -> list[object]:
-    """The fakes that the captured graph returns; None for what is no tensor."""
+    """The fakes that the captured graph returns; None for a result that is not a tensor."""
     returned = cast(Any, graph.graph.output_node().args[0])
     return [node.meta.get("example_value") if isinstance(node, fx.Node) else None for node in returned]
 
 
 @attrs.frozen(eq=False)
 class _Compilation:
-    """One captured graph on its way."""
+    """The compilation of one captured graph."""
 
     traced: TracedFrame
     ctx: CompileContext
@@ -97,7 +97,7 @@ class _Compilation:
     def recorded(
         self, module: fx.GraphModule, fakes: Sequence[object], table: Mapping[Any, Callable[..., Any]]
     ) -> fx.GraphModule | None:
-        """The functional graph found by running the module once; None where that takes AOTAutograd."""
+        """The functional graph, recorded by running the module once; None if that needs AOTAutograd."""
         try:
             with state_set_back(module):
                 graph = recorder.record(module, fakes, table)
@@ -121,7 +121,7 @@ class _Compilation:
         return LazyBackward(lambda: self.compile(graph, GraphKind.BACKWARD), graph, self.ctx, self.traced.name)
 
     def compile(self, graph: fx.GraphModule, kind: GraphKind) -> Callable[[list[Any]], Any]:
-        """One functional graph compiled."""
+        """Compile one functional graph."""
         if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):
             origins.restore(graph)
         aot.give_memory(graph)
@@ -129,7 +129,7 @@ class _Compilation:
         graph = run_passes("post_grad", graph, self.ctx)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)
-        # Inputs that share memory became one, or one that holds several became these.
+        # AOTAutograd merged inputs that share memory, or replaced a wrapper subclass by its inner tensors.
         if len(places) != len(self.traced.inputs) or any(map(_is_wrapper, self.traced.inputs)):
             fixed = frozenset()
         aten = AtenGraph(

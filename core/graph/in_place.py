@@ -1,6 +1,6 @@
-"""Operators in place whose functional forms lay their results out in another way than the tensor that is written to.
+"""In-place operators whose functional form lays its result out differently from the tensor that is written to.
 
-Functional graphs have these forms in their place, and `as_strided` or a caller would see the other layout.
+A functional graph uses that form, so `as_strided` or the caller would see the wrong layout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armature.torch_abi.wrappers import fake_mode_of
 
 
 def loses_layout(graph: fx.Graph) -> bool:
-    """Whether some tensor is laid out otherwise after a write to it than eager mode has it."""
+    """Whether the functional form of a write changes a tensor's layout from the one in eager mode."""
     return any(_loses_layout(node) for node in graph.nodes if node.op in ("call_method", "call_function"))
 
 
@@ -27,22 +27,22 @@ def _loses_layout(node: fx.Node) -> bool:
     form, made = functional_form(node), node.meta.get("example_value")
     if form is None or not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
         return False
-    if made.is_contiguous():  # as are results of what does not look at layouts
+    if made.is_contiguous():  # so are results of operators that ignore layouts
         return False
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda used: used.meta.get("example_value"))
     mode = fake_mode_of(tree_leaves((args, kwargs)))
     with mode or contextlib.nullcontext(), enable_python_dispatcher(), torch.no_grad():
         try:
             found = form(*args, **kwargs)
-        except Exception:  # there is no such form, or it takes other arguments
+        except Exception:  # there is no functional form, or it takes other arguments
             return True
     changes = isinstance(found, torch.Tensor) and found.stride() != made.stride()
     return changes and not (made._is_view() and _is_written_only(node))
 
 
 def _is_written_only(node: fx.Node) -> bool:
-    """Whether nobody reads the view that a call writes to after that, but to copy its numbers. What it is a view of
-    keeps its layout: the functional graph writes the numbers there."""
+    """Whether the view that a call writes to is only read to copy its elements. Its base keeps its layout, because the
+    functional graph writes the elements there."""
     view = node.args[0]
     if not isinstance(view, fx.Node) or view.op == "placeholder":
         return False
@@ -51,12 +51,12 @@ def _is_written_only(node: fx.Node) -> bool:
 
 
 def _copies_numbers(user: fx.Node, sources: tuple[fx.Node, fx.Node]) -> bool:
-    """Whether a call reads one of the sources only to copy its numbers: `x[i] = source`."""
+    """Whether a call reads one of the sources only to copy its elements: `x[i] = source`."""
     return user.target is operator.setitem and user.args[2] in sources and user.args[0] not in sources
 
 
 def functional_form(node: fx.Node) -> Callable[..., Any] | None:
-    """What a call in place computes; None for other calls."""
+    """The functional form of an in-place call; None for other calls."""
     target = node.target
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     if not isinstance(target, str) and getattr(target, "__module__", "") == "_operator":

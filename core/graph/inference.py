@@ -1,4 +1,4 @@
-"""Graphs that enter inference mode: what a functional graph computes inside, it may compute if all of it is inside."""
+"""Graphs that enter inference mode: a functional graph is equivalent if the whole graph runs inside the mode."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from armature.torch_abi.grad_modes import enter_inference, exit_inference
 
 
 def enters(module: fx.GraphModule) -> bool:
-    """Whether the graph enters inference mode, or leaves one around it."""
+    """Whether the graph enters inference mode, or leaves one that was entered outside."""
     return any(node.target is enter_inference for node in module.graph.nodes)
 
 
 def without(module: fx.GraphModule) -> fx.GraphModule | None:
-    """The graph to be run in inference mode, if all that it calls is between entering and leaving it; else None.
+    """The graph without its switches of inference mode, to be run inside the mode, if all of its calls are inside; else
+    None.
 
     Tensors made outside would be of another kind.
     """
@@ -35,8 +36,7 @@ def without(module: fx.GraphModule) -> fx.GraphModule | None:
 
 
 def gives_others(module: fx.GraphModule) -> bool:
-    """Whether the graph gives tensors that are not made in the mode of now: views of those made in another are of that
-    kind too."""
+    """Whether the graph returns tensors that the current mode would not make: views of tensors made in another mode."""
     made = [node.meta.get("example_value") for node in module.graph.output_node().all_input_nodes]
     values = pytree.tree_leaves(made)
     mode = torch.is_inference_mode_enabled()
@@ -44,7 +44,7 @@ def gives_others(module: fx.GraphModule) -> bool:
 
 
 def inside(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that runs another one in inference mode."""
+    """Wrap a callable to run in inference mode."""
 
     def in_inference_mode(*args: Any) -> Any:
         with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Values of a graph that hang on constants alone, computed while the graph is compiled."""
+"""Values of a graph that depend on constants only, computed at compile time."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from armature.torch_abi.computing import on_constants
 from armature.torch_abi.fake import is_fake, of_transform
 from armature.torch_abi.pytree import tree_map
 
-MOST_BYTES = 1 << 26  # of the memory of one value
+MOST_BYTES = 1 << 26  # limit for the memory of one value
 CPU = torch.device("cpu")
 
 
 @attrs.define(eq=False)
 class KnownValues:
-    """Values of nodes, computed on the CPU when they are asked for, each once."""
+    """Values of nodes, computed on the CPU on demand and cached."""
 
     values: dict[fx.Node, Any] = attrs.field(factory=dict)
 
     def of(self, node: fx.Node) -> Any:
-        """What the node computes, tensors on the CPU. Errors: NotKnown."""
+        """The node's value, with tensors on the CPU. Errors: NotKnown."""
         for needed in self._missing(node):
             self.values[needed] = self._computed(needed)
         return self.values[node]
 
     def placed(self, node: fx.Node) -> Tensor:
-        """A tensor that the node computes, on the device that the node has it on. Errors: NotKnown."""
+        """A tensor-valued node's value, on the node's own device. Errors: NotKnown."""
         value = self.of(node)
         with on_constants():
             placed: Tensor = value.to(fake_of(node).device)
         return placed
 
     def number(self, node: fx.Node) -> bool | int | float:
-        """What a tensor of one element holds. Errors: NotKnown."""
+        """The element of a one-element tensor. Errors: NotKnown."""
         value = self.of(node)
         if not isinstance(value, Tensor) or value.numel() != 1 or value.is_complex():
             raise NotKnown(str(node))
@@ -47,7 +47,7 @@ class KnownValues:
             return value.item()
 
     def _missing(self, node: fx.Node) -> list[fx.Node]:
-        """The node and all that it is made of and that has no value yet, operands first."""
+        """The node and its transitive operands that have no value yet, operands first."""
         found: dict[fx.Node, None] = {}
         todo = [(node, False)]
         while todo:
@@ -73,12 +73,12 @@ class KnownValues:
                 return _function(node)(*args, **kwargs)
         except NotKnown:
             raise
-        except Exception as error:  # the program's own error, or a call that a CPU has no kernel for
+        except Exception as error:  # the program's own error, or the CPU has no kernel for the call
             raise NotKnown(str(node)) from error
 
 
 def written_number(node: fx.Node) -> Tensor | None:
-    """The tensor of a get_attr that stands for a number in the program (as in `x[0] = 3`), and is only ever copied."""
+    """The tensor of a get_attr that represents a number of the program (as in `x[0] = 3`), and is only ever copied."""
     if node.op != "get_attr" or any(user.target is not torch.ops.aten.lift_fresh_copy.default for user in node.users):
         return None
     value = getattr(node.graph.owning_module, str(node.target), None)
@@ -86,15 +86,15 @@ def written_number(node: fx.Node) -> Tensor | None:
 
 
 def _is_plain(node: fx.Node) -> bool:
-    """Whether the node's value is made by a call, is not too large, was never written to, and is one outside of vmap.
+    """Whether the node's value comes from a call, is not too large, was never written to, and is outside of vmap.
 
-    A write to a view counts too: views share the counter of writes with what they are views of.
+    A write to a view counts too: views share their base's version counter.
     """
     if node.op == "get_attr":
         return written_number(node) is not None
     if node.op not in ("call_function", "call_method"):
         return False
-    functional = "val" in node.meta  # then nothing is written to, whatever has happened to the fakes
+    functional = "val" in node.meta  # a functional graph writes to nothing, whatever has happened to its fakes
     fake = node.meta["val"] if functional else node.meta.get("example_value")
     if not isinstance(fake, Tensor):
         return True
@@ -107,7 +107,8 @@ def _is_plain(node: fx.Node) -> bool:
 
 
 def _function(node: fx.Node) -> Callable[..., Any]:
-    """The function of torch or Python that the node calls. Errors: NotKnown for others, which may do anything."""
+    """The function of torch or Python that the node calls. Errors: NotKnown for other functions, which may do
+    anything."""
     target = node.target
     home = getattr(target, "__module__", None) or ""
     if isinstance(target, str):
@@ -118,10 +119,10 @@ def _function(node: fx.Node) -> Callable[..., Any]:
 
 
 def _on_cpu(value: object) -> object:
-    """An argument, with the CPU in place of a device."""
+    """An argument, with a device replaced by the CPU."""
     if isinstance(value, str):
         try:
             value = torch.device(value)
-        except RuntimeError:  # another word
+        except RuntimeError:  # a string that is not a device
             return value
     return CPU if isinstance(value, torch.device) else value

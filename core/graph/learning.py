@@ -1,7 +1,7 @@
-"""Graphs that record gradients in a part only, and are called where none are recorded.
+"""Graphs that record gradients in one part only, and are called under no_grad.
 
 AOTAutograd decides once for a whole graph, by the grad mode in which it is called. So such a graph is compiled and run
-with gradients, and switches them off itself at its beginning.
+with gradients enabled, and disables them itself at its start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from armature.torch_abi.pytree import tree_leaves
 
 
 def learns_inside(module: fx.GraphModule) -> bool:
-    """Whether the graph gives results with gradients, though none are recorded in the mode of now."""
+    """Whether the graph returns results with gradients although gradients are disabled in the current mode."""
     if torch.is_grad_enabled() or not any(_switches_on(node) for node in module.graph.nodes):
         return False
     made = tree_leaves([node.meta.get("example_value") for node in module.graph.output_node().all_input_nodes])
@@ -29,7 +29,7 @@ def _switches_on(node: fx.Node) -> bool:
 
 
 def begun_with_gradients(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph, to be called with gradients on."""
+    """The same graph, to be called with gradients enabled."""
     graph = fx.Graph()
     kept: dict[fx.Node, Any] = {}
     places = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -50,7 +50,7 @@ def _switch(graph: fx.Graph, beside: fx.Node, enabled: bool) -> None:
 
 
 def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A callable that runs another one with gradients on."""
+    """Wrap a callable to run with gradients enabled."""
 
     def recording(*args: Any) -> Any:
         with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""The user's line of each node, carried from the captured graph to the ATen graphs made from it."""
+"""Carries the user's line of each node from the captured graph to the ATen graphs made from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY = "armature_origin"
 
 
 def mark(captured: fx.GraphModule) -> None:
-    """Put each node's `meta["origin"]` where tracing copies it to the nodes made while the node runs."""
+    """Put each node's `meta["origin"]` where torch's tracing copies it to the nodes made while the node runs."""
     for node in captured.graph.nodes:
         origin = node.meta.get("origin")
         if origin is not None:
@@ -20,7 +20,7 @@ def mark(captured: fx.GraphModule) -> None:
 
 
 def restore(graph: fx.GraphModule) -> None:
-    """Give each operator `meta["origin"]`: its own, or for a gradient that of the operator it is the gradient of."""
+    """Set each operator's `meta["origin"]`: its own, or for a gradient that of the operator it differentiates."""
     by_number: dict[int, Any] = {}
     for node in graph.graph.nodes:
         found = node.meta.get("custom", {}).get(KEY)
@@ -34,7 +34,7 @@ def restore(graph: fx.GraphModule) -> None:
 
 
 def name_operators(graph: fx.GraphModule) -> None:
-    """The same where each node has the origin of the captured node it comes from: the operator is filled in."""
+    """Like `restore`, where each node already has the origin of its captured node: fill in the operator."""
     for node in graph.graph.nodes:
         if node.op == "call_function":
             node.meta["origin"] = _origin(str(node.target), node.meta.get("origin"))

@@ -1,4 +1,4 @@
-"""What a pass over a graph must leave behind, for strict mode: sound nodes, and results as they were."""
+"""Checks a pass's output in strict mode: nodes must be sound, and results unchanged."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class State:
 
     @classmethod
     def of(cls, module: fx.GraphModule) -> State:
-        """Of a graph as it is now."""
+        """The state of a graph now."""
         return cls({node: _call(node) for node in module.graph.nodes}, _results(module))
 
 
 def problem(before: State, module: fx.GraphModule) -> str:
-    """What is wrong with a graph after a pass; "" for nothing."""
+    """A description of what is wrong with a graph after a pass; "" if nothing is."""
     try:
         module.graph.lint()
     except Exception as error:
@@ -47,8 +47,8 @@ def _call(node: fx.Node) -> Call:
 
 
 def _results(module: fx.GraphModule) -> tuple[object, ...]:
-    """What is known of the results in a graph of operators; nothing in one of torch functions, whose results a pass may
-    leave to be found out."""
+    """The layouts of the results of a graph of operators; empty for a graph of torch functions, whose results a pass
+    need not annotate."""
     returned: Any = module.graph.output_node().args[0]
     items = returned if isinstance(returned, (list, tuple)) else (returned,)
     return tuple(_layout(item.meta.get("val")) if isinstance(item, fx.Node) else None for item in items)
@@ -73,7 +73,7 @@ def _first_other(found: tuple[object, ...], wanted: tuple[object, ...]) -> str:
 
 
 def _wrong_with(node: fx.Node) -> str:
-    """Where a node that the pass has made or changed says something else than what its operator gives."""
+    """Check that nodes which the pass has made or changed state the result that their operator has."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or may_write(target):
         return ""

@@ -1,4 +1,4 @@
-"""Runs the passes of a stage, in the order that tables and settings give, and checks what each leaves behind."""
+"""Runs the passes of a stage in the order given by tables and settings, and checks their output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ T = TypeVar("T")
 
 
 def chosen(passes: Sequence[Pass], disabled: frozenset[str], first: Sequence[str]) -> list[Pass]:
-    """The passes that are not disabled, those named in `first` before others where what they say of order allows it."""
+    """The passes that are not disabled. Those named in `first` go before others if `before` and `after` allow it."""
     left = [step for step in passes if step.name not in disabled]
     places = {name: place for place, name in enumerate(first)}
     out: list[Pass] = []
     while left:
         free = [step for step in left if not any(_goes_before(other, step) for other in left if other is not step)]
-        step = min(free or left[:1], key=lambda one: places.get(one.name, len(places)))  # the first one of several
+        # the first of the unordered ones
+        step = min(free or left[:1], key=lambda one: places.get(one.name, len(places)))
         out.append(step)
         left.remove(step)
     return out
@@ -36,10 +37,10 @@ def _goes_before(one: Pass, other: Pass) -> bool:
 
 
 def run_passes(stage: str, subject: T, ctx: CompileContext, show: Callable[[T], str] | None = None) -> T:
-    """The subject after all passes of the stage. show: its text, where it is no fx.GraphModule.
+    """The subject after all passes of the stage. show: prints a subject that is not an fx.GraphModule.
 
-    Errors: PassFailed naming plugin and pass, where a pass raises or gives something else than it was given; in strict
-    mode also where it breaks the graph.
+    Errors: PassFailed naming plugin and pass, if a pass raises or returns an object of another type; in strict mode
+    also if it breaks the graph.
     """
     settings = ctx.config
     steps: Sequence[Pass] = ctx.tables.passes(stage)
@@ -64,7 +65,7 @@ def _ran(step: Pass, subject: T, ctx: CompileContext) -> T:
     except Exception as error:
         raise _failure(step, ctx, f"{type(error).__name__}: {error}") from error
     if not isinstance(changed, type(subject)):
-        raise _failure(step, ctx, f"it gave {type(changed).__name__}, not {type(subject).__name__}")
+        raise _failure(step, ctx, f"it returned {type(changed).__name__}, not {type(subject).__name__}")
     if state is not None and isinstance(changed, fx.GraphModule) and (found := problem(state, changed)):
         raise _failure(step, ctx, found)
     return changed

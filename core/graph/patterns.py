@@ -1,7 +1,7 @@
-"""Parts of a graph found by a pattern, and replaced. A pattern is a small Python function: what it calls is looked for.
+"""Finds and replaces parts of a graph. A pattern is a small Python function that makes the calls to look for.
 
-The parameters of the function stand for anything, a tensor or a constant; one that is used twice stands for the same
-thing. Other constants must be equal. Methods, operators and functions of one meaning match one another.
+The function's parameters match anything, a tensor or a constant; a parameter that is used twice must match the same
+thing twice. Other constants must be equal. Equivalent methods, operators and functions match one another.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IN_PLACE = frozenset((operator.setitem, *(getattr(operator, f"i{name.rstrip('_')
 
 
 def fake_of(node: object) -> Any:
-    """The tensor without numbers, or the size, that a node of a graph stands for; anything else as it is."""
+    """The fake tensor or size of a graph node; any other object unchanged."""
     if not isinstance(node, fx.Node):
         return node
     return node.meta["val"] if "val" in node.meta else node.meta.get("example_value")
@@ -53,16 +53,15 @@ def fake_of(node: object) -> Any:
 
 @attrs.frozen(eq=False)
 class Match:
-    """A place where a pattern was found. `root`: what gives the result. `bound`: a node or constant for each
-    parameter of the pattern. `inner`: the nodes of the pattern, the root among them.
-    """
+    """A place where a pattern was found. `root`: the node of the result. `bound`: a node or constant for each parameter
+    of the pattern. `inner`: the nodes that the pattern matched, including the root."""
 
     root: fx.Node
     bound: Mapping[str, object]
     inner: frozenset[fx.Node]
 
     def fake(self, name: str) -> Any:
-        """The tensor without numbers of a parameter; a constant as it is."""
+        """The fake tensor bound to a parameter; a constant unchanged."""
         return fake_of(self.bound[name])
 
 
@@ -72,24 +71,24 @@ def _always(match: Match) -> bool:
 
 @attrs.frozen(eq=False)
 class Pattern:
-    """A function over `fx.Proxy` captured as a graph. `parameters`: those that occur in it, each of them anything."""
+    """A function over `fx.Proxy`, captured as a graph. `parameters`: the wildcards that occur in it."""
 
     output: fx.Node
     parameters: frozenset[str]
 
     @classmethod
     def of(cls, fn: Callable[..., Any]) -> Pattern:
-        """Errors: InvariantError where the function doesn't end with a call."""
+        """Capture a function. Errors: InvariantError if the function doesn't end with a call."""
         graph = fx.Graph()
         tracer = GraphAppendingTracer(graph)
-        with Asking():  # proxies are asked also where a graph is compiled while a subclass computes
+        with Asking():  # proxies are also asked where a graph is compiled while a subclass computes
             result = fn(*(fx.Proxy(graph.placeholder(name), tracer) for name in parameters(fn)))
         called = isinstance(result, fx.Proxy) and result.node.op.startswith("call_")
-        invariant(called, "a pattern has to give the result of a call", pattern=fn, gives=type(result))
+        invariant(called, "a pattern has to return the result of a call", pattern=fn, gives=type(result))
         return cls(result.node, frozenset(str(n.target) for n in graph.find_nodes(op="placeholder") if n.users))
 
     def match(self, root: fx.Node) -> Match | None:
-        """The pattern found with `root` as its result; None where it is not there."""
+        """Match the pattern with `root` as its result; None if it does not match."""
         for bound, inner in _unify(self.output, root, {}, {}):
             if bound.keys() == self.parameters:
                 return Match(root, bound, frozenset(inner.values()))
@@ -97,7 +96,7 @@ class Pattern:
 
 
 def parameters(fn: Callable[..., Any]) -> Iterator[str]:
-    """The names of the parameters that may be given by position."""
+    """The names of the parameters that may be passed by position."""
     for one in inspect.signature(fn).parameters.values():
         if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
             yield one.name
@@ -108,7 +107,7 @@ Inner = dict[fx.Node, fx.Node]
 
 
 def _unify(wanted: object, found: object, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
-    """Every way in which a value of the pattern matches a value of the graph."""
+    """All ways in which a value of the pattern matches a value of the graph."""
     if isinstance(wanted, fx.Node):
         if wanted.op == "placeholder":
             name = str(wanted.target)
@@ -160,10 +159,10 @@ def _equal(one: object, other: object) -> bool:
 
 @attrs.frozen(eq=False)
 class Rewrite:
-    """A pattern, and what takes its place. `replacement` is given, by name, the parameters that occur in the pattern,
-    as `fx.Proxy` objects or constants, and calls what computes the same.
+    """A pattern and its replacement. `replacement` receives, by name, the parameters that occur in the pattern, as
+    `fx.Proxy` objects or constants, and makes equivalent calls.
 
-    when: asked about each place that matches. name: for messages.
+    when: a further condition on each match. name: for messages.
     """
 
     pattern: Callable[..., Any]
@@ -177,7 +176,7 @@ class Rewrite:
 
 @attrs.frozen(eq=False)
 class Rewriting:
-    """The `run` of a pass: replaces what the patterns match, the first rewrite that fits at each node."""
+    """The `run` of a pass: replaces matches of the patterns, by the first rewrite that fits at each node."""
 
     rewrites: tuple[Rewrite, ...]
     _held: dict[Hashable, list[tuple[Rewrite, Pattern]]] = attrs.field(factory=dict, init=False)
@@ -200,7 +199,7 @@ class Rewriting:
         return module
 
     def _by_root(self) -> Mapping[Hashable, list[tuple[Rewrite, Pattern]]]:
-        """Captured on first use: no plugin pays for patterns that no graph is searched for."""
+        """Captured on first use, so that plugins pay only for patterns that are searched for."""
         if not self._held:
             for rewrite in self.rewrites:
                 pattern = Pattern.of(rewrite.pattern)
@@ -214,7 +213,8 @@ def rewriting(rewrites: Iterable[Rewrite]) -> Rewriting:
 
 
 def _is_replaceable(match: Match) -> bool:
-    """Whether nobody else reads what goes away, and nothing is written or switched between its first and last node."""
+    """Whether nothing else reads the nodes to remove, and no write or state change lies between the first and the
+    last."""
     for node in match.inner:
         outside = any(user not in match.inner for user in node.users)
         if outside and node is not match.root and not _is_view(node):
@@ -230,14 +230,14 @@ def _is_replaceable(match: Match) -> bool:
 
 
 def _is_view(node: fx.Node) -> bool:
-    """Whether it costs nothing to have it twice."""
+    """Whether duplicating it costs nothing."""
     made = fake_of(node)
     given = [fake_of(needed) for needed in node.all_input_nodes]
     return isinstance(made, Tensor) and any(isinstance(one, Tensor) and share_memory(made, one) for one in given)
 
 
 def _does_more(node: fx.Node) -> bool:
-    """Whether a node writes to a tensor, or switches something that others hang on."""
+    """Whether a node writes to a tensor, or changes state that other nodes depend on."""
     target: Any = node.target
     if not node.op.startswith("call_") or target is operator.getitem:
         return False
@@ -257,16 +257,16 @@ def _is_written(one: WrittenArgument, node: fx.Node) -> bool:
 
 
 def replace(graph: fx.Graph, match: Match, rewrite: Rewrite) -> None:
-    """Put the replacement in front of the root, and drop what nobody reads any more.
+    """Insert the replacement before the root, and drop nodes that are no longer read.
 
-    Errors: InvariantError where the replacement gives another shape, dtype, device or strides.
+    Errors: InvariantError if the replacement's shape, dtype, device or strides differ.
     """
     before = match.root.prev
     tracer = GraphAppendingTracer(graph)
     given = {k: fx.Proxy(v, tracer) if isinstance(v, fx.Node) else v for k, v in match.bound.items()}
     with graph.inserting_before(match.root), Asking():
         result = rewrite.replacement(**given)
-    invariant(isinstance(result, fx.Proxy), "a replacement gives no tensor", rewrite=str(rewrite))
+    invariant(isinstance(result, fx.Proxy), "a replacement returns no tensor", rewrite=str(rewrite))
     made: list[fx.Node] = []
     node = before.next
     while node is not match.root:
@@ -296,11 +296,11 @@ def _check_alike(root: fx.Node, made: fx.Node, rewrite: Rewrite) -> None:
     facts = [(tuple(t.shape), t.dtype, t.device, t.stride()) for t in (wanted, found)]
     if facts[0] != facts[1]:
         details = f"rewrite={rewrite}, wanted={facts[0]}, given={facts[1]}, at={root.meta.get('origin')}"
-        raise InvariantError(what="a replacement gives something else than what it stands for", details=details)
+        raise InvariantError(what="a replacement's result differs from the original's", details=details)
 
 
 def drop_unread(graph: fx.Graph, root: fx.Node) -> None:
-    """Take a node out that nobody reads, and what only that one read."""
+    """Remove an unread node, and the nodes that only it read."""
     todo = [root]
     while todo:
         node = todo.pop()

@@ -1,8 +1,8 @@
-"""A captured graph with calls that no back end is given (`trace/recording/uncompiled_calls.py`), or that make a tensor
-one that collects gradients (`trace/recording/tensor_state.py`): what stands between them is compiled, a piece at a
-time, and another graph calls the pieces and them.
+"""Splits a captured graph at calls that are not passed to a back end (`trace/recording/uncompiled_calls.py`) or that
+switch on gradients of a tensor (`trace/recording/tensor_state.py`). The parts in between are compiled, a piece at a
+time, and an outer graph calls the pieces and those calls.
 
-Numbers do not go from piece to piece: each computes those that it needs from the sizes of what it is given.
+Numbers are not passed from piece to piece: each piece computes those that it needs from the sizes of its inputs.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from armature.trace.recording.tensor_state import APART
 
 CONDITION: object = torch.ops.higher_order.cond
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
-OF_PIECES = (APART,)  # in the meta of a node, and not of what stands for it in a piece
+OF_PIECES = (APART,)  # meta keys that a piece's copy of a node does not get
 OF_WHOLE = (APART, "counts_writes")
 
 
 def is_apart(node: fx.Node) -> bool:
-    """Whether a node is done between pieces."""
+    """Whether a node runs between pieces."""
     return is_uncompiled(node) or APART in node.meta
 
 
 def is_apart_for_kernels(node: fx.Node) -> bool:
-    """The same where pieces become kernels, which call no other graphs: a branch or a loop is called between them."""
+    """The same if pieces become kernels, which call no other graphs: a branch or a loop is called between them."""
     return is_apart(node) or calls_graphs(node)
 
 
 def calls_graphs(node: fx.Node) -> bool:
-    """Whether a node is given graphs of their own, to call them: branches, the body of a loop."""
+    """Whether a node's arguments include graphs that it calls: branches, the body of a loop."""
     return node.op == "call_function" and any(used.op == "get_attr" for used in node.all_input_nodes)
 
 
 @attrs.frozen(eq=False)
 class Piece:
-    """Nodes that are compiled together. given: what they use of the rest of the graph; made: what that uses of them."""
+    """Nodes that are compiled together. given: the nodes of the rest that they use; made: those of theirs that the rest
+    uses."""
 
     nodes: tuple[fx.Node, ...]
     given: tuple[fx.Node, ...]
@@ -56,14 +57,14 @@ class Piece:
 
     @classmethod
     def of(cls, group: Sequence[fx.Node], reached: frozenset[fx.Node] = frozenset()) -> Piece:
-        """reached: nodes of which more is used than one sees, the whole memory of a tensor."""
+        """reached: nodes whose whole memory is used, not only what reads show."""
         own = set(group)
         given = dict.fromkeys(used for node in group for used in tensors_used(node) if used not in own)
         made = tuple(node for node in group if node in reached or not own.issuperset(node.users))
         return cls(tuple(group), tuple(given), made)
 
     def module(self, whole: fx.GraphModule, counts_writes: bool) -> fx.GraphModule:
-        """The piece as a graph. counts_writes: its callable has to count what is written to inputs."""
+        """The piece as a graph. counts_writes: its callable must bump the versions of inputs that it writes to."""
         graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
         for node in self.given:
@@ -79,31 +80,32 @@ class Piece:
 
 @attrs.define(eq=False)
 class Outer:
-    """The graph that calls the pieces, while it grows. copies, fakes: for nodes of the whole."""
+    """The graph that calls the pieces, while it grows. copies, fakes: for nodes of the whole graph."""
 
     traced: TracedFrame
     whole: fx.GraphModule
-    learns: bool  # whether there is something with a gradient
-    alters: bool  # whether a call makes a tensor one that collects gradients: fakes tell only what it is in the end
+    learns: bool  # whether anything requires gradients
+    alters: bool  # whether a call switches on a tensor's gradients: then fakes only show its final state
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     copies: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
-    inputs: dict[fx.Node, GraphInput] = attrs.field(factory=dict)  # or what other pieces have made
-    fakes: dict[fx.Node, Any] = attrs.field(factory=dict)  # of what calls between pieces give
-    used: set[int | None] = attrs.field(factory=set)  # memory that a way back may read; only where there is one
+    inputs: dict[fx.Node, GraphInput] = attrs.field(factory=dict)  # the program's, or results of other pieces
+    fakes: dict[fx.Node, Any] = attrs.field(factory=dict)  # results of the calls between pieces
+    # memory that backward may read; only tracked if there is a backward
+    used: set[int | None] = attrs.field(factory=set)
     count: int = 0
 
     def open(self) -> None:
-        """The inputs of the whole."""
+        """Add the whole graph's inputs."""
         places = [node for node in self.whole.graph.nodes if node.op == "placeholder"]
         for node, given in zip(places, self.traced.inputs, strict=True):
             self.copies[node], self.inputs[node] = self.graph.node_copy(node), given
 
     def close(self, output: fx.Node) -> None:
-        """The results of the whole."""
+        """Add the whole graph's results."""
         self.graph.node_copy(output, lambda used: copied(self.graph, used, self.copies))
 
     def copy(self, node: fx.Node) -> None:
-        """A call that is made between pieces."""
+        """Add a call that is made between pieces."""
         self.copies[node] = self.graph.node_copy(node, lambda used: copied(self.graph, used, self.copies))
         if node.meta.get("example_value") is None:
             return
@@ -122,8 +124,8 @@ class Outer:
             self.inputs[node] = GraphInput(node.name, None, found)
 
     def choose(self, node: fx.Node, compile_piece: CompilePiece) -> None:
-        """A call of one of two graphs, each compiled by itself. With gradients it is torch's own call: that gives zeros
-        where the branch not taken would have given some."""
+        """Add a call of one of two graphs, each compiled on its own. With gradients it stays torch's own call, which
+        gives zero gradients to inputs that only the untaken branch uses."""
         called: Any = node.args
         predicate, *getters, operands = called[:4]
         given = tuple(self.inputs[operand] for operand in operands)
@@ -136,12 +138,12 @@ class Outer:
         self.count += 1
 
     def fake(self, node: fx.Node) -> Any:
-        """What stands for a node's result by now."""
+        """The current fake of a node's result."""
         known = self.inputs.get(node)
         return known.fake if known is not None else self.fakes.get(node, node.meta.get("example_value"))
 
     def note_used(self, piece: Piece) -> None:
-        """A way back may compute again from all that a piece reads, and may keep what has a history."""
+        """Record that backward may recompute from anything that a piece reads, and may save results with a history."""
         for node in piece.nodes:
             own = memory_of(node)
             self.used |= {memory_of(given) for given in node.all_input_nodes} - {own}
@@ -150,11 +152,11 @@ class Outer:
         self.used.discard(None)
 
     def keeps(self, written: Sequence[fx.Node]) -> bool:
-        """Whether a way back finds what it needs, though some tensors are written to now."""
+        """Whether backward's inputs survive the given writes."""
         return self.used.isdisjoint(map(memory_of, written))
 
     def call(self, piece: Piece, compile_piece: CompilePiece) -> bool:
-        """A piece. False: something about it has to be known that the next ones can't be told."""
+        """Add a piece. False if later pieces would need to know something about it that they can't be told."""
         part = self.part(piece)
         after = fakes_after(part, keep=self.alters)
         if after is None:
@@ -165,7 +167,7 @@ class Outer:
         if self.learns:
             self.note_used(piece)
         if written and self.learns and part.graph is not None:
-            # derivatives may need what was there, which a graph keeps by keeping its input
+            # Backward may need the values before the write, which a graph saves by saving its input.
             run = part.graph.forward
         else:
             run = compile_piece(part)
@@ -174,14 +176,14 @@ class Outer:
         return True
 
     def part(self, piece: Piece, counts_writes: bool = False) -> TracedFrame:
-        """A piece, to be compiled."""
+        """Build a piece to be compiled."""
         given = tuple(self.inputs[node] for node in piece.given)
         module = piece.module(self.whole, counts_writes)
         name = f"{self.traced.name}_{self.count}"
         return attrs.evolve(self.traced, name=name, graph=module, inputs=given, guards=())
 
     def place(self, piece: Piece, run: Callable[..., Any], results: Sequence[Any]) -> None:
-        """A call of a compiled piece. results: what it makes, as fakes."""
+        """Add a call of a compiled piece. results: its results, as fakes."""
         target = named(run, f"piece_{self.count}")
         called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
         for position, (node, fake) in enumerate(zip(piece.made, results, strict=True)):
@@ -193,7 +195,7 @@ class Outer:
 def compiled(
     traced: TracedFrame, compile_piece: CompilePiece, apart: Callable[[fx.Node], bool]
 ) -> Callable[..., Any] | None:
-    """The graph's callable; None where it has to run operator by operator. apart: whether a node is in no piece."""
+    """The graph's callable; None if it has to run operator by operator. apart: whether a node runs between pieces."""
     whole = traced.graph
     steps = None if whole is None else steps_of(whole.graph, apart)
     if whole is None or steps is None:
@@ -213,7 +215,7 @@ def compiled(
             else:
                 outer.copy(step)
             if step.target is set_grad_enabled:
-                set_grad_enabled(*step.args)  # as it is when the pieces after it run
+                set_grad_enabled(*step.args)  # as it will be when the pieces after it run
                 switches = True
             elif is_uncompiled(step) and not outer.keeps(written_uncompiled(step)):
                 return None
@@ -225,12 +227,12 @@ def compiled(
 
 
 def needs_gradient(fake: object) -> bool:
-    """Whether a tensor has a history, or collects gradients."""
+    """Whether a tensor has a history or collects gradients."""
     return isinstance(fake, torch.Tensor) and fake.requires_grad
 
 
 class Keeping(fx.Interpreter):
-    """Runs a graph on fakes and keeps with each node the one that it gives."""
+    """Runs a graph on fakes and stores each node's result in its metadata."""
 
     def run_node(self, n: fx.Node) -> Any:
         """The result of a node."""
@@ -242,9 +244,9 @@ class Keeping(fx.Interpreter):
 
 
 def fakes_after(part: TracedFrame, *, keep: bool) -> tuple[tuple[Any, ...], list[int]] | None:
-    """What a piece gives, as fakes, and positions of those it writes to, as it would to tensors. None where that
-    changes what its own graph can't know: another tensor over the same memory, or a layout. keep: nodes of the piece
-    get the fakes that they have there."""
+    """A piece's results as fakes, and the positions of inputs that it writes to. None if it changes something that
+    its own graph can't express: the memory that a tensor uses, or a layout. keep: store each node's fake in its
+    metadata."""
     if part.graph is None:
         return None
     given = [one.fake for one in part.inputs]
@@ -262,7 +264,7 @@ def fakes_after(part: TracedFrame, *, keep: bool) -> tuple[tuple[Any, ...], list
 
 
 def one_of(run_true: Callable[..., Any], run_false: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that calls one of two, by the truth of its first argument."""
+    """A function that calls one of two, depending on its first argument."""
 
     def call(predicate: torch.Tensor, *operands: Any) -> Any:
         return run_true(*operands) if predicate else run_false(*operands)
@@ -271,7 +273,7 @@ def one_of(run_true: Callable[..., Any], run_false: Callable[..., Any]) -> Calla
 
 
 def named(run: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A function as the target of a node."""
+    """Give a function a name as the target of a node."""
 
     def call(*args: Any) -> Any:
         return run(*args)
@@ -281,7 +283,7 @@ def named(run: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def setting_back(run: Callable[..., Any]) -> Callable[..., Any]:
-    """For a graph that switches the grad mode: it is what it was, should something raise."""
+    """Wrap a graph that switches the grad mode, to restore the mode if it raises."""
 
     def call(*args: Any) -> Any:
         grad = torch.is_grad_enabled()
@@ -295,7 +297,7 @@ def setting_back(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[Piece | fx.Node] | None:
-    """The pieces and the calls between them, in order; None where something can't go from piece to piece."""
+    """The pieces and the calls between them, in order; None if some value can't be passed between pieces."""
     groups: list[list[fx.Node]] = [[]]
     apart: list[fx.Node] = []
     for node in graph.nodes:
@@ -303,7 +305,7 @@ def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[P
             continue
         linked = LEAVE in node.meta or any(LEAVE in used.meta for used in node.all_input_nodes)
         if "changes_state" in node.meta and node.target is not set_grad_enabled and not linked:
-            return None  # what is linked may stand in one piece, and can't cross
+            return None  # linked nodes must be in one piece, and can't be separated
         taken = node.target is operator.getitem and node.args[0] in apart
         if stands_apart(node) or taken or node.target is set_grad_enabled:
             apart.append(node)
@@ -325,7 +327,7 @@ def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[P
 
 
 def tensors_used(node: fx.Node) -> Iterator[fx.Node]:
-    """What a node takes, in place of numbers what those are computed from."""
+    """The tensors that a node uses; a number is replaced by the tensors that it is computed from."""
     for used in node.all_input_nodes:
         if is_number(used) and used.op != "placeholder":
             yield from tensors_used(used)
@@ -334,13 +336,13 @@ def tensors_used(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def is_number(node: fx.Node) -> bool:
-    """Whether a node gives numbers."""
+    """Whether a node's result is a number."""
     leaves = tree_leaves(node.meta.get("example_value"))
     return bool(leaves) and all(isinstance(leaf, (int, float, *SYMBOLIC)) for leaf in leaves)
 
 
 def memory_of(node: fx.Node) -> int | None:
-    """In which memory the result of a node is."""
+    """The memory of a node's result."""
     fake = node.meta.get("example_value")
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return None
@@ -348,7 +350,7 @@ def memory_of(node: fx.Node) -> int | None:
 
 
 def _owners(graph: fx.Graph) -> dict[int | None, fx.Node]:
-    """Of each memory the node that makes it."""
+    """Maps each memory to the node that makes it."""
     owners: dict[int | None, fx.Node] = {}
     for node in graph.nodes:
         owners.setdefault(memory_of(node), node)
@@ -357,7 +359,7 @@ def _owners(graph: fx.Graph) -> dict[int | None, fx.Node]:
 
 
 def copied(graph: fx.Graph, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> fx.Node:
-    """What stands for a node in another graph: a number is computed there."""
+    """The copy of a node in another graph; a number is computed there."""
     if node not in copies:
         copies[node] = graph.node_copy(node, lambda used: copied(graph, used, copies))
     return copies[node]

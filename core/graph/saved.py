@@ -1,7 +1,7 @@
-"""What the forward graph passes on to the backward graph: an input itself in place of views of it.
+"""Passes inputs themselves, in place of views of them, from the forward graph to the backward graph.
 
-A view made by the compiled graph has to be made again over its input before autograd can save it, so that a later write
-to the input is noticed. In the backward graph the same view costs nothing.
+A view made by the compiled graph would have to be recreated over its input before autograd can save it and detect later
+writes to the input. In the backward graph the same view costs nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
 
 def save_inputs_of_views(forward: fx.GraphModule, backward: fx.GraphModule, outputs: int) -> Graphs:
-    """The graphs, changed in place. `outputs`: how many results of the forward graph come before what is saved."""
+    """Change both graphs in place. `outputs`: the number of the forward graph's results that precede the saved
+    tensors."""
     returned = forward.graph.output_node()
     results = list(cast(Sequence[Any], returned.args[0]))
     if any(_is_written(node) for node in forward.graph.find_nodes(op="placeholder")):
         return forward, backward
-    # The partitioner names what it passes on alike in both graphs, but passes sizes on in another order.
+    # The partitioner uses the same names in both graphs, but orders sizes differently.
     named = {place.name: place for place in backward.graph.find_nodes(op="placeholder")}
     places = {node: named[node.name] for node in results[outputs:] if isinstance(node, fx.Node) and node.name in named}
     first = next(node for node in backward.graph.nodes if node.op != "placeholder")
@@ -51,7 +52,7 @@ def _is_written(place: fx.Node) -> bool:
 
 
 def _views(node: object) -> list[fx.Node]:
-    """The operators that make the node out of a placeholder, when all of them are views of fixed sizes; else none."""
+    """The operators that compute the node from a placeholder, if all of them are views of fixed sizes; else none."""
     chain: list[fx.Node] = []
     while isinstance(node, fx.Node) and node.op == "call_function":
         target = node.target

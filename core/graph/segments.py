@@ -1,8 +1,9 @@
-"""A training graph in several pieces, one after another, so that backward gives gradients in several parts: those of
-the last piece before the others run. Where to cut is what passes of the stage "split" know.
+"""Splits a training graph into several consecutive pieces, so that backward produces gradients in stages: those of the
+last piece first. Passes of the stage "split" decide where to cut.
 
-A cut moves towards the start of the graph where something that only one graph can know would cross it: a value that is
-no tensor, memory that is written to behind the cut, a context of torch that is entered before it and left behind it.
+A cut moves towards the start of the graph if something would cross it that only a single graph can handle: a value that
+is not a tensor, memory that is written to after the cut, or a torch context that is entered before it and left after
+it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ APART = ("placeholder", "output", "get_attr")
 
 
 def compiled(traced: TracedFrame, ctx: CompileContext, compile_piece: CompilePiece) -> Callable[..., Any] | None:
-    """The callable of a training graph that is cut; None where no pass wants that, or there is no place for it."""
+    """The callable of a training graph that is cut; None if no pass asks for cuts or there is no place for one."""
     module = traced.graph
     if module is None or not torch.is_grad_enabled() or not any(map(_collects, traced.inputs)):
         return None
@@ -42,7 +43,7 @@ def compiled(traced: TracedFrame, ctx: CompileContext, compile_piece: CompilePie
         return None
     steps = _Steps.of(traced, module)
     cuts = steps.places_for(wanted)
-    told = f"split into {len(cuts) + 1} pieces, of {len(wanted) + 1} that were asked for"
+    told = f"split into {len(cuts) + 1} pieces, of {len(wanted) + 1} that were requested"
     ctx.emit(CompileEvent(EventKind.STAGE, ctx.compile_id, traced.name, "", 0, told))
     if not cuts:
         return None
@@ -62,7 +63,7 @@ def _collects(given: GraphInput) -> bool:
 
 
 def _parameters(traced: TracedFrame) -> dict[fx.Node, torch.nn.Parameter]:
-    """The program's parameters that the graph is given."""
+    """The program's parameters among the graph's inputs."""
     places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"] if traced.graph else []
     reals = {node: given.real() for node, given in zip(places, traced.inputs, strict=True) if given.real is not None}
     return {node: real for node, real in reals.items() if isinstance(real, torch.nn.Parameter)}
@@ -70,8 +71,8 @@ def _parameters(traced: TracedFrame) -> dict[fx.Node, torch.nn.Parameter]:
 
 @attrs.frozen(eq=False)
 class _Steps:
-    """What a graph does, in order, without what is computed anew in each piece (numbers). A cut at k stands before
-    nodes[k]. closed: where there can be none."""
+    """The steps of a graph in order, without numbers, which each piece computes itself. A cut at k is before nodes[k].
+    closed: positions where no cut is possible."""
 
     nodes: tuple[fx.Node, ...]
     closed: frozenset[int]
@@ -83,7 +84,7 @@ class _Steps:
         return cls(nodes, frozenset(k for first, last in spans for k in range(first + 1, last + 1)))
 
     def places_for(self, wanted: frozenset[fx.Node]) -> tuple[int, ...]:
-        """The nearest cuts at or before those that are wanted."""
+        """The nearest possible cuts at or before the wanted ones."""
         found: set[int] = set()
         for k, node in enumerate(self.nodes):
             if node in wanted:
@@ -96,11 +97,11 @@ class _Steps:
             yield self.nodes[first:last]
 
 
-Span = tuple[int, int]  # from a node to a later one; no cut between them
+Span = tuple[int, int]  # from a node to a later one, with no cut between them
 
 
 def _contexts(nodes: Sequence[fx.Node]) -> Iterator[Span]:
-    """Where torch's state is not that in which the graph is called."""
+    """Spans in which torch's state differs from that at the call of the graph."""
     entered: dict[fx.Node, int] = {}
     off: int | None = None
     for k, node in enumerate(nodes):
@@ -122,7 +123,7 @@ def _contexts(nodes: Sequence[fx.Node]) -> Iterator[Span]:
 
 
 def _values(nodes: Sequence[fx.Node], graph: fx.Graph) -> Iterator[Span]:
-    """Where there is something else than tensors."""
+    """Spans in which a value is live that is not a tensor."""
     last = _last_uses(nodes, graph)
     for k, node in enumerate(nodes):
         if type(node.meta.get("example_value")) is not FakeTensor and node in last:
@@ -130,7 +131,7 @@ def _values(nodes: Sequence[fx.Node], graph: fx.Graph) -> Iterator[Span]:
 
 
 def _last_uses(nodes: Sequence[fx.Node], graph: fx.Graph) -> dict[fx.Node, int]:
-    """The last step that uses what a node gives; what the graph returns is used after the last one."""
+    """The last step that uses each node's result; for results of the graph, the end."""
     last: dict[fx.Node, int] = {}
     for k, node in enumerate((*nodes, graph.output_node())):
         last.update(dict.fromkeys(tensors_used(node), k))
@@ -138,8 +139,8 @@ def _last_uses(nodes: Sequence[fx.Node], graph: fx.Graph) -> dict[fx.Node, int]:
 
 
 def _memories(nodes: Sequence[fx.Node], traced: TracedFrame, module: fx.GraphModule) -> Iterator[Span]:
-    """Where memory is in use that a later step writes to. What the graph is given and writes to is the affair of one
-    piece, the only one that knows what backward needs of the numbers that were there before."""
+    """Spans in which memory is in use that a later step writes to. An input that is written to belongs to a single
+    piece, the only one that knows which old values backward needs."""
     run = _Rerun.of(traced, module)
     uses: dict[int, list[int]] = {}
     for k, node in enumerate((*nodes, module.graph.output_node())):
@@ -157,8 +158,8 @@ def _memories(nodes: Sequence[fx.Node], traced: TracedFrame, module: fx.GraphMod
 
 @attrs.frozen(eq=False)
 class _Rerun:
-    """The graph run on other fakes, over the memory of those that it is given: in which memory each result is, and in
-    which order what is written to. No fake that is compiled with later changes."""
+    """A run of the graph on other fakes over the same memory: the memory of each result, and the writes in order. The
+    fakes used for compiling are unaffected."""
 
     values: dict[fx.Node, Any] = attrs.field(factory=dict)
     memories: dict[fx.Node, int] = attrs.field(factory=dict)
@@ -187,7 +188,7 @@ class _Rerun:
         return run
 
     def step(self, node: fx.Node, module: fx.GraphModule) -> None:
-        """One call; what it writes to counts that."""
+        """Run one node, and record its writes."""
         if node.op == "get_attr":
             self.keep(node, operator.attrgetter(str(node.target))(module))
             return
@@ -203,7 +204,7 @@ class _Rerun:
         self.keep(node, result)
 
     def keep(self, node: fx.Node, result: Any) -> None:
-        """What a node has given."""
+        """Store a node's result."""
         self.values[node] = result
         memory = _memory(result)
         if memory is not None:

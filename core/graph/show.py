@@ -1,4 +1,4 @@
-"""A functional ATen graph as a readable program, the user's line at the right."""
+"""Prints a functional ATen graph as a readable program, with the user's lines in the margin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def show(aten: AtenGraph) -> str:
 
 
 def show_module(module: fx.GraphModule, name: str = "graph") -> str:
-    """A graph as text, of operators or of torch functions."""
+    """A graph of operators or of torch functions as text."""
     lines: list[str] = []
     given: list[str] = []
     for node in module.graph.nodes:
@@ -33,7 +33,7 @@ def show_module(module: fx.GraphModule, name: str = "graph") -> str:
 
 
 def describe(value: Any) -> str:
-    """`float32[3, 4] strides (4, 1)` of a tensor; the value itself of anything else."""
+    """`float32[3, 4] strides (4, 1)` for a tensor; the value itself for anything else."""
     if not isinstance(value, torch.Tensor):
         return str(value)
     dtype = str(value.dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""One form of a call, however the program wrote it: `x @ y`, `x.matmul(y)` and `torch.matmul(input=x, other=y)`."""
+"""Normalises calls that can be written in several ways: `x @ y`, `x.matmul(y)` and `torch.matmul(input=x, other=y)`."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ MISSING = object()
 
 @attrs.frozen
 class Spelling:
-    """A call: the function, and its arguments by name, with the defaults of those that are not given."""
+    """A normalised call: the function, and its arguments by name, including defaults."""
 
     function: Hashable
     arguments: Mapping[str, object]
 
 
 def function_of(node: fx.Node) -> Hashable | None:
-    """What the node calls, the same object for all ways to write it; None where it calls nothing."""
+    """The function that a node calls, normalised; None if it calls nothing."""
     target: Any = node.target
     if node.op == "call_method":
         found = getattr(torch, target, None)
@@ -73,7 +73,7 @@ def function_of(node: fx.Node) -> Hashable | None:
 
 
 def spelled(node: fx.Node) -> Spelling | None:
-    """The call of a node in the one form; None where its arguments can't be named."""
+    """The normalised call of a node; None if its arguments can't be named."""
     function = function_of(node)
     names = None if function is None else _parameters(function)
     if names is None:
@@ -94,7 +94,7 @@ def _is_method(target: object) -> bool:
 
 @cache
 def _parameters(function: Any) -> Mapping[str, object] | None:
-    """The parameters of a function in their order, with their defaults; None where nobody knows them."""
+    """A function's parameters in order, with their defaults; None if they are not known."""
     if isinstance(function, torch._ops.OpOverload):
         found = function._schema.arguments
         return {one.name: one.default_value if one.has_default_value() else MISSING for one in found}

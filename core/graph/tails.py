@@ -1,7 +1,7 @@
-"""Views at the end of a training graph: they are taken of what the compiled graph gives, by the calls of the program.
+"""Takes views at the end of a training graph from the compiled graph's results, by the program's own calls.
 
-Autograd knows of which tensor a view is one, what a call that gives several allows to be done to them, and which of
-them count writes together. A compiled graph that gave the views themselves would lose all that.
+Autograd tracks a view's base, which changes are allowed to the results of a call with several outputs, and which
+tensors share a version counter. A compiled graph that returned the views itself would lose all that.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from armature.torch_abi.wrappers import is_wrapper
 
 @attrs.frozen(eq=False)
 class Tail:
-    """Calls at the end of a graph that give views, in order, and the graph without these results.
+    """The calls at the end of a graph that make views, in order, and the graph without them.
 
-    given: results of that graph; made: nodes that give views; switched: those for which the grad mode is another one.
+    given: results of that graph; made: nodes that make views; switched: those that run in a different grad mode.
     """
 
     whole: fx.GraphModule
@@ -36,7 +36,7 @@ class Tail:
     switched: frozenset[fx.Node]
 
     def after(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """The whole graph's callable. run: that of the graph without the calls."""
+        """The whole graph's callable. run: the callable of the graph without the tail."""
         graph = fx.Graph()
         places = [node for node in self.whole.graph.nodes if node.op == "placeholder"]
         copies = {node: graph.node_copy(node) for node in places}
@@ -59,7 +59,7 @@ class Tail:
         return setting_back(whole) if self.switched else whole
 
     def name_all(self, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
-        """One tensor may have several nodes, those of calls in place."""
+        """Set the copy of all nodes that represent the same tensor, as in-place calls do."""
         if _is_strided(fake := _fake(node)):
             for other in self.whole.graph.nodes:
                 if other is not node and _fake(other) is fake:
@@ -67,8 +67,8 @@ class Tail:
 
 
 def tail_of(whole: fx.GraphModule) -> Tail | None:
-    """The views that a graph ends with, if others see their memory or autograd knows more of them than their numbers;
-    None: there are none, or they have to be compiled."""
+    """The views that a graph ends with, if other results share their memory or autograd knows more about them than
+    their elements. None if there are none, or they have to be compiled."""
     modes = _grad_modes(whole.graph)
     returned = cast(Any, whole.graph.output_node().args[0])
     results = [node for node in returned if isinstance(node, fx.Node)]
@@ -96,8 +96,8 @@ def tail_of(whole: fx.GraphModule) -> Tail | None:
 
 
 def reads_apart(whole: fx.GraphModule) -> bool:
-    """Whether a training graph gives `x.data`, or a view of it, and reads it too: backward may need it, and keeps `x`,
-    whose writes are counted by themselves."""
+    """Whether a training graph returns `x.data` or a view of it, and also reads it: backward may need it, but saves
+    `x`, whose version counter is a different one."""
     graph = _Nodes(whole.graph)
     if not torch.is_grad_enabled() or not any(_learns(node) for node in whole.graph.nodes):
         return False
@@ -113,7 +113,8 @@ def _is_data(node: fx.Node) -> bool:
 
 
 def _grad_modes(graph: fx.Graph) -> Mapping[fx.Node, bool] | None:
-    """Whether gradients are recorded at each node; None where other state of torch changes, or this one stays so."""
+    """Whether gradients are recorded at each node; None if other torch state changes, or the grad mode at the end
+    differs."""
     mode = before = torch.is_grad_enabled()
     modes = {}
     for node in graph.nodes:
@@ -140,7 +141,7 @@ def _learns(node: fx.Node) -> bool:
 
 @attrs.define(eq=False)
 class _Nodes:
-    """The nodes of a graph by what they give: the first is that of a tensor, and those of calls in place follow."""
+    """The nodes of a graph grouped by tensor: the first one makes it, in-place calls follow."""
 
     graph: fx.Graph
     firsts: dict[int, fx.Node] = attrs.field(factory=dict)
@@ -151,11 +152,11 @@ class _Nodes:
                 self.firsts.setdefault(id(_fake(node)), node)
 
     def first(self, node: fx.Node) -> fx.Node:
-        """The node that makes what a node gives."""
+        """The first node that represents the same tensor as a node."""
         return self.firsts.get(id(_fake(node)), node)
 
     def related(self, results: list[fx.Node]) -> Iterator[fx.Node]:
-        """Results that others share the memory of, and those to which autograd does not allow everything."""
+        """Results that share memory with others, and views that autograd restricts."""
         places = self.graph.find_nodes(op="placeholder")
         nodes = {self.first(node): None for node in (*places, *results) if _is_strided(_fake(node))}
         sharing = Counter(map(memory_of, nodes))
@@ -168,11 +169,11 @@ class _Nodes:
                 yield node
 
     def is_apart(self, node: fx.Node) -> bool:
-        """Whether writes to what a node gives are not counted for what it is a view of."""
+        """Whether writes to a node's result do not count for its base."""
         return any(map(_is_data, self.path(node)[0]))
 
     def path(self, node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
-        """The calls that make views one of another up to a node, and the tensor that the first is a view of."""
+        """The chain of view calls that leads to a node, and the tensor at its start."""
         path: list[fx.Node] = []
         while (source := self.viewed(node)) is not None:
             path.append(node)
@@ -182,7 +183,7 @@ class _Nodes:
         return path, node
 
     def viewed(self, node: fx.Node) -> fx.Node | None:
-        """What a call gives a view of, or views, or a part of them; None: it does something else."""
+        """The tensor that a call returns a view of (or several, or a part of one); None for other calls."""
         if not _only_reads(node):
             return None
         memory = _memories(node)
@@ -190,7 +191,7 @@ class _Nodes:
         return self.first(sources[0]) if len(sources) == 1 else None
 
     def is_known(self, node: fx.Node, known: set[fx.Node]) -> bool:
-        """Whether what a node gives is at hand after the graph, or is a number computed from what is."""
+        """Whether a node's result is available after the graph, or is a number computed from available ones."""
         if is_number(node):
             return all(self.first(used) in known for used in tensors_used(node))
         return node.op == "get_attr" or self.first(node) in known
@@ -205,7 +206,7 @@ def _memories(node: fx.Node) -> set[int]:
 
 
 def _only_reads(node: fx.Node) -> bool:
-    """Whether a call that shares memory with what it takes is one of torch that gives a view."""
+    """Whether a call that shares memory with its argument is a view operation of torch."""
     target = node.target
     if node.op == "call_method":
         return not str(target).endswith("_")
@@ -218,7 +219,7 @@ def _only_reads(node: fx.Node) -> bool:
 
 
 def _giving(whole: fx.GraphModule, given: tuple[fx.Node, ...]) -> fx.GraphModule:
-    """The graph with other results."""
+    """A copy of the graph with other results."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in whole.graph.nodes:
         if node.op != "output":

@@ -14,8 +14,8 @@ MUTATES_INPUTS = frozenset((torch.ops.aten.copy_.default,))
 
 
 def verify(aten: AtenGraph) -> None:
-    """ATen operators only, with layouts, functional but for `copy_` into inputs. Errors: InvariantError naming the
-    node."""
+    """Check that there are ATen operators only, with layouts, functional but for `copy_` into inputs. Errors:
+    InvariantError naming the node."""
     try:
         aten.module.graph.lint()
     except Exception as error:
@@ -23,7 +23,7 @@ def verify(aten: AtenGraph) -> None:
     places = [n for n in aten.module.graph.nodes if n.op == "placeholder"]
     invariant(
         len(places) == len(aten.fake_inputs),
-        "the graph has not one fake input per placeholder",
+        "the graph does not have one fake input per placeholder",
         placeholders=len(places),
         fakes=len(aten.fake_inputs),
     )
@@ -37,9 +37,9 @@ def verify(aten: AtenGraph) -> None:
 def _check(node: fx.Node) -> None:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        return  # arithmetic on symbolic sizes, or what lowering will name in its error
+        return  # arithmetic on symbolic sizes, or something that lowering will reject by name
     invariant("val" in node.meta, "an operator has no fake result", node=node.name, op=str(target))
     if target._schema.is_mutable and target in MUTATES_INPUTS:
         first = node.args[0]
         inside = isinstance(first, fx.Node) and first.op == "placeholder"
-        invariant(inside, "the graph writes to something else than an input", node=node.name)
+        invariant(inside, "the graph writes to something other than an input", node=node.name)

@@ -1,4 +1,4 @@
-"""Graphs with tensors that hold other tensors: which of them a functional graph of plain tensors can't stand for."""
+"""Graphs with wrapper subclasses for which no functional graph of plain tensors is equivalent."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from armature.torch_abi import wrappers as abi
 
 
 def loses_wrappers(graph: fx.Graph, writes: bool) -> bool:
-    """Whether a functional graph of plain tensors would not return what the graph does. writes: whether the graph may
-    write to its inputs."""
+    """Whether a functional graph of plain tensors would return something different. writes: whether the graph may write
+    to its inputs."""
     places = [(before, after) for before, after in map(_fakes, graph.find_nodes(op="placeholder"))]
     inputs = [after for _, after in places if isinstance(after, torch.Tensor)]
     values = [node.meta.get("example_value") for node in graph.output_node().all_input_nodes]
@@ -30,13 +30,13 @@ def loses_wrappers(graph: fx.Graph, writes: bool) -> bool:
 
 
 def _fakes(place: fx.Node) -> tuple[object, object]:
-    """What stands for an input before the graph, and after it; None for a parameter that is not used."""
+    """An input's fakes before and after the graph; None for an unused parameter."""
     before = place.meta.get("example_value")
     return before, place.meta.get("traced_value", before)
 
 
 def _views(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The wrappers among results that share memory with an input, or with another result."""
+    """The wrappers among the results that share memory with an input or another result."""
     given = {id(tensor): tensor for tensor in inputs}
     own = {id(value): value for value in results if id(value) not in given}
     held = Counter(memory for tensor in (given | own).values() for memory in set(map(_memory, abi.innermost(tensor))))
@@ -45,7 +45,7 @@ def _views(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> l
 
 
 def _is_resized(before: object, after: object) -> bool:
-    """Whether the graph gives a wrapper of the program other sizes or strides."""
+    """Whether the graph changes the sizes or strides of a wrapper of the program."""
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor) or not abi.is_wrapper(type(after)):
         return False
     return _form(before) != _form(after)
@@ -56,8 +56,8 @@ def _form(tensor: torch.Tensor) -> list[int | None]:
 
 
 def _part_is_output(inputs: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> bool:
-    """Whether a graph that writes to its inputs returns what shares memory with a part of one, though not with all of
-    it: functional graphs know memory of whole tensors only."""
+    """Whether a graph that writes to its inputs returns something that shares memory with an inner tensor of one, but
+    not with all of it: functional graphs only track the memory of whole tensors."""
     owners: dict[int, set[int]] = {}
     for tensor in inputs:
         for inner in abi.innermost(tensor):

@@ -1,9 +1,8 @@
-"""`Builder`: what a lowering writes loops with.
+"""`Builder`: the interface with which a lowering writes loops.
 
-A lowering says what one element is; the builder makes the loop over the output, knows its layout from the fake
-tensor, gives
-each operation the origin of the node being lowered, and raises `NotSupported` as soon as the device's back end lacks an
-operation or a dtype: the operator then stays an ATen call, and nothing of the attempt is kept.
+A lowering defines one element; the builder makes the loop over the output, takes its layout from the fake tensor, gives
+each operation the origin of the node being lowered, and raises `NotSupported` if the device's back end lacks an
+operation or a dtype. The operator then stays an ATen call, and the attempt is discarded.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from armature.lower.values import Spec, TensorValue, axes, coordinates
 
 @attrs.define(eq=False)
 class Builder(Elements):
-    """The loop graph while it grows, and the verbs of a lowering."""
+    """The loop graph under construction, and the verbs of a lowering."""
 
     buffers: dict[str, Buffer] = attrs.field(factory=dict)
     nodes: list[LoopNode] = attrs.field(factory=list)
@@ -35,7 +34,7 @@ class Builder(Elements):
     _specs: tuple[Spec | None, ...] = ()
     _used: tuple[bool, ...] = ()
     _readers: tuple[fx.Node, ...] = ()
-    written_back: bool = False  # the result is copied back into the input of which it is a changed copy
+    written_back: bool = False  # the result is a changed copy of an input, and is copied back into it
     _names: set[str] = attrs.field(factory=set)
 
     # -- the node being lowered
@@ -50,9 +49,9 @@ class Builder(Elements):
         readers: Sequence[fx.Node] = (),
         written_back: bool = False,
     ) -> None:
-        """Start with a node of the ATen graph: its name, operator, the layout of its results, which of them are read
-        (empty: all), the nodes that read them (empty: not known), and whether the first one is copied back into the
-        input that it was made of."""
+        """Start a node of the ATen graph: its name, operator, the layout of its results, which of them are read (empty:
+        all), the nodes that read them (empty: not known), and whether the first result is copied back into the input
+        that it was made from."""
         self.name, self.target, self._specs = name, target, tuple(specs)
         self._used = tuple(used) or (True,) * len(specs)
         self._readers = tuple(readers)
@@ -62,7 +61,7 @@ class Builder(Elements):
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Undo what was added if the body raises."""
+        """Undo additions if the body raises."""
         nodes, buffers = len(self.nodes), len(self.buffers)
         try:
             yield
@@ -74,23 +73,24 @@ class Builder(Elements):
             raise
 
     def spec(self, position: int = 0) -> Spec:
-        """The layout that the node's result number `position` has in eager."""
+        """The eager layout of the node's result number `position`."""
         spec = self._specs[position]
         if spec is None:
             raise NotSupported("a result that is no tensor")
         return spec
 
     def is_read(self, position: int) -> bool:
-        """Whether anybody reads the node's result number `position`."""
+        """Whether anything reads the node's result number `position`."""
         return self._used[position]
 
     def feeds_pointwise(self) -> bool:
-        """Whether all that read the node's result, perhaps through views, are pointwise: it need not be in memory."""
+        """Whether all readers of the node's result, perhaps through views, are pointwise, so that it need not be in
+        memory."""
         return bool(self._readers) and all(map(_is_pointwise, self._readers))
 
     @property
     def result_count(self) -> int:
-        """Number of results, those that are None counted."""
+        """Number of results, including those that are None."""
         return len(self._specs)
 
     # -- loops
@@ -98,7 +98,7 @@ class Builder(Elements):
     def loop(self, element: Callable[[Position], Node], spec: Spec | None = None) -> TensorValue:
         """A new tensor whose element at `position` is `element(position)`, cast to the layout's dtype.
 
-        `spec`: the layout; None: that of the node's first result. One plain Loop.
+        `spec`: the layout; None: that of the node's first result. Makes one plain Loop.
         """
         spec = spec or self.spec()
         self.device = str(spec.device)
@@ -119,11 +119,10 @@ class Builder(Elements):
         dtype: torch.dtype | None = None,
         spec: Spec | None = None,
     ) -> TensorValue:
-        """A tensor made element by element from broadcast inputs.
+        """A tensor computed element by element from broadcast inputs.
 
-        `compute`: the name of an operation, or a function over element values. `dtype`: what the inputs are
-        converted to
-        (16-bit floats to float32); None: each input's own.
+        `compute`: the name of an operation, or a function over element values. `dtype`: what the inputs are converted
+        to (16-bit floats to float32); None: each input's own.
         """
         wanted = None if dtype is None else compute_dtype(dtype)
 
@@ -152,9 +151,8 @@ class Builder(Elements):
     ) -> TensorValue:
         """Combine over the axes `dims` (none given: all) by `op` of REDUCTIONS.
 
-        `dtype`: what elements are converted to before; `prepare(element, position)` and `finish(combined)` change
-        the element
-        and the result.
+        `dtype`: what elements are converted to first; `prepare(element, position)` and `finish(combined)` transform the
+        element and the result.
         """
         gone = sorted({layout.normal_axis(d, value.ndim) for d in dims} or range(value.ndim)) if value.ndim else []
         spec = spec or self.spec()
@@ -173,7 +171,7 @@ class Builder(Elements):
         *,
         atomic: bool = False,
     ) -> None:
-        """A loop over `space` that writes into an existing buffer: `element` gives where, what, and indirect
+        """A loop over `space` that writes into an existing buffer: `element` returns where, what, and indirect
         variables."""
         buffer = self.buffers[target]
         self.device = str(buffer.device)
@@ -182,7 +180,7 @@ class Builder(Elements):
         if atomic and buffer.dtype not in self.features.atomic_add:
             raise NotSupported(f"atomic addition of {buffer.dtype}")
         if atomic and buffer.dtype.is_floating_point and torch.are_deterministic_algorithms_enabled():
-            raise NotSupported("additions in any order, where algorithms are to be deterministic")
+            raise NotSupported("additions in any order, but deterministic algorithms are required")
         where, value, indirect = element(coordinates(space))
         stored = Store(target, where, self.cast(value, buffer.dtype), atomic, indirect)
         name = self.fresh(f"{self.name}_into")
@@ -208,12 +206,12 @@ class Builder(Elements):
         return TensorValue(name, b.dtype, b.device, b.shape, coordinates(b.shape), b.strides)
 
     def is_whole(self, value: TensorValue) -> bool:
-        """True when the value is all of its buffer, as it lies."""
+        """True when the value is all of its buffer, in the buffer's own layout."""
         buffer = self.buffers[value.buffer]
         return value.shape == buffer.shape and value.index == coordinates(buffer.shape)
 
     def fresh(self, base: str) -> str:
-        """A name that no buffer or loop has yet: `base` with a number, so that it is no C or Triton function's name."""
+        """An unused name for a buffer or loop: `base` with a number, so that it is no C or Triton function's name."""
         name = base if re.search(r"_\d+$", base) else f"{base}_0"
         count = 0
         while name in self._names:

@@ -1,9 +1,9 @@
-"""The loop IR: what lowering gives, scheduling fuses and every back end prints.
+"""The loop IR: the result of lowering, fused by scheduling and printed by every back end.
 
 A `Loop` is an iteration space and the stores made at each of its points. A stored value is a directed acyclic graph of
-nodes; a node that is used twice is one object held twice (identity, not equality), so a pass that walks it with a memo
-is linear. Loads are written in the *coordinates of the buffer they read*, not in elements of memory: fusing a producer
-into a consumer is then nothing but substituting the producer's loop variables.
+nodes; a node that is used twice is one object referenced twice (identity, not equality), so a pass that walks it with a
+memo is linear. Loads are written in the *coordinates of the buffer they read*, not in elements of memory, so fusing a
+producer into a consumer is just a substitution of the producer's loop variables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BufferKind(Enum):
     """Who owns the memory of a buffer."""
 
     INPUT = "input"  # passed by the caller
-    CONSTANT = "constant"  # a tensor burnt into the graph
+    CONSTANT = "constant"  # a tensor stored in the graph
     TEMP = "temp"  # allocated and released by the wrapper
     OUTPUT = "output"  # allocated by the wrapper, returned to the caller
 
@@ -38,7 +38,8 @@ class Buffer:
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
     kind: BufferKind = BufferKind.TEMP
-    offset: Index = 0  # of an input whose storage does not start at its first element: always 0, data_ptr counts it
+    # of an input whose storage does not start at its first element; always 0, because data_ptr includes it
+    offset: Index = 0
 
 
 @attrs.frozen(eq=False)
@@ -91,7 +92,8 @@ class Masked:
 class Reduce:
     """`value` combined over all points of `over` by `op` (a key of `armature.lower.ops.REDUCTIONS`).
 
-    argmax and argmin give the row-major position within `over`, int64, the first one of equals, NaN before all.
+    argmax and argmin return the row-major position within `over` as int64: the first of equal ones, a NaN before all
+    others.
     """
 
     op: str
@@ -117,10 +119,10 @@ class Store:
 
 @attrs.frozen(eq=False)
 class Loop:
-    """For each point of `space`: make the stores. A store's value may hold `Reduce` nodes with variables of their own.
+    """Make the stores for each point of `space`. A store's value may hold `Reduce` nodes with variables of their own.
 
-    A loop from an ATen operator has one store, to the buffer named like the loop, at exactly its own coordinates
-    (unless it scatters or writes part of a buffer: then `plain` is False and it is fused with nothing that reads it).
+    A loop from an ATen operator has one store, to the buffer named like the loop, at exactly its own coordinates. If it
+    scatters or writes part of a buffer instead, `plain` is False and it is not fused with a reader.
     """
 
     name: str
@@ -169,11 +171,11 @@ Argument: TypeAlias = (
 
 @attrs.frozen(eq=False)
 class ExternCall:
-    """An operator called as it is, `target(*args, **kwargs)`, inside the compiled graph.
+    """An operator called unchanged, `target(*args, **kwargs)`, inside the compiled graph.
 
-    `outputs` names the buffers that its results become, None for a result nobody uses; their layout stands in the
-    graph's buffers. `mutates` names the buffers that the call writes in place. `run` is called in place of the
-    operator, with the same arguments, where a lowering gave such a function.
+    `outputs` names the buffers of its results, None for an unused result; the graph's buffers have their layout.
+    `mutates` names the buffers that the call writes in place. `run`, if a lowering supplies it, is called instead of
+    the operator, with the same arguments.
     """
 
     name: str
@@ -188,7 +190,7 @@ class ExternCall:
 
 @attrs.frozen
 class CallInstead:
-    """What a lowering returns to have `run` called with the operator's arguments, past the dispatcher."""
+    """Returned by a lowering to have `run` called with the operator's arguments, bypassing the dispatcher."""
 
     run: Callable[..., object]
 
@@ -198,7 +200,7 @@ LoopNode: TypeAlias = Loop | ExternCall
 
 @attrs.frozen
 class Reading:
-    """Where a symbolic size is read: the input at `position`, along `axis` (-1: the input itself is an int). What is
+    """Where a symbolic size is read: the input at `position`, along `axis` (-1: the input itself is an int). The value
     read is `factor * size + offset`."""
 
     position: int
@@ -207,23 +209,23 @@ class Reading:
     factor: int = 1
 
     def text(self, name: str) -> str:
-        """Python text; `name` is the input's."""
+        """Python code; `name` is the input's name."""
         read = name if self.axis < 0 else f"{name}.size({self.axis})"
         read = f"({read} - {self.offset})" if self.offset else read
         return f"{read} // {self.factor}" if self.factor != 1 else read
 
     def value(self, given: Any) -> int:
-        """The size, of an input."""
+        """The size, computed from an input."""
         read = int(given if self.axis < 0 else given.shape[self.axis])
         return (read - self.offset) // self.factor
 
 
 @attrs.frozen
 class LoopGraph:
-    """What lowering gives: buffers, and the nodes that fill them, in an order that respects their dependencies.
+    """The result of lowering: buffers, and the nodes that fill them, in an order that respects their dependencies.
 
-    `outputs` holds, per output of the graph, a View, an Index (a symbolic int), a Python constant or None.
-    `sizes` says where each symbolic size is read from.
+    `outputs` holds, per output of the graph, a View, an Index (a symbolic int), a Python constant or None. `sizes` says
+    where each symbolic size is read from.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`Elements`: how a lowering writes what one element is, as nodes of the loop IR."""
+"""`Elements`: builds the IR nodes for one element of a lowering's result."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 Position = tuple[Index, ...]
-MOST_PLANES = 8  # elements of a reduction that are written out
+MOST_PLANES = 8  # most elements of a reduction that are unrolled
 _NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
 
 
 class NotSupported(Exception):
-    """The device's back end lacks something; the message says what. Never leaves the lowering stage."""
+    """The device's back end lacks a feature; the message names it. Never leaves the lowering stage."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -55,7 +55,7 @@ class Elements:
 
     @property
     def features(self) -> Features:
-        """What the back end of the device of the loop being built can do. Errors: NotSupported when there is none."""
+        """The features of the back end for the loop being built. Errors: NotSupported when there is none."""
         found = self.features_of(torch.device(self.device))
         if found is None:
             raise NotSupported(f"no back end for {self.device}")
@@ -66,7 +66,7 @@ class Elements:
             raise NotSupported(f"dtype {dtype}")
 
     def need_sizes(self, sizes: Iterable[Index]) -> None:
-        """Sizes and strides are numbers, or the back end can do with symbols."""
+        """Check that sizes and strides are numbers, or that the back end supports symbols."""
         if not self.features.symbolic_sizes and any(ix.sizes(size) for size in sizes):
             raise NotSupported("sizes that change")
 
@@ -121,8 +121,7 @@ class Elements:
         return Masked(cond, value, self.const(other, value.dtype), value.dtype)
 
     def within(self, *checks: tuple[Index, Index]) -> Node:
-        """The condition `0 <= index < size` for every pair given, leaving out what the ranges of variables show
-        already."""
+        """The condition `0 <= index < size` for every pair given, without parts that the variables' ranges imply."""
         cond: Node = self.const(True, torch.bool)
         for value, size in checks:
             low, high = ix.bounds(value)
@@ -169,8 +168,8 @@ class Elements:
         dtype: torch.dtype | None = None,
         prepare: Callable[[Node, Position], Node] | None = None,
     ) -> Node:
-        """The Reduce node over axes `gone` (sorted, not negative) for the output's element at `position`; where these
-        are a few planes, what adds them up."""
+        """The Reduce node over axes `gone` (sorted, not negative) for the output's element at `position`; if these have
+        only a few elements, far apart in memory, an unrolled expression."""
         over = {k: Var(f"r{n}", value.shape[k]) for n, k in enumerate(gone)}
 
         def element(steps: Sequence[Index]) -> Node:
@@ -206,9 +205,9 @@ class Elements:
 
 
 def _planes(value: TensorValue, gone: Sequence[int]) -> Sequence[tuple[int, ...]]:
-    """The positions along axes that are combined, where these are few and apart in memory; else none.
+    """The positions along the reduced axes, if they are few and far apart in memory; else none.
 
-    Written out, they leave a pointwise loop, which neighbours can share whatever their order.
+    Unrolling them leaves a pointwise loop, which can be fused with its neighbours in any loop order.
     """
     sizes = [size for k in gone if isinstance(size := value.shape[k], int)]
     strides = [stride for k in gone if isinstance(stride := value.strides[k], int)]

@@ -1,4 +1,4 @@
-"""Operators called as they are: arguments with eager's layout, results with the layout of the fake tensors."""
+"""Operators called unchanged: their arguments get eager's layout, their results have the layout of the fake tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from armature.lower.values import Spec, TensorValue
 
 
 def as_view(builder: Builder, value: TensorValue) -> View:
-    """The value with exactly eager's strides, copied first where it does not lie so in its buffer."""
+    """The value with exactly eager's strides, copied first if its buffer has others."""
     found = layout.strided_view(value, builder.buffers)
     if found is not None and layout.same_strides(value.shape, found.strides, value.strides):
         return attrs.evolve(found, strides=value.strides)
@@ -40,10 +40,9 @@ def call_extern(
     used: Iterable[bool] | None = None,
     run: Callable[..., object] | None = None,
 ) -> tuple[TensorValue | None, ...]:
-    """Append the call; one value per result, None for a result that is None.
+    """Append the call; returns one value per result, None for a result that is None.
 
-    `used`: whether anybody reads the result number k; a result that nobody reads gets no buffer.
-    `run`: called in place of the operator.
+    `used`: whether result number k is read; an unread result gets no buffer. `run`: called instead of the operator.
     """
     mutated = _mutated(target, args, kwargs)
     new_args = tuple(_argument(builder, a) for a in args)
@@ -66,7 +65,7 @@ def _argument(builder: Builder, value: object) -> Argument:
 
 
 def _mutated(target: torch._ops.OpOverload, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, ...]:
-    """Buffers behind the arguments that the operator's schema says it writes."""
+    """Buffers behind the arguments that the operator writes, according to its schema."""
     out: list[str] = []
     for position, formal in enumerate(target._schema.arguments):
         if formal.alias_info is None or not formal.alias_info.is_write:

@@ -1,9 +1,9 @@
-"""Integer index expressions: what a loop body uses to say which element it touches.
+"""Integer index expressions: which element a loop body reads or writes.
 
 An `Index` is a Python int or one of the frozen node classes below. The smart constructors (`add`, `mul`, `floordiv`,
-`mod`) keep sums flat and sorted by coefficient map, fold integers, and use the range of each variable to drop
-divisions and remainders that do nothing; so static shapes never reach sympy. Extents of variables may themselves
-be symbolic (`Size`), in which case a simplification that needs a number is simply not made.
+`mod`) keep sums flat and sorted by coefficient map, fold integers, and use the range of each variable to drop divisions
+and remainders that do nothing; so static shapes never reach sympy. Extents of variables may themselves be symbolic
+(`Size`); a simplification that needs a number is then not made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Var:
 class Size:
     """A symbolic size (ShapeEnv's `s0`), positive unless `low` says otherwise. `hint` is its value while tracing.
 
-    definition: Python text over the names of other sizes, for one that is not read but computed from those.
+    definition: Python code over the names of other sizes, for a size that is computed from those instead of read.
     """
 
     name: str
@@ -110,7 +110,7 @@ def _sum(terms: Mapping[Atom, int], const: int) -> Index:
 
 
 def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
-    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`; the terms, and what was constant in x."""
+    """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`; returns the terms, and the constant part of x."""
     const = 0
     todo = [f for f in terms if isinstance(f, Mod)]
     while todo:
@@ -128,13 +128,13 @@ def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
             terms[f] = terms.get(f, 0) + c
             if not terms[f]:
                 del terms[f]
-        todo = [f for f in terms if isinstance(f, Mod)]  # what came out may be the quotient that another one waits for
+        todo = [f for f in terms if isinstance(f, Mod)]  # the result may be the quotient that another remainder needs
     return terms, const
 
 
 def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tuple[list[Atom], int, Index] | None:
-    """Terms that make `num // den` times `coefficient * den`, what constant is missing, and the number they are
-    parts of."""
+    """Terms that make `num // den` times `coefficient * den`, the missing constant, and the number that they are parts
+    of."""
     if not isinstance(factor.den, int):
         return None
     wanted = coefficient * factor.den
@@ -224,7 +224,7 @@ def floordiv(num: Index, den: Index) -> Index:
 
 
 def _multiples(num: Index, den: int) -> tuple[Index, Index]:
-    """Quotient and rest of the terms: those that `den` divides, and the others with a constant in 0..den-1."""
+    """Split the terms into the quotient, from those that `den` divides, and the rest with a constant in 0..den-1."""
     terms, const = _terms(num)
     whole = _sum({f: c // den for f, c in terms.items() if c % den == 0}, const // den)
     return whole, _sum({f: c for f, c in terms.items() if c % den}, const % den)
@@ -298,12 +298,12 @@ def mod(num: Index, den: Index) -> Index:
 
 
 def _below(value: Index, limit: Index) -> bool:
-    """True when 0 <= value < limit is certain for a symbolic limit."""
+    """True if 0 <= value < limit is certain for a symbolic limit."""
     return (isinstance(value, Var) and value.extent == limit) or value == 0
 
 
 def bounds(value: Index) -> tuple[int | None, int | None]:
-    """Smallest and largest value, both ends included; None where it is not known."""
+    """Smallest and largest value, both inclusive; None where it is not known."""
     if isinstance(value, int):
         return value, value
     if isinstance(value, Var):
@@ -374,7 +374,7 @@ def variables(value: Index) -> frozenset[Var]:
 
 
 def sizes(value: Index) -> frozenset[Size]:
-    """All symbolic sizes in the expression, extents of variables not counted."""
+    """All symbolic sizes in the expression, not counting extents of variables."""
     if isinstance(value, Size):
         return frozenset((value,))
     if isinstance(value, (int, Var)):
@@ -387,7 +387,7 @@ def sizes(value: Index) -> frozenset[Size]:
 
 
 def stride_of(value: Index, var: Var) -> Index | None:
-    """By how much the expression grows when `var` grows by one; None where that is not one fixed amount."""
+    """By how much the expression grows when `var` grows by one; None if that is not a fixed amount."""
     terms, _ = _terms(value)
     total: Index = 0
     for factor, coefficient in terms.items():
@@ -441,12 +441,12 @@ def numel(shape: Iterable[Index]) -> Index:
 
 
 def computed(size: Size, numbers: Mapping[Size, int]) -> Any:
-    """The number that a size with a definition is, from those of other sizes."""
+    """The value of a size with a definition, computed from those of other sizes."""
     return eval(size.definition, {}, {other.name: number for other, number in numbers.items()})
 
 
 def hint(value: Index) -> int:
-    """The value with every symbolic size at its hint. Errors: ValueError when a loop variable is left."""
+    """The value with every symbolic size at its hint. Errors: ValueError if a loop variable remains."""
     if isinstance(value, int):
         return value
     if isinstance(value, Size):

@@ -1,4 +1,4 @@
-"""Views as changes of coordinates, and back: the strides with which a changed tensor lies in its buffer."""
+"""Views as changes of coordinates, and back: the strides of a viewed tensor within its buffer."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def at(value: TensorValue, position: Sequence[Index]) -> tuple[Index, ...]:
 def view(value: TensorValue, shape: Sequence[Index], position: Sequence[Index]) -> TensorValue:
     """The tensor of `shape` whose element is `value[position]`, `position` written in `coordinates(shape)`.
 
-    Its strides are those in the buffer's place unless the caller knows better: lowering sets eager's.
+    Its strides are derived from the buffer's unless the caller knows better: lowering sets eager's.
     """
     return attrs.evolve(value, shape=tuple(shape), index=at(value, position), strides=ix.contiguous_strides(shape))
 
 
 def broadcast_position(value: TensorValue, position: Sequence[Index]) -> tuple[Index, ...]:
-    """Where the element of `value` lies that broadcasting puts at `position` of a larger shape."""
+    """The position in `value` of the element that broadcasting puts at `position` of a larger shape."""
     last = position[len(position) - value.ndim :]
     return tuple(0 if size == 1 else p for size, p in zip(value.shape, last, strict=True))
 
@@ -46,7 +46,7 @@ def broadcast_shape(*shapes: Sequence[Index]) -> tuple[Index, ...]:
 
 
 def strided_view(value: TensorValue, buffers: Mapping[str, Buffer]) -> View | None:
-    """The value as strides and offset over its buffer's memory; None when no strides do it."""
+    """The value as strides and offset over its buffer's memory; None if that is not possible."""
     buffer = buffers[value.buffer]
     position = ix.linear(value.index, buffer.strides, buffer.offset)
     strides: list[Index] = []
@@ -62,12 +62,12 @@ def strided_view(value: TensorValue, buffers: Mapping[str, Buffer]) -> View | No
 
 
 def same_strides(shape: Sequence[Index], left: Sequence[Index], right: Sequence[Index]) -> bool:
-    """Whether two stride tuples put each element at the same place; axes of size 1 do not count."""
+    """Whether two stride tuples put each element at the same place; axes of size 1 are ignored."""
     return all(size == 1 or a == b for size, a, b in zip(shape, left, right, strict=True)) or 0 in shape
 
 
 def overlapping(shape: Sequence[Index], strides: Sequence[Index]) -> bool:
-    """True when some axis larger than 1 has stride 0: such a tensor can't be written as it lies."""
+    """True if an axis larger than 1 has stride 0: such a tensor can't be written in this layout."""
     return any(size != 1 and step == 0 for size, step in zip(shape, strides, strict=True))
 
 
@@ -93,7 +93,7 @@ def expand(value: TensorValue, shape: Sequence[Index]) -> TensorValue:
 
 
 def reshape(value: TensorValue, shape: Sequence[Index]) -> TensorValue:
-    """Same elements in row-major order under another shape (sizes already final, no -1). Never copies."""
+    """The same elements in row-major order under another shape (sizes already final, no -1). Never copies."""
     shape = tuple(shape)
     if shape == value.shape:
         return value
@@ -108,7 +108,7 @@ def reshape(value: TensorValue, shape: Sequence[Index]) -> TensorValue:
 
 
 def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes that cover the same number of elements, so that each index stays as small as it can."""
+    """Runs of axes that cover the same number of elements, to keep each index expression as small as possible."""
     if 0 in old or 0 in new:
         return []
     out: list[tuple[list[int], list[int]]] = []
@@ -137,12 +137,13 @@ def _groups(old: Sequence[Index], new: Sequence[Index]) -> list[tuple[list[int],
 
 
 def normal_place(where: Index, size: Index) -> Index:
-    """A place along an axis, counted from its start. Tracing decided, and guarded, from which end a symbol counts."""
+    """A position along an axis, counted from its start. Tracing decided, and guarded, the sign of a symbolic
+    position."""
     return where if ix.hint(where) >= 0 else ix.add(where, size)
 
 
 def select(value: TensorValue, axis: int, where: Index) -> TensorValue:
-    """`value[..., where, ...]`: the axis goes."""
+    """`value[..., where, ...]`: removes the axis."""
     axis = normal_axis(axis, value.ndim)
     where = normal_place(where, value.shape[axis])
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])

@@ -1,6 +1,6 @@
-"""ATen graph to loop graph, node by node: each operator becomes a loop, a change of coordinates, or a call as it is.
+"""ATen graph to loop graph, node by node: each operator becomes a loop, a change of coordinates, or an unchanged call.
 
-Nothing is inlined here, so the time and the result are linear in the graph; fusing is scheduling's work.
+Nothing is inlined here, so time and result are linear in the graph; fusion is the scheduler's job.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lower(aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
 
 
 def spec_of(fake: object) -> Spec | None:
-    """The layout of a fake tensor; None for what is no tensor. Errors: LoweringError when it is no strided tensor."""
+    """The layout of a fake tensor; None for other values. Errors: LoweringError if the tensor is not strided."""
     if not isinstance(fake, torch.Tensor):
         return None
     if fake.layout is not torch.strided or fake.is_quantized:
@@ -53,7 +53,7 @@ def spec_of(fake: object) -> Spec | None:
 
 @attrs.define(eq=False)
 class _Lowering:
-    """One walk over one graph: `values` holds what each node became."""
+    """One walk over one graph: `values` holds the result of each node."""
 
     aten: AtenGraph
     ctx: CompileContext
@@ -64,7 +64,7 @@ class _Lowering:
     unread: list[tuple[Index, Reading]] = attrs.field(factory=list)  # sizes of inputs that are computed from others
     builder: Builder = attrs.field(init=False)
     mutations: list[fx.Node] = attrs.field(factory=list)
-    copies: dict[str, str] = attrs.field(factory=dict)  # of constants that the graph gives
+    copies: dict[str, str] = attrs.field(factory=dict)  # of constants that the graph returns
 
     def __attrs_post_init__(self) -> None:
         self.builder = Builder(self.ctx)
@@ -119,7 +119,7 @@ class _Lowering:
         if not isinstance(value, torch.Tensor):
             raise LoweringError(op=str(node.target), message=f"an attribute of type {type(value).__name__}")
         name = self.builder.fresh(node.name)
-        # AOTAutograd lowers with a mode on that knows fake tensors only: no operator is called where none is needed.
+        # AOTAutograd lowers under a mode that only accepts fake tensors, so avoid calling an operator.
         self.constants[name] = detached(value) if value.requires_grad else value
         spec = Spec(tuple(value.shape), value.dtype, value.device, tuple(value.stride()))
         self._add_buffer(node, name, spec, BufferKind.CONSTANT)
@@ -136,7 +136,7 @@ class _Lowering:
             self.unread.append((found, read))
 
     def _solve_sizes(self) -> None:
-        """Symbols that no input has for a size, from sizes such as `2*s0 + 1`."""
+        """Solve for symbols that are no input's size by themselves, from sizes such as `2*s0 + 1`."""
         for found, read in self.unread:
             if isinstance(found, Sum) and len(found.terms) == 1:
                 ((factor, coefficient),) = found.terms
@@ -144,7 +144,7 @@ class _Lowering:
                     self.sizes[factor] = attrs.evolve(read, offset=found.const, factor=coefficient)
 
     def scalar(self, node: fx.Node, value: torch.SymFloat) -> TensorValue | None:
-        """A float computed from sizes, for operators that take it: a tensor without axes."""
+        """A float computed from sizes, as a 0-d tensor for operators that take one."""
         if not any(isinstance(user.target, torch._ops.OpOverload) for user in node.users):
             return None
         device = next((buffer.device for buffer in self.builder.buffers.values()), torch.device("cpu"))
@@ -208,7 +208,7 @@ class _Lowering:
                         raise NotSupported("a number that changes")
                     result = row.fn(self.builder, *args, **kwargs)
                     if result is None:
-                        raise NotSupported("not in this case")
+                        raise NotSupported("the lowering declined")
             except NotSupported:
                 continue
             if isinstance(result, CallInstead):
@@ -231,7 +231,8 @@ class _Lowering:
         return attrs.evolve(value, strides=spec.strides)
 
     def _save_before_mutation(self) -> None:
-        """Copy what is read after the first write to an input and still lies in an input that is written."""
+        """Copy values that are read after the first write to an input and are still views of an input that is
+        written."""
         memory = shared_memory(self.builder.nodes)
         buffers = [self.values[cast(fx.Node, n.args[0])].buffer for n in self.mutations]
         written = {memory.get(name, name) for name in buffers}
@@ -261,8 +262,8 @@ class _Lowering:
         return tuple(out)
 
     def _as_it_lies(self, node: fx.Node, value: TensorValue) -> View | None:
-        """A result in memory that it shares, where index expressions don't show its strides: with symbolic sizes, those
-        of a reshape. The fake tensors know them."""
+        """A result that shares memory, whose strides index expressions don't show: with symbolic sizes, those of a
+        reshape. The fake tensors know them."""
         buffers = self.builder.buffers
         if layout.strided_view(value, buffers) is not None:
             return None
@@ -282,7 +283,8 @@ class _Lowering:
 
     def _given(self, view: View) -> View:
         buffer = self.builder.buffers[view.buffer]
-        if buffer.kind is BufferKind.CONSTANT:  # the caller may write to what it gets; the next call needs it as it is
+        # the caller may write to the result; the next call needs the constant unchanged
+        if buffer.kind is BufferKind.CONSTANT:
             view = attrs.evolve(view, buffer=self._copy_of_constant(view.buffer))
             buffer = self.builder.buffers[view.buffer]
         if buffer.kind is BufferKind.TEMP:
@@ -290,7 +292,7 @@ class _Lowering:
         return view
 
     def _copy_of_constant(self, name: str) -> str:
-        """The one buffer that the graph gives in place of a constant."""
+        """The single buffer that the graph returns for a constant."""
         if name not in self.copies:
             target, whole = torch.ops.aten.clone.default, self.builder.whole(name)
             self.builder.begin(name, target, [whole.spec], None)
@@ -302,8 +304,8 @@ class _Lowering:
 
 
 def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None]) -> bool:
-    """Whether all that is read of what an operator gives is new tensors without elements. Operators of others than
-    torch, and those that draw random numbers or write, may do more than that."""
+    """Whether all results that are read are new tensors without elements. An operator of another library, or one that
+    draws random numbers or writes, may have other effects."""
     plain = target.namespace == "aten" and torch.Tag.nondeterministic_seeded not in target.tags
     new = not may_write(target) and all(result.alias_info is None for result in target._schema.returns)
     read = [spec for spec in specs if spec is not None]
@@ -311,7 +313,7 @@ def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None
 
 
 def _used_results(node: fx.Node, count: int) -> list[bool]:
-    """Which results of a node somebody takes with getitem; all, when one takes the whole tuple."""
+    """Which results of a node are read by getitem; all, if something uses the whole tuple."""
     used = [False] * count
     for user in node.users:
         if user.target is not operator.getitem:

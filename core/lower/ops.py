@@ -1,8 +1,8 @@
 """The operations of the loop IR: the whole vocabulary that a back end has to print.
 
-One row each, with all that the core and the conformance kit know of it: a new operation is a row here, and one in
-`ops.py` of each back end that has it. Integer division and remainder are spelled out (floor: Python's, trunc: C's).
-`maximum`, `minimum` and the reductions `max`, `min` pass NaN on.
+Each has one row with everything that the core and the conformance kit need: a new operation is a row here, and one in
+`ops.py` of each back end that supports it. The rounding of integer division and remainder is explicit (floor: Python's,
+trunc: C's). `maximum`, `minimum` and the reductions `max`, `min` propagate NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 BOOLS = (torch.bool,)
 
-# Operations that take the same dtypes, and that the conformance kit tries on the same values.
+# Operations that take the same dtypes, and that the conformance kit tests on the same values.
 FAMILIES: Mapping[str, tuple[torch.dtype, ...]] = MappingProxyType(
     {
         "arithmetic": FLOATS + INTEGERS,
@@ -43,10 +43,10 @@ FAMILIES: Mapping[str, tuple[torch.dtype, ...]] = MappingProxyType(
 class OpInfo:
     """One operation.
 
-    arity: how many values it takes. meaning: what it computes of tensors of one dtype; None where that depends on more.
-    family: a key of FAMILIES, "" for none. cost: 1 is an addition. gives_bool: the result is a bool, else of the
-    arguments' dtype. positive: it is for positive arguments. tolerance: what kernels may be off, relative to
-    max(1, |result|) in float32. sign: how it is written between its arguments, in texts for people.
+    arity: the number of operands. meaning: computes the operation on tensors of one dtype; None if it depends on more.
+    family: a key of FAMILIES, "" for none. cost: relative to an addition. gives_bool: the result is a bool, else of the
+    arguments' dtype. positive: its arguments must be positive. tolerance: the allowed error of kernels, relative to
+    max(1, |result|) in float32. sign: its infix form in texts for people.
     """
 
     arity: int
@@ -161,7 +161,7 @@ OPS: Mapping[str, OpInfo] = _table(
 
 @attrs.frozen
 class ReductionInfo:
-    """How a reduction starts and what combines two partial results (an operation of OPS; None: a pair with its
+    """How a reduction starts, and the operation of OPS that combines two partial results (None: a pair with its
     position)."""
 
     combine: str | None

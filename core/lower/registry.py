@@ -1,4 +1,4 @@
-"""How a plugin writes lowerings: functions that bear `@lowers`, collected by module."""
+"""How plugins declare lowerings: functions marked with `@lowers`, collected by module."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from armature.lower.index import FloorDiv, Mod, Product, Size, Sum
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__armature_lowerings__"
-_NUMBERS = frozenset({"int", "float", "Number", "None", "Sequence"})  # words of annotations that take no symbols
+_NUMBERS = frozenset({"int", "float", "Number", "None", "Sequence"})  # words of annotations that don't accept symbols
 _SYMBOLIC = (Size, Sum, Product, FloorDiv, Mod)
 
 
 def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
     """Mark `fn(builder, *args, **kwargs)` as the lowering of the operators; `collect_lowerings` finds it.
 
-    The arguments are the operator's, with `TensorValue` for a tensor. Returns a TensorValue (a tuple for several
-    results), or None
-    for "not in this case": the operator stays an ATen call. So it does where it is given a number that changes, and the
-    parameter is annotated as an int or float, not as an `Index`.
+    The arguments are the operator's, with `TensorValue` for a tensor. It returns a TensorValue (a tuple for several
+    results), or None to decline: the operator then stays an ATen call. So it does if an argument is a symbolic number
+    and its parameter is annotated as an int or float, not as an `Index`.
     """
 
     def mark(fn: F) -> F:
@@ -38,7 +37,7 @@ def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
 
 
 def takes(fn: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-    """Whether a lowering can have these arguments: numbers that change only where its signature says so."""
+    """Whether a lowering accepts these arguments: symbolic numbers only where its signature says so."""
     if not any(map(_changes, (*args, *kwargs.values()))):
         return True
     signature = _signature(fn)
@@ -57,7 +56,7 @@ _signature = functools.cache(inspect.signature)
 
 
 def collect_lowerings(*modules: ModuleType) -> Iterable[Lowering]:
-    """The lowerings of the modules: marked functions in the order in which they stand, then the rows of `LOWERINGS`."""
+    """The lowerings of the modules: marked functions in order of definition, then the rows of `LOWERINGS`."""
     for module in modules:
         for obj in tuple(vars(module).values()):
             if getattr(obj, "__module__", None) == module.__name__:

@@ -1,4 +1,4 @@
-"""Which buffers lie in one memory because an operator gave a part of its argument back."""
+"""Finds buffers that share memory because an operator returned a part of its argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from armature.lower.data import Argument, ExternCall, View
 
-# Whatever their schemas say, results may lie in the argument: tests/lower/test_sharing.py looks at all operators.
+# Results of these may alias an argument, whatever their schemas say: tests/lower/test_sharing.py checks all operators.
 _MAY_SHARE = frozenset(
     (
         "aten::_unsafe_view",
@@ -19,7 +19,7 @@ _MAY_SHARE = frozenset(
 
 
 def views_of(arguments: Iterable[Argument]) -> Iterator[View]:
-    """All views among arguments, also those in nested tuples."""
+    """All views among arguments, including those in nested tuples."""
     for argument in arguments:
         if isinstance(argument, View):
             yield argument
@@ -28,15 +28,15 @@ def views_of(arguments: Iterable[Argument]) -> Iterator[View]:
 
 
 def makes_memory(call: ExternCall) -> bool:
-    """True when the call's results are new memory, never its arguments or a part of them."""
+    """True if the call's results are new memory, never its arguments or a part of them."""
     schema = call.target._schema
     return all(r.alias_info is None for r in schema.returns) and schema.name not in _MAY_SHARE
 
 
 def shared_memory(nodes: Iterable[object]) -> Mapping[str, str]:
-    """Per buffer that shares memory with another one: a name for that memory, the same for all that are in it.
+    """Maps each buffer that shares memory with another one to a name for that memory.
 
-    Buffers that have their memory for themselves are left out. `nodes`: of a loop graph, or units of scheduling.
+    Buffers with memory of their own are left out. `nodes`: of a loop graph, or units of scheduling.
     """
     names: dict[str, str] = {}
 
@@ -56,7 +56,7 @@ def shared_memory(nodes: Iterable[object]) -> Mapping[str, str]:
 
 
 def _lent(call: ExternCall) -> Iterator[Argument]:
-    """The arguments in whose memory results may lie."""
+    """The arguments that results may alias."""
     schema = call.target._schema
     every = schema.name in _MAY_SHARE
     for position, formal in enumerate(schema.arguments):

@@ -1,4 +1,4 @@
-"""A loop graph as a readable program: one line per loop, the user's line at the right."""
+"""Prints a loop graph as a readable program: one line per loop, with the user's lines in the margin."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _list(values: Sequence[Index]) -> str:
 
 
 class _Printer:
-    """Values as text; one that is used twice gets a name, so that the text stays as small as the graph."""
+    """Prints values; one that is used twice gets a name, so that the text stays as small as the graph."""
 
     def __init__(self) -> None:
         self.shared: list[tuple[str, str]] = []
@@ -100,7 +100,7 @@ class _Printer:
         self.counts: dict[int, int] = {}
 
     def node(self, root: Node) -> str:
-        """The text of a value; shared parts land in `shared`."""
+        """The text of a value; shared parts are added to `shared`."""
         for node in _in_order(root):
             for child in _children(node):
                 self.counts[id(child)] = self.counts.get(id(child), 0) + 1
@@ -139,7 +139,7 @@ class _Printer:
         indirect: Sequence[tuple[Var, Node]],
         parts: Sequence[str] | None = None,
     ) -> str:
-        """`buffer[index]`, indirect variables spelled out."""
+        """`buffer[index]`, with indirect variables expanded."""
         texts = parts if parts is not None else [self.node(n) for _, n in indirect]
         bound = "".join(f"; {v}={t}" for (v, _), t in zip(indirect, texts, strict=True))
         return f"{buffer}[{_list(index)}{bound}]"
@@ -156,7 +156,7 @@ def _children(node: Node) -> tuple[Node, ...]:
 
 
 def _in_order(root: Node) -> list[Node]:
-    """Each node once, after what it is made of."""
+    """Each node once, after its operands."""
     out: list[Node] = []
     seen: set[int] = set()
     todo: list[tuple[Node, bool]] = [(root, False)]

@@ -1,4 +1,4 @@
-"""Symbolic integers: from torch.SymInt to the index algebra of the loop IR."""
+"""Converts symbolic integers from torch.SymInt to the index algebra of the loop IR."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from armature.lower import index
 from armature.lower.index import Index, Size
 from armature.torch_abi import symbols
 
-UNBOUNDED = -(1 << 62)  # below any int that a size or index is
+UNBOUNDED = -(1 << 62)  # below any int that a size or index can be
 
 
 def to_index(value: int | torch.SymInt) -> Index:
-    """The index expression of an int or a SymInt. Errors: LoweringError when an operation has no index form."""
+    """The index expression of an int or a SymInt. Errors: LoweringError for an operation without an index form."""
     if isinstance(value, int):
         return int(value)
     node = value.node
@@ -39,12 +39,12 @@ def _size(symbol: sympy.Symbol, shape_env: object) -> Size:
 
 
 def derived(value: torch.SymFloat) -> Size:
-    """What stands for a float computed from sizes."""
+    """The representation of a float computed from sizes."""
     return _derived(value.node.expr, value.node.shape_env)
 
 
 def _derived(expr: sympy.Expr, shape_env: Any) -> Size:
-    """A size of its own for an expression that the index algebra has no form for: computed before the kernels run."""
+    """A size of its own for an expression that the index algebra can't represent; computed before the kernels run."""
     definition = symbols.text(expr)
     if "math." in definition or "torch." in definition:
         raise LoweringError(op=str(expr), message=f"no index form for {type(expr).__name__}")

@@ -1,4 +1,4 @@
-"""What a lowering is given and gives: a tensor as a buffer and coordinates in it."""
+"""The arguments and results of lowerings: a tensor as a buffer and coordinates in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def axes(shape: tuple[Index, ...], prefix: str = "i") -> tuple[Var, ...]:
 
 
 def coordinates(shape: tuple[Index, ...], prefix: str = "i") -> tuple[Index, ...]:
-    """Like `axes`, with 0 for an axis of size 1: what an index is written in."""
+    """Like `axes`, with 0 for an axis of size 1: the variables of an index."""
     return tuple(0 if size == 1 else Var(f"{prefix}{k}", size) for k, size in enumerate(shape))
 
 
@@ -37,8 +37,7 @@ class Spec:
 class TensorValue:
     """A tensor while lowering: element `i` of `shape` is `buffer[index]`, `index` written in `coordinates(shape)`.
 
-    So a view is another index on the same buffer. `strides` are those that eager has, in elements: an extern
-    operator or a
+    So a view is just another index into the same buffer. `strides` are eager's, in elements: an extern operator or a
     graph output gets the tensor with these.
     """
 

@@ -25,13 +25,14 @@ from armature.lower.ops import OPS, REDUCTIONS
 
 
 def verify(graph: LoopGraph) -> None:
-    """Every name is known and filled before it is read; every index is over variables in scope; dtypes agree.
+    """Check that every name is known and filled before it is read, that indices only use variables in scope, and that
+    dtypes agree.
 
-    Errors: InvariantError naming the loop and what does not hold.
+    Errors: InvariantError naming the loop and the violation.
     """
     filled = {*graph.inputs, *graph.constants}
     for name, buffer in graph.buffers.items():
-        invariant(name == buffer.name, "a buffer is kept under another name", name=name, buffer=buffer.name)
+        invariant(name == buffer.name, "a buffer is stored under another name", name=name, buffer=buffer.name)
         invariant(len(buffer.shape) == len(buffer.strides), "sizes and strides differ in rank", buffer=name)
         if 0 in buffer.shape:
             filled.add(name)
@@ -117,7 +118,7 @@ class _Loop:
         invariant(not unknown, "an index has a size that no input gives", loop=self.loop.name, index=str(part))
 
     def node(self, root: Node, scope: frozenset[Var]) -> None:
-        """Walk the graph of values once per scope, without recursion: chains may be long."""
+        """Walk the graph of values once per scope, without recursion, because chains may be long."""
         todo: list[tuple[Node, frozenset[Var]]] = [(root, scope)]
         while todo:
             node, inner = todo.pop()
@@ -127,7 +128,7 @@ class _Loop:
             todo.extend(self.children(node, inner))
 
     def children(self, node: Node, scope: frozenset[Var]) -> Iterator[tuple[Node, frozenset[Var]]]:
-        """Check one node; what it is made of, each with the variables it may use."""
+        """Check one node; returns its operands, each with the variables in its scope."""
         if isinstance(node, IndexValue):
             self.index(node.index, scope)
         elif isinstance(node, Load):
@@ -149,4 +150,4 @@ class _Loop:
             invariant(bool(node.over), "a reduction over nothing", loop=self.loop.name)
             yield (node.value, scope | frozenset(node.over))
         else:
-            invariant(isinstance(node, Const), "no node of the loop IR", loop=self.loop.name, node=node)
+            invariant(isinstance(node, Const), "not a node of the loop IR", loop=self.loop.name, node=node)

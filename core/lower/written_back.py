@@ -1,4 +1,4 @@
-"""Writes to part of an input: in a functional graph a new tensor, which is copied back into the input at the end."""
+"""Writes to part of an input: in a functional graph, a new tensor that is copied back into the input at the end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PARTS = frozenset((
     aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
 ))  # fmt: skip
 """Operators whose result is their first argument with other numbers in part of it."""
-MOST_WRITES = 64  # in a row that are followed
+MOST_WRITES = 64  # longest sequence of writes that is followed
 
 
 def is_written_back(node: fx.Node) -> bool:
-    """Whether the result of one of PARTS is, perhaps after more such writes, copied back into the input that it was
-    made of, and the input is not needed as it was after the node."""
+    """Whether the result of one of PARTS, perhaps after more such writes, is copied back into the input that it was
+    made from, and nothing after the node needs the input's old value."""
     if node.target not in PARTS:
         return False
     last = node
@@ -32,7 +32,7 @@ def is_written_back(node: fx.Node) -> bool:
 
 
 def _begin(node: fx.Node) -> object:
-    """What the first of the writes in a row is made to."""
+    """The tensor that the first write of a sequence writes to."""
     begin: object = node
     while isinstance(begin, fx.Node) and begin.target in PARTS:
         begin = begin.args[0]
@@ -40,7 +40,7 @@ def _begin(node: fx.Node) -> object:
 
 
 def _is_free(given: object, node: fx.Node) -> bool:
-    """Whether nobody reads an input after a node, but for what says where the writes go."""
+    """Whether nothing after a node reads an input's elements, apart from the copy back."""
     if not isinstance(given, fx.Node) or given.op != "placeholder":
         return False
     readers = [reader for user in given.users for reader in (user, *user.users)]
@@ -52,7 +52,7 @@ def _is_free(given: object, node: fx.Node) -> bool:
 
 
 def _takes_no_numbers(reader: fx.Node) -> bool:
-    """Whether all that the reader needs of its first argument is the layout: `copy`, or a view for it."""
+    """Whether the reader only needs the layout of its first argument: `copy`, or a view for it."""
     if reader.target is aten.copy.default:
         return True
     views = reader.target in (aten.slice.Tensor, aten.select.int)

@@ -1,4 +1,4 @@
-"""A content-addressed store of built files: the same key gives the same file, in this process and in the next."""
+"""A content-addressed store of built files: the same key yields the same file, in this process and in the next."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from armature.errors import ArmatureWarning, NoKernelFolder
 from armature.run.store import KEY_DIGITS, Entry, Store, Unusable
 
 _DEFAULT_LIMIT = 2 << 30
-# Below the folder of the settings, which may have other things in it and other rights: the store is ours alone.
+# A subfolder of the one in the settings, which may have other contents and permissions: the store is ours alone.
 STORE = "kernels"
 
 T = TypeVar("T")
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
-    """Hexadecimal key of the parts; their borders count, so ("ab", "c") differs from ("a", "bc")."""
+    """Hexadecimal key of the parts. Their boundaries count, so ("ab", "c") differs from ("a", "bc")."""
     found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -36,17 +36,17 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 def remove_in(process: int, folder: Path) -> None:
-    """Remove a folder at the end of the process that made it, and not at that of a fork of it."""
+    """Remove a folder when the process that made it ends, but not when a fork of it does."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @attrs.define(eq=False)
 class Cache:
-    """Built files below `folder`, named by key and checksum. `limit`: size in bytes above which old files go.
+    """Built files below `folder`, named by key and checksum. `limit`: size in bytes above which old files are removed.
 
-    A file is checked before it is used: a bad one is removed and built again (`rebuilt` says which and why). Where the
-    folder can't be used, files are built in a temporary one, which goes with the process, and a warning says so once.
+    A file is checked before it is used: a bad one is removed and built again (`rebuilt` says which and why). If the
+    folder can't be used, files are built in a temporary one, which is removed when the process ends, with one warning.
     Safe between threads and processes: one builds while others wait, and a file appears whole or not at all.
     """
 
@@ -60,30 +60,30 @@ class Cache:
 
     @property
     def store(self) -> Store:
-        """The part of the folder that files stand in."""
+        """The subfolder that holds the files."""
         return Store(self.folder.absolute() / STORE)
 
     def problem(self) -> str | None:
-        """Why the folder can't be used, found out by making it where it is not there; None when it can."""
+        """Why the folder can't be used; None if it can. The folder is created to find out."""
         return self._unusable() or _unwritable(self.store, None)
 
     def holds(self, key_parts: Iterable[str | bytes], suffix: str) -> bool:
-        """Whether there is a file with this key, which may turn out to be bad. `suffix` begins with a dot."""
+        """Whether there is a file with this key; it may turn out to be bad. `suffix` begins with a dot."""
         key = digest(key_parts)
         return any(store.candidates(key, suffix) for store in self._stores(self._unusable()))
 
     def get_or_build(self, key_parts: Iterable[str | bytes], suffix: str, build: Callable[[Path], None]) -> Path:
-        """The file with this key, made by `build(path)` when there is no good one. Errors: as `load`."""
+        """The file with this key, made by `build(path)` if there is no good one. Errors: as `load`."""
         return self.load(key_parts, suffix, build, lambda path: path)
 
     def load(
         self, key_parts: Iterable[str | bytes], suffix: str, build: Callable[[Path], None], read: Callable[[Path], T]
     ) -> T:
-        """What `read(path)` makes of the file with this key, made by `build(path)` when there is no good one.
+        """The result of `read(path)` for the file with this key, made by `build(path)` if there is no good one.
 
         `build` writes to the path that it is given, in a folder of its own and with the same suffix; on an error
-        nothing is kept. A file that was stored and that `read` refuses is built again. Errors: what `build` and, of a
-        new file, `read` raise; NoKernelFolder.
+        nothing is stored. A stored file that `read` refuses is built again. Errors: those of `build` and, for a new
+        file, `read`; NoKernelFolder.
         """
         key, reason = digest(key_parts), self._unusable()
         for store in self._stores(reason):
@@ -100,7 +100,7 @@ class Cache:
         return self._built(self._opened_temporary(reason), key, suffix, build, read)
 
     def files(self) -> list[Path]:
-        """All built files, locks and unfinished work left out."""
+        """All built files, without locks and unfinished work."""
         return [entry.path for entry in self.entries()]
 
     def entries(self) -> list[Entry]:
@@ -112,7 +112,7 @@ class Cache:
         return sum(entry.size for entry in self.entries())
 
     def trim(self) -> None:
-        """Remove the files used longest ago until the store is within its limit again, and what was abandoned."""
+        """Remove the least recently used files until the store is within its limit, and abandoned work."""
         entries = self.entries()
         total = sum(entry.size for entry in entries)
         if total <= self.limit:
@@ -138,8 +138,8 @@ class Cache:
         return stores if self._temporary is None else [*stores, self._temporary]
 
     def _unusable(self) -> str | None:
-        """Why files of the folder can't be used, None when they can. It is made where it is not there."""
-        # "~" is what is left of a home folder that can't be found out.
+        """Why files of the folder can't be used, None if they can. The folder is created if it is missing."""
+        # "~" is left when the home folder can't be found.
         if str(self.folder).startswith("~"):
             return "there is no home folder"
         try:
@@ -147,7 +147,7 @@ class Cache:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             self.store.open()
         except FileExistsError as error:
-            return f"{error.filename} is no folder"
+            return f"{error.filename} is not a folder"
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
         except Unusable as unusable:
@@ -155,7 +155,7 @@ class Cache:
         return None
 
     def _stored(self, store: Store, key: str, suffix: str, read: Callable[[Path], T]) -> tuple[T] | None:
-        """What `read` makes of a good file with this key; bad ones are removed."""
+        """The result of `read` for a good file with this key; bad ones are removed."""
         for entry in store.candidates(key, suffix):
             fault = entry.fault()
             if fault is None:
@@ -203,7 +203,7 @@ class Cache:
 
 
 def _unwritable(store: Store, error: Exception | None) -> str | None:
-    """Why a folder can't be written, which may be what made building a file fail; None where it can."""
+    """Why a folder can't be written, which may be the cause of a failed build; None if it can."""
     try:
         if isinstance(error, Unusable):
             raise error
@@ -215,8 +215,8 @@ def _unwritable(store: Store, error: Exception | None) -> str | None:
 
 def _tell(asked: Path, reason: str, used: Path) -> None:
     text = (
-        f"kernels can't be kept in {asked} ({reason}): they are built in {used}, which goes with this process. "
+        f"kernels can't be kept in {asked} ({reason}): they are built in {used}, removed when the process ends. "
         "ARMATURE_CACHE_DIR names another folder."
     )
-    # One line: no place in the program is at fault, and a line of this file would say nothing.
+    # A single line: no place in the program is at fault, and a line of this file would be of no use.
     warnings.warn_explicit(text, ArmatureWarning, "armature", 0)

@@ -1,4 +1,4 @@
-"""Loading a program: kernels are built by the workers while tracing goes on, and bound when they are first called."""
+"""Loads a program: workers build its kernels while tracing continues; they are bound on first call."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Kernels = Mapping[str, Callable[..., None]]
 
 @attrs.define(eq=False)
 class Binding:
-    """The kernels of one source on their way into the wrapper's globals.
+    """The kernels of one source, to be bound to the wrapper's globals.
 
-    Until they are built, each name holds a stand-in that waits, puts the real kernels in place and calls on; so a call
-    after that pays nothing for the wait.
+    Until they are built, each name is bound to a stub that waits, binds the real kernels and calls on; so later calls
+    pay nothing for the wait.
     """
 
     source: KernelSource
@@ -38,7 +38,7 @@ class Binding:
     timeline: Timeline | None = None
 
     def stand_in(self, name: str) -> Callable[..., None]:
-        """What the wrapper calls in place of a kernel that may not be built yet."""
+        """The stub that the wrapper calls while a kernel may not be built yet."""
 
         def call_when_built(*args: Any) -> None:
             self.bind()[name](*args)
@@ -46,11 +46,11 @@ class Binding:
         return call_when_built
 
     def bind(self) -> Kernels:
-        """Wait for the kernels and put them in place. Errors: BackendError of the build."""
+        """Wait for the kernels and bind them. Errors: BackendError of the build."""
         built = self.future.result()
         missing = [name for name in self.source.kernels if name not in built]
         if missing:
-            raise InvariantError(what="the back end built no such kernel", details=", ".join(missing))
+            raise InvariantError(what="the back end did not build this kernel", details=", ".join(missing))
         timeline = self.timeline
         if timeline is not None:
             built = {name: timeline.timed("kernel", name, kernel) for name, kernel in built.items()}
@@ -77,7 +77,7 @@ def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, 
         names.update((name, binding.stand_in(name)) for name in source.kernels)
         bindings.append(binding)
     filename = f"<armature {program.name} {ctx.compile_id}>"
-    # Tracebacks and debuggers find the wrapper's text here; no mtime: the entry is never checked against a file.
+    # Tracebacks and debuggers find the wrapper's text here; without an mtime it is never checked against a file.
     linecache.cache[filename] = (len(program.wrapper), None, program.wrapper.splitlines(keepends=True), filename)
     exec(compile(program.wrapper, filename, "exec"), names)
     call: Any = names["call"]

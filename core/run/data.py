@@ -1,4 +1,4 @@
-"""What the pipeline ends in: a callable compiled graph with the artefacts of every stage for people to read."""
+"""The end result of the pipeline: a callable compiled graph, with the artefacts of every stage for inspection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armature.schedule.data import KernelPlan
 class CompiledGraph:
     """A compiled ATen graph. `call(args: list) -> tuple` empties the list.
 
-    `ready()` waits until its kernels are built and raises BackendError when one can't be; without it the first call
+    `ready()` waits until its kernels are built and raises BackendError when one can't be; otherwise the first call
     does. The rest is what it was made from.
     """
 

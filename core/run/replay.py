@@ -1,9 +1,9 @@
-"""Compiled graphs whose launches are recorded once, and launched as one from then on (where a device can do that).
+"""Compiled graphs whose launches are recorded once, and from then on replayed as one (if a device supports that).
 
-A recording is made for fixed addresses. Inputs are copied to places of its own, except those that stay where they are
-from call to call (parameters, tensors that the graph writes to, results of other recordings): a recording is for their
-addresses. Results lie in memory of the recording, which the next replay writes over, so it is only replayed when the
-program has none of them any more; until then another recording is made, or the graph runs as it is.
+A recording is made for fixed addresses. Inputs are copied to fixed places, except those that stay where they are from
+call to call (parameters, tensors that the graph writes to, results of other recordings): a recording is for their
+addresses. Results are in the recording's own memory, which the next replay overwrites. So a recording is only replayed
+when the program has released all of them; until then another recording is made, or the graph runs normally.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from armature.torch_abi.memory import copy_all, same_addresses, storage_number, 
 from armature.torch_abi.views import may_overlap_itself
 
 MOST = 8
-"""Recordings of one graph; what then needs another one runs as it is."""
+"""Recordings of one graph; calls that need another one run normally."""
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 Result = Callable[[list[Any]], Any]
 
 
 class NotRecorded(Exception):
-    """What was run can't be recorded; the text says why."""
+    """A call can't be recorded; the text says why."""
 
 
 class LaunchRecorder(Protocol):
-    """What a device offers: to record launches, and to launch them again as one.
+    """A device's ability to record launches and replay them as one.
 
-    memory: numbers of the storages in which results of recordings lie. One recorder serves a process.
+    memory: numbers of the storages that hold results of recordings. One recorder serves a process.
     """
 
     memory: set[int]
 
     def place(self, device: torch.device) -> Hashable | None:
-        """What a recording is made for besides its arguments, such as the stream of now of the device. None: nothing
-        can be recorded now."""
+        """What a recording depends on besides its arguments, such as the device's current stream. None: nothing can be
+        recorded now."""
 
     def record(self, device: torch.device, call: Call, args: list[Any]) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        """Run the call without computing anything: what launches all of it again, and the results, whose memory is
-        theirs as long as they live. Errors: NotRecorded."""
+        """Record the call without executing it. Returns a function that replays its launches, and the results, which
+        own their memory while they live. Errors: NotRecorded."""
 
 
 @attrs.frozen(eq=False)
 class Recording:
     """Launches for fixed addresses.
 
-    positions: inputs that have to lie where they lay. addresses: where, one for each input, None for others. copied:
-    positions of the others, whose values go to `places`. results: how each result is made of the arguments. storages:
-    those of results, with how often each is used when the program has none of them.
+    positions: inputs whose addresses are fixed. addresses: per input, None for others. copied: positions of the others,
+    whose values are copied to `places`. results: how each result is made from the arguments. storages: those of
+    results, with their reference counts when the program has released them.
     """
 
     positions: list[int]
@@ -68,7 +68,7 @@ class Recording:
     storages: tuple[tuple[int, int], ...]
 
     def fits(self, args: list[Any]) -> bool:
-        """Whether the arguments lie where they have to, and the program has nothing of the last replay."""
+        """Whether the arguments have the recorded addresses, and the program has released the last replay's results."""
         return same_addresses(args, self.addresses, self.positions) and all(
             uses(storage) <= count for storage, count in self.storages
         )
@@ -85,7 +85,7 @@ class Recording:
 
 @attrs.define(eq=False)
 class Replayed:
-    """A compiled graph that is recorded. It is called as the graph is.
+    """A compiled graph that is recorded, called as the graph is.
 
     fixed: positions of inputs for whose addresses recordings are made. sized: whether sizes are read from arguments.
     constants: storages of tensors that are part of the graph. tell: is told what was recorded, and why something isn't.
@@ -104,7 +104,8 @@ class Replayed:
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        """Replay a recording that fits, or run the graph. The first call of a kind runs it: kernels are built then."""
+        """Replay a recording that fits, or run the graph. The first call of a kind runs it, because kernels are built
+        then."""
         place = None if self.given_up else self.recorder.place(self.device)
         if place is None:
             return self.call(args)
@@ -124,14 +125,14 @@ class Replayed:
         return self.call(args)
 
     def kind(self, args: list[Any]) -> tuple[Hashable, ...]:
-        """The numbers among the arguments, and layouts where the graph is for several."""
+        """The numbers among the arguments, and the layouts if the graph supports several."""
         numbers = tuple(arg for arg in args if not isinstance(arg, Tensor))
         if not self.sized:
             return numbers
         return (*numbers, *((arg.shape, arg.stride()) for arg in args if isinstance(arg, Tensor)))
 
     def recorded(self, args: list[Any]) -> Recording | None:
-        """A new recording for arguments such as these; None where there can't be one."""
+        """A new recording for arguments like these; None if there can't be one."""
         if self.count == MOST:
             return None
         self.count += 1
@@ -154,8 +155,8 @@ class Replayed:
         self.recorder.memory |= fresh
         results = tuple(self.result(one, inputs, fresh) for one in made)
         del made
-        more = "; this was the last one, other calls run as they are" if self.count == MOST else ""
-        self.tell(f"recorded: {len(kept)} inputs stay where they lie, {len(copied)} are copied{more}")
+        more = "; this was the last one, other calls run normally" if self.count == MOST else ""
+        self.tell(f"recorded: {len(kept)} inputs stay where they are, {len(copied)} are copied{more}")
         return Recording(
             positions=kept,
             addresses=[args[k].data_ptr() if k in kept else None for k in range(len(args))],
@@ -167,18 +168,18 @@ class Replayed:
         )
 
     def give_up(self, reason: str) -> None:
-        """Run the graph as it is from now on."""
+        """Run the graph normally from now on."""
         self.given_up = True
         self.tell(f"not recorded: {reason}")
 
     def stays(self, tensor: Tensor) -> bool:
-        """Whether the tensor will lie at its address the next time too, or can't be copied as it lies."""
+        """Whether the tensor will have the same address next time, or can't be copied with its layout."""
         if isinstance(tensor, torch.nn.Parameter) or storage_number(tensor) in self.recorder.memory:
             return True
         return may_overlap_itself(tensor)
 
     def result(self, made: Any, inputs: Sequence[Any], fresh: Iterable[int]) -> Result:
-        """How to make what the graph returns there: of an input again, else as it was made when it was recorded."""
+        """How to make a result: it is an input, or is reconstructed from the recorded result."""
         if not isinstance(made, Tensor):
             return lambda args: made
         storage = storage_number(made)
@@ -210,6 +211,6 @@ def written_inputs(plan: KernelPlan) -> frozenset[int]:
 
 
 def device_of(plan: KernelPlan) -> torch.device | None:
-    """The device that all tensors of the graph are on; None where there are several, or none."""
+    """The device that all tensors of the graph are on; None if there are several, or none."""
     devices = {buffer.device for buffer in plan.buffers.values()}
     return devices.pop() if len(devices) == 1 else None

@@ -1,4 +1,4 @@
-"""A compiled graph for people: what it is made of, in one line each."""
+"""Prints a compiled graph for people: its parts, in one line each."""
 
 from __future__ import annotations
 

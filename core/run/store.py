@@ -1,4 +1,4 @@
-"""One folder of built files that only its owner can reach, each named by its key and by the checksum of its content."""
+"""One folder of built files that only its owner can access, each named by its key and the checksum of its content."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ KEY_DIGITS, CHECKSUM_DIGITS = 40, 32
 NAME = re.compile(rf"([0-9a-f]{{{KEY_DIGITS}}})-([0-9a-f]{{{CHECKSUM_DIGITS}}})(\.\w+)")
 WORK = "work-"
 PATIENCE = 600  # seconds to wait for another process that builds the same file: it may have been stopped
-ABANDONED = 24 * 3600  # age in seconds of a folder of work whose process was surely killed
-ROOM = 16 << 20  # bytes that must fit for a folder to count as writable: of a kernel and all that its compiler writes
+ABANDONED = 24 * 3600  # age in seconds of a work folder whose process must be dead
+ROOM = 16 << 20  # bytes that must fit for a folder to count as writable: a kernel and its compiler's temporary files
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -31,12 +31,12 @@ class Unusable(Exception):
 
 
 def checksum(key: str, file: BufferedReader) -> str:
-    """Hexadecimal checksum of a file under a key: another content gives another, and so does the same under another."""
+    """Hexadecimal checksum of a file under a key; it depends on the content and on the key."""
     return hashlib.file_digest(file, lambda: hashlib.sha256(key.encode())).hexdigest()[:CHECKSUM_DIGITS]
 
 
 def trusted(folder: Path) -> bool:
-    """Whether a folder is ours, and nobody else can put files in it or give those in it other names."""
+    """Whether we own a folder, and nobody else can add or rename files in it."""
     try:
         facts = folder.lstat()
     except OSError:
@@ -55,21 +55,21 @@ class Entry:
 
     @classmethod
     def of(cls, path: Path) -> Entry | None:
-        """The entry that a path names; None for another kind of file."""
+        """The entry that a path names; None for other files."""
         found = NAME.fullmatch(path.name)
         return cls(path, *found.groups()) if found else None
 
     def fault(self) -> str | None:
-        """Why the file must not be loaded: it is someone else's, others may write to it, or its content has changed."""
+        """Why the file must not be loaded: another owner, writable by others, or changed content."""
         try:
-            # Not through a link, which may lead to anyone's file.
+            # Don't follow a link, which may lead to anyone's file.
             number = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             return f"it can't be read: {error.strerror}"
         with open(number, "rb") as file:
             facts = os.fstat(number)
             if not stat.S_ISREG(facts.st_mode):
-                return "it is no regular file"
+                return "it is not a regular file"
             if facts.st_uid != os.geteuid():
                 return f"it belongs to the user {facts.st_uid}"
             if facts.st_mode & OTHERS_WRITE:
@@ -98,7 +98,7 @@ class Entry:
         return max(facts.st_atime, facts.st_mtime)
 
     def remove(self) -> None:
-        """Remove the file, and the lock of its key. A folder that can't be written keeps it."""
+        """Remove the file, and the lock of its key; has no effect in a read-only folder."""
         for path in (self.path, self.path.with_name(f"{self.key}.lock")):
             try:
                 path.unlink(missing_ok=True)
@@ -107,12 +107,12 @@ class Entry:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner can reach, or see to it that it is one. Raises Unusable."""
+    """Create a folder that only its owner can access, or make an existing one private. Raises Unusable."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         facts = folder.lstat()
         if not stat.S_ISDIR(facts.st_mode):
-            raise Unusable(f"{folder} is no folder")
+            raise Unusable(f"{folder} is not a folder")
         if facts.st_uid != os.geteuid():
             raise Unusable(f"{folder} belongs to the user {facts.st_uid}")
         if stat.S_IMODE(facts.st_mode) != 0o700:
@@ -127,21 +127,21 @@ def make_private(folder: Path) -> None:
 class Store:
     """Built files under `folder`, in folders named by the first two digits of their keys.
 
-    A file appears under its name whole or not at all, so that neither a killed process nor a full disk leaves one that
-    could be loaded; what happens to it later shows in its checksum.
+    A file appears under its name whole or not at all, so that neither a killed process nor a full disk leaves a broken
+    one that could be loaded; its checksum shows later changes.
     """
 
     folder: Path
 
     def open(self) -> None:
-        """Make the folder where it is not there. Raises Unusable where files in it can't be trusted or can't be run."""
+        """Create the folder if it is missing. Raises Unusable if files in it can't be trusted or can't be executed."""
         make_private(self.folder)
-        # A library on such a file system can be read and not loaded.
+        # A library on such a file system can be read but not loaded.
         if os.statvfs(self.folder).f_flag & getattr(os, "ST_NOEXEC", 0):
             raise Unusable(f"{self.folder} is on a file system mounted with noexec")
 
     def check_writable(self) -> None:
-        """Raises Unusable where a file of the usual size can't be written."""
+        """Raises Unusable if a file of the usual size can't be written."""
         try:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(bytes(ROOM))
@@ -149,7 +149,7 @@ class Store:
             raise Unusable(f"{self.folder}: {error.strerror}") from error
 
     def candidates(self, key: str, suffix: str) -> list[Entry]:
-        """Files with this key. More than one where processes built it at once, or where one is bad."""
+        """Files with this key. There are several if processes built it at once, or if one is bad."""
         place = self.folder / key[:2]
         if not trusted(place):
             return []
@@ -162,7 +162,7 @@ class Store:
 
     @contextmanager
     def locked(self, key: str) -> Iterator[None]:
-        """Lets one process at a time build a file. It only saves work: where there are no locks, several build it."""
+        """Allow one process at a time to build a file. This only saves work: without locks, several build it."""
         lock = FileLock(self.folder / key[:2] / f"{key}.lock", timeout=PATIENCE, mode=0o600)
         try:
             lock.acquire()
@@ -176,7 +176,7 @@ class Store:
 
     @contextmanager
     def work(self, key: str) -> Iterator[Path]:
-        """A folder to build the file in, which is gone afterwards, as are those that killed processes left.
+        """A folder to build the file in, removed afterwards together with those left by killed processes.
 
         Raises Unusable, OSError.
         """
@@ -190,7 +190,7 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def prepare(self, key: str) -> None:
-        """Make the folder that files with this key stand in. Raises Unusable."""
+        """Create the folder for files with this key. Raises Unusable."""
         make_private(self.folder / key[:2])
 
     def put(self, made: Path, key: str, suffix: str) -> Entry:
@@ -208,7 +208,7 @@ class Store:
         return [entry for entry in found if entry is not None]
 
     def remove_abandoned(self, age: float = ABANDONED) -> None:
-        """Remove folders of work that killed processes left, those older than `age` seconds."""
+        """Remove work folders left by killed processes, if they are older than `age` seconds."""
         for folder in self.folder.glob(f"??/{WORK}*"):
             try:
                 old = time.time() - folder.stat().st_mtime > age

@@ -1,4 +1,4 @@
-"""When graphs and kernels ran, for traces. Only code that is compiled while a timeline is there is timed."""
+"""Records when graphs and kernels ran, for traces. Only code that is compiled while a timeline exists is timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-MOST = 200_000  # runs kept; more are counted
+MOST = 200_000  # runs stored; further ones are only counted
 
 
 @attrs.frozen
@@ -26,14 +26,14 @@ class Ran:
 
 @attrs.define(eq=False)
 class Timeline:
-    """The runs, in the order in which they ended. left_out: how many were too many."""
+    """The runs, in the order in which they ended. left_out: how many were dropped."""
 
     runs: list[Ran] = attrs.field(factory=list)
     most: int = MOST
     left_out: int = 0
 
     def timed(self, kind: str, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, each call of it kept. On a GPU that is the time of the launch."""
+        """Wrap a function to record each call. On a GPU that is the time of the launch."""
 
         @functools.wraps(fn, assigned=("__name__",), updated=())
         def call(*args: Any) -> Any:
@@ -46,7 +46,7 @@ class Timeline:
         return call
 
     def add(self, ran: Ran) -> None:
-        """Keep a run, while there is room."""
+        """Store a run if there is room."""
         if len(self.runs) < self.most:
             self.runs.append(ran)
         else:

@@ -1,4 +1,4 @@
-"""A pool of threads that build kernels while tracing goes on: the work is done by compiler processes, not by Python."""
+"""A pool of threads that build kernels while tracing continues; compiler processes do the work, not Python."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 @attrs.define(eq=False)
 class Workers:
-    """At most `threads` tasks at once. The pool starts with the first task and stops with the process."""
+    """Runs at most `threads` tasks at once. The pool starts with the first task and stops with the process."""
 
     threads: int
     _pool: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Start `fn(*args, **kwargs)`; the future gives its result or raises its error."""
+        """Start `fn(*args, **kwargs)`; the future has its result or raises its error."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(max(1, self.threads), thread_name_prefix="armature-build")
         return self._pool.submit(fn, *args, **kwargs)

@@ -1,8 +1,8 @@
-"""Whether two loop nests run over the same points, and how the variables of one are written in those of the other.
+"""Decides whether two loop nests run over the same points, and maps the variables of one to those of the other.
 
-The tie is a buffer that both touch: equal elements mean equal points. Coordinates are compared as positions in the
-buffer, and a variable stands for the digits of a mixed-radix number, so `x.view(n, c * h * w)` lines up with
-`x[n, c, h, w]`: both sides are cut at the borders of both.
+The link is a buffer that both touch: equal elements mean equal points. Coordinates are compared as positions in the
+buffer, and a variable is a digit of a mixed-radix number, so `x.view(n, c * h * w)` lines up with `x[n, c, h, w]`: both
+sides are split at the borders of both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Nest = tuple[tuple[Var, ...], tuple[Var, ...]]  # outer, inner
 
 @attrs.frozen
 class Digit:
-    """A piece that `left` and `right` have in common: (var // step) % extent of either."""
+    """A factor that `left` and `right` share: (var // step) % extent of either."""
 
     left: Var
     left_step: int
@@ -39,7 +39,7 @@ class Digit:
 
 @attrs.frozen
 class Alignment:
-    """The common nest, and what the variables of either side become in it (those that stay the same left out)."""
+    """The common nest, and each side's variables expressed in it (unchanged ones left out)."""
 
     outer: tuple[Var, ...]
     inner: tuple[Var, ...]
@@ -52,13 +52,13 @@ def align(
 ) -> Alignment | None:
     """Line up two nests of which one touches `left_index`, the other `right_index` of a buffer of `shape`.
 
-    None when they do not run over the same points. A pointwise nest may line up with all of a reduction or with its
-    outer part.
+    None if they do not run over the same points. A pointwise nest may line up with all of a reduction or with its outer
+    part.
     """
     digits = _match(left_index, right_index, shape)
     own_left, own_right = frozenset((*left[0], *left[1])), frozenset((*right[0], *right[1]))
     if digits is None or not all(d.left in own_left and d.right in own_right for d in digits):
-        return None  # computed indices are no loop variables
+        return None  # computed indices are not loop variables
     rest_left = [v for v in (*left[0], *left[1]) if all(d.left != v for d in digits)]
     rest_right = [v for v in (*right[0], *right[1]) if all(d.right != v for d in digits)]
     if rest_left and rest_right:
@@ -76,7 +76,7 @@ def align(
 
 
 def _build(base: Nest, other: Nest, digits: list[Digit]) -> Alignment | None:
-    """The nest of `base`, cut at the digits, and `other` written in it."""
+    """The nest of `base`, split at the digits, and `other` expressed in it."""
     change_base: dict[Var, Index] = {}
     change_other: dict[Var, list[Index]] = {}
     pieces: dict[Digit, Var] = {}
@@ -97,7 +97,7 @@ def _build(base: Nest, other: Nest, digits: list[Digit]) -> Alignment | None:
     for digit, var in pieces.items():
         change_other.setdefault(digit.right, []).append(mul(var, digit.right_step))
     inner = frozenset(nest[1])
-    if other[1]:  # two reductions: what is reduced must be the same on both sides
+    if other[1]:  # two reductions must reduce over the same points
         for digit, var in pieces.items():
             if (digit.right in other[1]) != (var in inner):
                 return None
@@ -125,7 +125,7 @@ def _match_rest(left: list[Var], right: list[Var]) -> list[Digit] | None:
 
 
 def _spans(value: Index) -> list[tuple[int, int, Var]] | None:
-    """(step, end, variable) per variable of a position without gaps in steps; None for anything but numbers."""
+    """(step, end, variable) per variable of a position whose steps have no gaps; None unless all are numbers."""
     if isinstance(value, Var):
         terms: tuple[tuple[object, int], ...] = ((value, 1),)
     elif isinstance(value, Sum) and value.const == 0:

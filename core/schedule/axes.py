@@ -1,4 +1,4 @@
-"""The order of a kernel's loops, and which neighbours become one: long inner loops over memory without gaps."""
+"""Orders a kernel's loops, and merges neighbours: long inner loops over contiguous memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def addresses(nodes: Iterable[Node], stores: Iterable[Store], buffers: Mapping[s
 
 
 def arrange(variables_: Sequence[Var], places: Sequence[Index]) -> tuple[Var, ...]:
-    """The variables from the one that strides farthest to the one that strides least; ties keep their order."""
+    """The variables from largest to smallest stride; ties keep their order."""
     steps = {v: [stride_of(p, v) for p in places] for v in variables_}
     rank = {v: k for k, v in enumerate(variables_)}
 
@@ -36,7 +36,7 @@ def arrange(variables_: Sequence[Var], places: Sequence[Index]) -> tuple[Var, ..
                 return -1 if wide > narrow else 1
         return rank[a] - rank[b]
 
-    # A comparison by several memories need not be transitive: insertion keeps the result sensible and deterministic.
+    # A comparison over several accesses need not be transitive: insertion still gives a sensible, deterministic order.
     line: list[Var] = []
     for var in variables_:
         place = len(line)
@@ -47,7 +47,7 @@ def arrange(variables_: Sequence[Var], places: Sequence[Index]) -> tuple[Var, ..
 
 
 def merge(line: Sequence[Var], places: Sequence[Index]) -> tuple[tuple[Var, ...], dict[Var, Index]]:
-    """Neighbours made one where every access allows it. Returns the new variables and what the old ones become."""
+    """Merge neighbours where every access allows it. Returns the new variables, and the old ones expressed in them."""
     changes: dict[Var, Index] = {}
     runs: list[list[Var]] = []
     for var in line:
@@ -86,5 +86,5 @@ def _joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
 
 
 def gives_position(nodes: Iterable[Node]) -> bool:
-    """True when a reduction depends on the order of its variables."""
+    """True if a reduction depends on the order of its variables."""
     return any(isinstance(n, Reduce) and n.op.startswith("arg") for n in nodes)

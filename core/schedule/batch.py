@@ -1,8 +1,8 @@
-"""Kernels of one structure as one launch: steps of optimizers do the same to each tensor of a list.
+"""Kernels of one structure as one launch: an optimizer's step does the same to each tensor of a list.
 
-A batch is made of kernels that stand equally deep in the graph of dependencies, so none needs another one, and that
-differ in nothing but buffers and, over one loop, in its extent. Batches change the order of kernels only between two
-extern calls, and make no more new memory at once than `MOST_MADE`.
+The kernels of a batch have the same depth in the dependency graph, so none depends on another, and they differ only in
+buffers and, for a single loop, in its extent. Batching reorders kernels only between two extern calls, and allocates at
+most `MOST_MADE` of new memory at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POINTS = Size("points", 1)
 
 @attrs.frozen
 class Place:
-    """Where a slot of the body is in one member: a buffer, and the element in its memory that the slot begins at."""
+    """The binding of a body's slot in one member: a buffer, and the element in its memory where the slot begins."""
 
     buffer: str
     offset: int
@@ -37,7 +37,7 @@ class Place:
 
 @attrs.frozen
 class Row:
-    """One member: how many points its loop has, and a place for each slot, in the order of `Body.slots`."""
+    """One member: the number of points of its loop, and a place for each slot, in the order of `Body.slots`."""
 
     points: int
     places: tuple[Place, ...]
@@ -45,9 +45,9 @@ class Row:
 
 @attrs.frozen(eq=False)
 class Body:
-    """What members of a batch have in common: a kernel over `slots`, one-dimensional buffers that stand for the
-    members' own, and a row for each member. Where members have different numbers of points, the kernel has one loop,
-    whose extent is the size `points`."""
+    """The common part of a batch's members: a kernel over `slots`, one-dimensional buffers that represent the members'
+    own, and a row for each member. If members have different numbers of points, the kernel has one loop, whose extent
+    is the size `points`."""
 
     kernel: Kernel
     slots: Mapping[str, Buffer]
@@ -56,7 +56,8 @@ class Body:
 
 @attrs.frozen(eq=False)
 class _Form:
-    """A kernel as it is compared with others: all but buffers and the extent of a single loop is in `key`."""
+    """A kernel in the form in which it is compared with others: `key` has everything except buffers and the extent of a
+    single loop."""
 
     key: object
     points: int
@@ -65,7 +66,7 @@ class _Form:
 
 
 class _Reader:
-    """Reads the form of one kernel."""
+    """Computes the form of one kernel."""
 
     def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
         self.kernel = kernel
@@ -78,7 +79,7 @@ class _Reader:
         self.slots: dict[Place, int] = {}
 
     def place(self, access: Load | Store) -> tuple[Place, Index]:
-        """The slot of an access, and its position there in the loops of the form."""
+        """The slot of an access, and its position in the slot in terms of the form's loops."""
         buffer = self.buffers[access.buffer]
         position = substitute(linear(access.index, buffer.strides, buffer.offset), self.changes)
         if isinstance(position, int):
@@ -103,7 +104,7 @@ class _Reader:
         return (node.op, node.dtype)
 
     def form(self) -> _Form | None:
-        """None for a kernel that is launched by itself."""
+        """The form; None for a kernel that can't be batched."""
         kernel, stores = self.kernel, self.kernel.passes[0].outer_stores
         if kernel.inner or kernel.sizes or len(kernel.passes) > 1 or any(s.atomic or s.indirect for s in stores):
             return None
@@ -115,7 +116,7 @@ class _Reader:
         written = tuple((self.access(s), number[s.value]) for s in stores)
         buffers = [place.buffer for place in self.slots]
         if any(buffers.count(name) > 1 for name in kernel.writes):
-            return None  # as slots, its parts would be taken for memory that has nothing to do with each other
+            return None  # as slots, its parts would be treated as unrelated memory
         points = numel(v.extent for v in kernel.outer)
         if not isinstance(points, int):
             return None
@@ -145,7 +146,7 @@ def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
 
 
 def _over_slots(batch: Batch, reader: _Reader, loops: tuple[Var, ...]) -> Kernel:
-    """The first member's kernel with slots for buffers, over loops in place of the form's."""
+    """The first member's kernel with slots for buffers, over the form's loops."""
     kernel = reader.kernel
     changes: dict[Var, Index] = dict(zip(kernel.outer, loops, strict=True))
     again: dict[Var, Index] = dict(zip(reader.loops, loops, strict=True))
@@ -182,22 +183,22 @@ def _over_slots(batch: Batch, reader: _Reader, loops: tuple[Var, ...]) -> Kernel
     )
 
 
-# ---- finding batches
+# Finding batches.
 
 
 def batched(
     work: Sequence[Kernel | ExternCall], buffers: Mapping[str, Buffer], most: Callable[[torch.device], int]
 ) -> list[Unit]:
-    """The work with kernels of one structure made batches, in an order that respects dependencies.
+    """Group kernels of one structure into batches, in an order that respects dependencies.
 
-    `most`: arguments that a batch may have on a device. Time is close to linear in the work.
+    `most`: the number of arguments that a batch may have on a device. Time is close to linear in the work.
     """
     needs = _needs(work)
     depth: list[int] = []
     for needed in needs:
         depth.append(1 + max((depth[k] for k in needed), default=0))
     calls = 0
-    classes: dict[object, list[tuple[int, int]]] = {}  # number and points
+    classes: dict[object, list[tuple[int, int]]] = {}  # unit number and points
     for number, unit in enumerate(work):
         if isinstance(unit, ExternCall):
             calls += 1
@@ -214,7 +215,7 @@ def batched(
 
 
 def _needs(work: Sequence[Kernel | ExternCall]) -> list[set[int]]:
-    """Per unit those that must run before. Extern calls keep their order: they may draw random numbers."""
+    """The units that must run before each unit. Extern calls keep their order, because they may draw random numbers."""
     memory = shared_memory(work)
     written: dict[str, int] = {}
     since: dict[str, list[int]] = {}
@@ -246,7 +247,8 @@ def _needs(work: Sequence[Kernel | ExternCall]) -> list[set[int]]:
 def _bounded(
     found: Sequence[tuple[int, int]], work: Sequence[object], buffers: Mapping[str, Buffer], limit: int
 ) -> Iterable[list[int]]:
-    """A class of kernels cut where a batch would have too many arguments, or would make too much memory at once."""
+    """Split a class of kernels where a batch would have too many arguments, or would allocate too much memory at
+    once."""
     members: list[int] = []
     names: set[str] = set()
     made = 0
@@ -271,7 +273,7 @@ def _in_order(
     batches: Mapping[int, Sequence[int]],
     buffers: Mapping[str, Buffer],
 ) -> list[Unit]:
-    """The units, each batch as one, as early as their first members' places and their needs allow."""
+    """The units, with each batch as one, as early as their first members' positions and dependencies allow."""
     owner = {number: first for first, members in batches.items() for number in members}
     before: dict[int, set[int]] = {}
     users: dict[int, set[int]] = {}

@@ -1,4 +1,4 @@
-"""What scheduling gives: kernels, extern calls and the life of each buffer, in the order in which they run."""
+"""The result of scheduling: kernels, extern calls and the lifetime of each buffer, in execution order."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from armature.schedule.walk import store_roots
 class Pass:
     """One run over `Kernel.inner` and what follows it, for each point of `Kernel.outer`.
 
-    First the inner loop: accumulate every node of `reductions` and make `inner_stores`; then, once the loop has ended
-    and the reductions have their values, make `outer_stores` (their indices and values hold no inner variable except
-    under a `Reduce`). A `Reduce` of an earlier pass counts as a known scalar; other nodes are computed anew in each
-    pass that needs them. `over` of a reduction is `Kernel.inner`: its own variables were renamed to them.
+    The inner loop accumulates every node of `reductions` and makes `inner_stores`. Once it has ended and the reductions
+    have their values, `outer_stores` are made (their indices and values have no inner variable except under a
+    `Reduce`). A `Reduce` of an earlier pass counts as a known scalar; other nodes are recomputed in each pass that
+    needs them. `over` of a reduction is `Kernel.inner`: its own variables were renamed to them.
     """
 
     reductions: tuple[Reduce, ...]
@@ -32,23 +32,22 @@ class Pass:
 class Kernel:
     """One loop nest on one device: `outer` points are independent of each other, `inner` is () for a pointwise kernel.
 
-    A pointwise kernel has one Pass, with its stores in `outer_stores`. Values that were fused are plain shared nodes: a
-    buffer that only this kernel used is neither loaded nor stored. Within one outer point, a store is seen by later
-    passes only where they load it at the same coordinates. All loads of a pass from a buffer come before its stores to
-    it.
+    A pointwise kernel has one Pass, with its stores in `outer_stores`. Fused values are plain shared nodes: a buffer
+    that only this kernel used is neither loaded nor stored. Within one outer point, later passes see a store only if
+    they load it at the same coordinates. All loads of a pass from a buffer come before its stores to it.
     """
 
-    name: str  # unique in the process-independent sense: add_relu_0
+    name: str  # unique and the same in every process: add_relu_0
     device: torch.device
     outer: tuple[Var, ...]
     inner: tuple[Var, ...]
     passes: tuple[Pass, ...]
-    reads: tuple[str, ...]  # buffers loaded, in order of first use, those also written left out
+    reads: tuple[str, ...]  # buffers loaded, in order of first use, without those also written
     writes: tuple[str, ...]  # buffers stored to
     sizes: tuple[Size, ...] = ()  # symbolic sizes that the kernel takes as int64 arguments
     origins: tuple[Origin, ...] = ()
-    operators: int = 1  # how many loops of the loop graph it does the work of
-    loops: tuple[str, ...] = ()  # their names, in order of the alphabet
+    operators: int = 1  # how many loops of the loop graph were merged into it
+    loops: tuple[str, ...] = ()  # their names, in alphabetical order
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -62,7 +61,7 @@ class Kernel:
 
     @property
     def roots(self) -> list[Node]:
-        """What the passes compute, in order: reductions, and what stores need."""
+        """The nodes that the passes compute, in order: reductions, and operands of stores."""
         roots: list[Node] = []
         for step in self.passes:
             roots += step.reductions
@@ -73,10 +72,10 @@ class Kernel:
 
 @attrs.frozen(eq=False)
 class Batch:
-    """Kernels of one structure, run by one launch: what is done to each tensor of a list.
+    """Kernels of one structure in one launch, for operations on each tensor of a list.
 
-    Members do the same to memory of their own: none touches what another one writes, and they run in any order. They
-    differ in buffers and, over one loop, in its extent. `schedule.batch.body_of` gives what they have in common.
+    No member touches memory that another one writes, so they may run in any order. They differ in buffers and, for a
+    single loop, in its extent. `schedule.batch.body_of` returns their common part.
     """
 
     name: str
@@ -88,7 +87,7 @@ class Batch:
 
     @classmethod
     def of(cls, members: Sequence[Kernel]) -> Batch:
-        """The members as a batch, under the first one's name."""
+        """Make a batch of the members, under the first one's name."""
         reads = dict.fromkeys(name for kernel in members for name in kernel.reads)
         writes = dict.fromkeys(name for kernel in members for name in kernel.writes)
         origins = dict.fromkeys(origin for kernel in members for origin in kernel.origins)
@@ -102,7 +101,7 @@ class Batch:
 
     @property
     def operators(self) -> int:
-        """How many loops of the loop graph it does the work of."""
+        """How many loops of the loop graph were merged into it."""
         return sum(kernel.operators for kernel in self.members)
 
     @property
@@ -116,7 +115,8 @@ Work: TypeAlias = Kernel | Batch
 
 @attrs.frozen
 class Allocate:
-    """Make the buffer's memory, or take over the memory of `reuse`, a released buffer of the same bytes and device."""
+    """Allocate the buffer's memory, or take over the memory of `reuse`, a released buffer of the same bytes and
+    device."""
 
     buffer: str
     reuse: str | None = None
@@ -141,7 +141,7 @@ Step: TypeAlias = Allocate | Release | Launch | ExternCall
 
 @attrs.frozen
 class KernelPlan:
-    """All that the wrapper does, in order."""
+    """Everything that the wrapper does, in order."""
 
     name: str
     inputs: tuple[str, ...]

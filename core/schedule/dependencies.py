@@ -1,4 +1,4 @@
-"""What must run before what: who writes a buffer, who reads it, and what is overwritten."""
+"""Dependencies between units: which unit writes a buffer, which ones read it, and what is overwritten."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def writes_of(unit: Unit) -> tuple[str, ...]:
 
 
 def keeps_its_turn(unit: Unit) -> bool:
-    """Whether calls of this kind run in the program's order: random numbers come in the order in which they are drawn,
-    ranks meet in their collectives, and what other libraries' operators do besides is not known."""
+    """Whether calls of this kind must run in program order: random numbers are drawn in order, ranks meet in
+    collectives, and operators of other libraries may have unknown effects."""
     if not isinstance(unit, ExternCall):
         return False
     return torch.Tag.nondeterministic_seeded in unit.target.tags or unit.target.namespace != "aten"
@@ -41,8 +41,8 @@ def keeps_its_turn(unit: Unit) -> bool:
 class Dependencies:
     """before: per unit (by position), the units that must run earlier. readers, writers: positions per buffer.
 
-    changed: buffers whose memory is written more than once, or is not the graph's own: their loads must keep their
-    place. wanted: buffers that the graph returns. memory: of buffers that share theirs, as `shared_memory` names it.
+    changed: buffers whose memory is written more than once, or is not the graph's own; their loads can't be moved.
+    wanted: buffers that the graph returns. memory: for buffers that share memory, its name in `shared_memory`.
     """
 
     before: tuple[frozenset[int], ...]
@@ -61,14 +61,14 @@ class Dependencies:
 
 
 def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buffer]) -> Dependencies:
-    """Read after write, write after read, write after write, and calls in turn, from one walk in program order."""
+    """Read after write, write after read, write after write, and ordered calls, from one walk in program order."""
     before: list[frozenset[int]] = []
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
     memory = shared_memory(units)
-    written: dict[str, list[int]] = {}  # who writes a memory; an operator that gives a part of it back does not
+    written: dict[str, list[int]] = {}  # units that write a memory; an operator that returns a part of it does not
     since: dict[str, list[int]] = {}  # readers of a memory since the last write
-    turn: int | None = None  # the last unit that keeps its turn
+    turn: int | None = None  # the last unit whose order matters
     for number, unit in enumerate(units):
         needs: set[int] = set()
         if keeps_its_turn(unit):
@@ -105,13 +105,13 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
 
 
 def used(units: Sequence[Unit], deps: Dependencies) -> list[Unit]:
-    """The units without loops that compute what nobody reads. `deps` was computed for `units`."""
+    """The units without loops whose results nobody reads. `deps` was computed for `units`."""
     needed: set[int] = set()
     for number in reversed(range(len(units))):
         unit = units[number]
         for name in writes_of(unit):
             if name in deps.wanted or name in deps.changed or not needed.isdisjoint(deps.readers.get(name, ())):
                 needed.add(number)
-        if isinstance(unit, ExternCall):  # may do more than its results say
+        if isinstance(unit, ExternCall):  # it may have effects besides its results
             needed.add(number)
     return [unit for number, unit in enumerate(units) if number in needed]

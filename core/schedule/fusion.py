@@ -1,9 +1,9 @@
-"""Which loops become one kernel: greedy, largest saving first, and only where the result computes the same.
+"""Chooses the loops that become one kernel: greedily, largest saving first, and only if the result stays the same.
 
 Every item starts as a group of its own. Going through the items in order, each group is joined with those that touch
-the same buffers over the same points: first where one hands a value to the other, which then need not be stored, later
-where both read the same. A join keeps: each value is read where it was written, nothing that is
-overwritten is read too late, no cycle through other groups, and the kernel stays within what the back end can do.
+the same buffers over the same points: first where one produces a value for the other, which then need not be stored,
+later where both read the same. After a join, each value is still read where it was written, nothing is overwritten
+before it is read, there is no cycle through other groups, and the kernel stays within the back end's limits.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from armature.schedule.score import (
 if TYPE_CHECKING:
     from armature.context import CompileContext
 
-_SCALARS = ""  # in place of a buffer's name: what all loops of one point have in common
+_SCALARS = ""  # pseudo-buffer that all loops of one point share
 
 
 @attrs.define(eq=False)
 class Fusion:
-    """The state of one fusion. groups: per unit, the group that it started as."""
+    """The state of fusion. groups: per unit, the group that it started as."""
 
     deps: Dependencies
     buffers: Mapping[str, Buffer]
@@ -72,7 +72,7 @@ class Fusion:
     bytes: dict[str, int] = attrs.field(factory=dict)
 
     def neighbours(self, group: Group, names: Iterable[str]) -> list[Group]:
-        """Groups that touch these buffers too, the one that shares most bytes first."""
+        """Groups that touch the same buffers, ordered by shared bytes, largest first."""
         shared: dict[Group, int] = {}
         here = self.order.place[group]
         for name in names:
@@ -88,7 +88,7 @@ class Fusion:
         return sorted(shared, key=lambda g: (-shared[g], -self.order.place[g]))
 
     def names_of(self, group: Group) -> tuple[str, ...]:
-        """The buffers that the group touches, and what stands for all groups of one point."""
+        """The buffers that the group touches, and the pseudo-buffer of groups of one point."""
         return tuple(dict.fromkeys((*group.loads, *group.stores, *((_SCALARS,) if group.is_scalar else ()))))
 
     def bytes_of(self, name: str) -> int:
@@ -97,8 +97,8 @@ class Fusion:
         return self.bytes[name]
 
     def visit(self, group: Group, handed: bool) -> None:
-        """Join the group with those that touch the same buffers, for as long as one fits. `handed`: only where one of
-        the two stores what the other loads."""
+        """Join the group with its neighbours for as long as one fits. `handed`: only if one of the two stores what the
+        other loads."""
         if group.solo:
             return
         refused: set[Group] = set()
@@ -115,7 +115,7 @@ class Fusion:
                 return
 
     def try_join(self, one: Group, other: Group) -> Group | None:
-        """The joined group, or None when the two can't or should not be one kernel."""
+        """The joined group, or None if the two can't or should not be one kernel."""
         keep, gone = (one, other) if len(one.members) >= len(other.members) else (other, one)
         if not all(rule(self, keep, gone) for rule in PAIR_RULES):
             return None
@@ -145,7 +145,7 @@ class Fusion:
         return any(self.order.find(self.groups[k]) not in groups for k in self.deps.readers.get(name, ()))
 
     def alignment(self, one: Group, other: Group) -> Alignment | None:
-        """How the two nests run over the same points, such that each value is read where it was written."""
+        """How the two nests line up such that each value is read where it was written."""
         if one.is_scalar and other.is_scalar:
             nothing = Alignment((), (), {}, {})
             return nothing if self.same_places(one, other, nothing) else None
@@ -164,7 +164,7 @@ class Fusion:
         return None
 
     def same_places(self, one: Group, other: Group, found: Alignment) -> bool:
-        """Each buffer that one side stores and the other touches is touched at one and the same place by both."""
+        """Each buffer that one side stores and the other touches is touched at the same place by both."""
         for name in dict.fromkeys((*other.stores, *other.loads)):
             if name in one.stores and name in other.stores:
                 parts = (moved(one.stores[name], found.left), moved(other.stores[name], found.right))
@@ -202,8 +202,8 @@ def on_one_device(fusion: Fusion, one: Group, other: Group) -> bool:
 
 
 def small_enough(fusion: Fusion, one: Group, other: Group) -> bool:
-    """Whether a kernel of both is short enough, and takes few enough buffers. Loops of one point cost nothing but
-    their launch: of these it may hold more, and as many buffers as the back end takes."""
+    """Whether the joined kernel is short enough and has few enough buffers. Loops of one point cost only their launch,
+    so such a kernel may be longer, with as many buffers as the back end allows."""
     nodes, buffers = fusion.ctx.config.max_kernel_nodes, MOST_BUFFERS
     if one.is_scalar and other.is_scalar:
         nodes *= SCALAR_NODES
@@ -213,7 +213,7 @@ def small_enough(fusion: Fusion, one: Group, other: Group) -> bool:
 
 
 def worth(fusion: Fusion, one: Group, other: Group) -> bool:
-    """False for kernels that have next to nothing in common."""
+    """False for kernels that share next to nothing."""
     if one.is_scalar and other.is_scalar:
         return True
     small, large = sorted((one, other), key=lambda g: len(g.loads) + len(g.stores))
@@ -225,7 +225,7 @@ def worth(fusion: Fusion, one: Group, other: Group) -> bool:
 
 
 def in_order(fusion: Fusion, one: Group, other: Group) -> bool:
-    """No third group has to run after the one and before the other."""
+    """No third group has to run between the two."""
     return fusion.order.can_join(one, other)
 
 
@@ -236,7 +236,7 @@ def touch_no_shared_memory(fusion: Fusion, one: Group, other: Group) -> bool:
 
 
 def within_passes(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
-    """The kernel runs over its inner loop no more often than the back end can."""
+    """The kernel makes no more passes over its inner loop than the back end supports."""
     if not found.inner:
         return True
     deeper = frozenset(found.inner)
@@ -251,7 +251,7 @@ def within_passes(fusion: Fusion, keep: Group, gone: Group, found: Alignment) ->
 
 
 def in_order_of_positions(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
-    """A reduction that gives a position runs over its variables in its own order."""
+    """A reduction that returns a position runs over its variables in its own order."""
     if not found.inner or not (keep.positions or gone.positions):
         return True
     deeper = frozenset(found.inner)
@@ -261,7 +261,7 @@ def in_order_of_positions(fusion: Fusion, keep: Group, gone: Group, found: Align
 
 
 def keeps_busy(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
-    """A large kernel with few outer points, which leaves most of the device idle, stores nothing at inner ones."""
+    """A large kernel with few outer points, which leaves most of the device idle, stores nothing at inner points."""
     features = fusion.features(keep.members[0].item.device.type)
     large = bool(found.inner) and points((*found.outer, *found.inner)) > SMALL_KERNEL
     idle = large and points(found.outer) < features.parallel
@@ -275,21 +275,21 @@ def hands_over(one: Group, other: Group) -> bool:
     return any(n in other.loads for n in one.stores) or any(n in one.loads for n in other.stores)
 
 
-# All must hold for two groups to become one. Those of two groups as they are, the quickest first:
+# All must hold for two groups to become one. Rules on pairs of groups, the fastest first:
 PairRule = Callable[[Fusion, Group, Group], bool]
 PAIR_RULES: tuple[PairRule, ...] = (on_one_device, small_enough, worth, in_order, touch_no_shared_memory)
-# Those of two groups, `keep` and `gone`, and the nest that they would have in common:
+# Rules on two groups, `keep` and `gone`, and their common nest:
 NestRule = Callable[[Fusion, Group, Group, Alignment], bool]
 NEST_RULES: tuple[NestRule, ...] = (within_passes, in_order_of_positions, keeps_busy)
 
 
 def adds_on_top(keep: Group, gone: Group) -> bool:
-    """True when what is known of the passes of `keep` stays true with `gone` added."""
+    """True if the known passes of `keep` stay valid with `gone` added."""
     return bool(keep.inner) and keep.members[-1].item.number < gone.members[0].item.number
 
 
 def moved_member(member: Member, changes: Mapping[Var, Index], inner: frozenset[Var]) -> Member:
-    """The member as it would be in another nest."""
+    """The member, moved to another nest."""
     new = Member(member.item, {v: substitute(i, changes) for v, i in member.changes.items()})
     new.at_inner = at_inner(new, inner)
     return new
@@ -303,7 +303,7 @@ def moved(places: Places, changes: Mapping[Var, Index]) -> Iterable[Where]:
 
 
 def from_start(place: Where) -> Where:
-    """The place as it would be if the part of the buffer began at its first element."""
+    """The place relative to the first element of its part of the buffer."""
     return tuple(attrs.evolve(i, const=0) if isinstance(i, Sum) and len(i.terms) > 1 else _bare(i) for i in place)
 
 
@@ -316,7 +316,7 @@ def _bare(index: Index) -> Index:
 
 
 def apart(left: Iterable[Where], right: Iterable[Where]) -> bool:
-    """True when no element can be in both: along some axis the ranges do not touch."""
+    """True if no element can be in both: along some axis the ranges are disjoint."""
     right = list(right)
     return all(any(_before(a, b) or _before(b, a) for a, b in zip(p, q, strict=True)) for p in left for q in right)
 
@@ -327,7 +327,7 @@ def _before(one: Index, other: Index) -> bool:
 
 
 def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:
-    """True unless a reduction that gives a position would run over its variables in another order than its own."""
+    """True unless a reduction that returns a position would run over its variables in another order than its own."""
     whole = linear(inner, contiguous_strides([v.extent for v in inner]))
     for member in members:
         item = member.item
@@ -339,7 +339,7 @@ def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:
 
 
 def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], ctx: CompileContext) -> list[Group]:
-    """Groups in the order in which they run. `deps` was computed for `units`; numbers of items are their positions."""
+    """Groups in execution order. `deps` was computed for `units`; numbers of items are their positions."""
     groups = [group_of_extern(u) if isinstance(u, ExternCall) else group_of_item(u) for u in units]
     if not ctx.config.fuse:
         return groups

@@ -1,4 +1,4 @@
-"""A group: items that become one kernel, with the loop nest they have in common."""
+"""A group: items that become one kernel, with their common loop nest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from armature.schedule.score import size
 from armature.schedule.walk import operands
 
 Where = tuple[Index, ...]
-Places = dict[Where, None]  # a set in the order of insertion: the same in every process
+Places = dict[Where, None]  # an ordered set: the same in every process
 
 
 @attrs.define(eq=False)
 class Member:
-    """An item of a group, and what its variables are in the group's nest. `at_inner`: it stores at each inner point."""
+    """An item of a group, with its variables expressed in the group's nest. `at_inner`: it stores at each inner
+    point."""
 
     item: Item
     changes: dict[Var, Index]
@@ -30,7 +31,7 @@ class Group:
     """Items over one nest, in the order of their numbers.
 
     stores, loads: where each buffer is touched, in the group's variables; a buffer that nobody outside needs is dropped
-    from both. known: passes after which the value of a stored buffer is known. passes: how many there are.
+    from both. known: passes after which the value of a stored buffer is known. passes: their number.
     """
 
     members: list[Member]
@@ -40,7 +41,7 @@ class Group:
     loads: dict[str, Places]
     weight: int
     solo: bool = False  # never joined: extern calls, scatters
-    positions: bool = False  # holds a reduction that gives a position
+    positions: bool = False  # has a reduction that returns a position
     extern: ExternCall | None = None
     known: dict[str, int] = attrs.field(factory=dict)
     passes: int = 1
@@ -56,7 +57,7 @@ class Group:
         return not self.outer and not self.inner and not self.solo
 
     def change(self, outer: tuple[Var, ...], inner: tuple[Var, ...], changes: Mapping[Var, Index]) -> None:
-        """Write everything in the variables of another nest. Pointwise members become inner ones of a reduction."""
+        """Rewrite everything in the variables of another nest. Pointwise members become inner ones of a reduction."""
         if changes:
             for table in (self.stores, self.loads):
                 for name, places in table.items():
@@ -68,7 +69,7 @@ class Group:
         self.outer, self.inner = outer, inner
 
     def absorb(self, other: Group) -> None:
-        """Take the members of a group that is over the same nest."""
+        """Take over the members of a group with the same nest."""
         ordered = self.members[-1].item.number < other.members[0].item.number
         self.members += other.members
         if not ordered:
@@ -114,9 +115,9 @@ def group_of_extern(call: ExternCall) -> Group:
 
 
 def add_levels(members: Iterable[Member], known: MutableMapping[str, int], passes: int) -> int:
-    """Add to `known`, per buffer that the members store, after how many passes its value is known.
+    """Add to `known`, for each buffer that the members store, the number of passes after which its value is known.
 
-    Returns how many passes there are, `passes` at least.
+    Returns the total number of passes, `passes` at least.
     """
     for member in members:
         level: dict[Node, int] = {}

@@ -1,7 +1,7 @@
-"""Writing to part of a tensor where it lies, in place of a copy of it that is written to and, at last, copied back.
+"""Writes to part of a tensor in place, instead of writing to a copy of it that is finally copied back.
 
-A functional graph has `x[i] = v` as a copy of `x`, a write to the copy, and, where `x` is an input, a copy of all of it
-back into `x`. Where nothing else needs the tensor as it was, the write goes into `x` itself.
+A functional graph has `x[i] = v` as a copy of `x`, a write to the copy, and, if `x` is an input, a copy of all of it
+back into `x`. If nothing else needs the old tensor, the write goes into `x` itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _argument(value: Argument, name_of: Callable[[str], str]) -> Argument:
 
 @attrs.frozen
 class Copy:
-    """A unit that does nothing but to copy all of a buffer into another one that lies alike."""
+    """A unit that only copies all of a buffer into another one of the same layout."""
 
     place: int
     source: str
@@ -35,12 +35,12 @@ class Copy:
 
 
 def written_in_place(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buffer]) -> list[Unit]:
-    """The units without the copies that are not needed. Buffers that go away are taken out of `buffers`."""
+    """The units without unnecessary copies. Merged buffers are removed from `buffers`."""
     copies = [copy for place, unit in enumerate(units) if (copy := _copy(place, unit, buffers)) is not None]
     if not copies:
         return list(units)
     work = _Merging(units, loops, buffers, {copy.place: copy for copy in copies})
-    for copy in reversed(copies):  # the last one of several writes first: it may end in the copy before it
+    for copy in reversed(copies):  # the last of several writes first: it may end in the copy before it
         work.merge(copy.place)
     if not work.names:
         return list(units)
@@ -61,7 +61,7 @@ def _copy(place: int, unit: Unit, buffers: Mapping[str, Buffer]) -> Copy | None:
 
 
 class _Merging:
-    """Which buffers become one. `names`: of a buffer that goes away, the one that is in its place. `gone`: units."""
+    """Which buffers are merged. `names`: the replacement of each removed buffer. `gone`: removed units."""
 
     def __init__(
         self, units: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], copies: dict[int, Copy]
@@ -81,7 +81,7 @@ class _Merging:
                 self.writes.setdefault(name, []).append(place)
 
     def merge(self, place: int) -> None:
-        """Put the source of a copy in the place of the copy, if nobody can tell."""
+        """Replace a copy by its source, if nobody can tell the difference."""
         copy = self.copies[place]
         old, new = copy.source, copy.target
         written = self.writes[new]
@@ -110,7 +110,7 @@ class _Merging:
         self.join(keep, drops)
 
     def join(self, old: str, new: str) -> None:
-        """From now on `new` is `old`."""
+        """Record that `new` now means `old`."""
         self.names[new] = old
         for table in (self.reads, self.writes):
             both = (*table.get(old, ()), *table.pop(new, ()))
@@ -121,7 +121,7 @@ class _Merging:
 
 
 def _renamed(unit: Unit, names: Mapping[str, str]) -> Unit:
-    """The unit with other names for buffers."""
+    """The unit with buffers renamed."""
     if names.keys().isdisjoint((*reads_of(unit), *writes_of(unit))):
         return unit
 

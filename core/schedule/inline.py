@@ -1,8 +1,8 @@
-"""Copying a pointwise producer into its readers, at their coordinates, so that its buffer need not exist.
+"""Copies a pointwise producer into its readers, at their coordinates, so that its buffer need not exist.
 
 This is for producers that can't simply share a loop with their readers (broadcast, sliced, gathered, padded), and for
-those that are cheaper to compute again than to load. What is copied is bounded, so a chain of operators that each use
-their input twice stays linear: an expression that grows is left to be stored, or shared within one kernel.
+those that are cheaper to recompute than to load. Copying is bounded, so a chain of operators that each use their input
+twice stays linear: an expression that gets too large is stored, or shared within one kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Producer:
     store: Store
 
     def at(self, load: Load, bound: Mapping[Var, Node]) -> Node:
-        """The value that `load` reads; `bound` gives the values of the computed indices in it."""
+        """The value that `load` reads; `bound` has the values of the computed indices in it."""
         changes: dict[Var, Index] = {
             own: where for own, where in zip(self.store.index, load.index, strict=True) if isinstance(own, Var)
         }
@@ -51,7 +51,7 @@ def _bind(node: Node, bound: Mapping[Var, Node]) -> Node:
 
 
 def inline(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], limit: int) -> list[Unit]:
-    """The units with producers copied into their readers. A producer that nobody reads any more is left out."""
+    """The units with producers copied into their readers. A producer that is no longer read is left out."""
     work = _Inliner(units, deps, buffers, limit)
     out: list[Unit] = []
     for unit in units:
@@ -72,15 +72,15 @@ class _Inliner:
         self.buffers = buffers
         self.limit = limit
         self.producers: dict[str, Producer] = {}
-        # Buffers that leave their loop for a reader over other points, judged before anything is copied: what is read
-        # only there follows.
+        # Buffers that leave their loop for a reader over other points. This is decided before anything is copied,
+        # because values that are only read there move too.
         self.moving: set[str] = set()
         for unit in reversed(units):
             if isinstance(unit, Item) and self.producer(unit) is not None:
                 self.moving.update(unit.writes)
 
     def rewrite(self, item: Item) -> Item:
-        """The item with loads of inlined buffers replaced by what they hold; equal loads give one node."""
+        """The item with loads of inlined buffers replaced by their values; equal loads become one node."""
         if not any(load.buffer in self.producers for load in item.loads):
             return item
         memo: dict[object, Node] = {}
@@ -102,7 +102,7 @@ class _Inliner:
         return attrs.evolve(new, origins=tuple(origins), parts=item.parts.union(*(source.parts for source in sources)))
 
     def producer(self, item: Item) -> Producer | None:
-        """The item as something to copy, None when it keeps its buffer."""
+        """The item as a producer to copy, None if it keeps its buffer."""
         if not item.plain or item.inner or len(item.stores) != 1:
             return None
         store = item.stores[0]
@@ -131,23 +131,24 @@ class _Inliner:
             return price <= CHEAP or self.work(item, store, readers) <= FREE_WORK
         together = all(self.shares_loop(item, store, reader) for reader in readers)
         if together and len(readers) == 1:
-            # They run over the same points: fusion makes one loop of them, unless the reader itself moves elsewhere.
+            # They run over the same points: fusion will make one loop of them, unless the reader itself moves
+            # elsewhere.
             return readers[0].plain and not self.moving.isdisjoint(readers[0].writes)
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
             return True
-        # Several readers that each need it elsewhere load its sources instead, where these are no more bytes.
+        # Several readers at different points load its sources instead, if these are no more bytes.
         again = len(readers) == 1 or (wide <= 1 and self.not_wider(item, store))
         allowed = points(item.outer) * max(price, RECOMPUTE) if again else 0
         return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
 
     def not_wider(self, item: Item, store: Store) -> bool:
-        """True when its sources are no more bytes to read than its result would be."""
+        """True if its sources are no more bytes to read than its result."""
         have = self.buffers[store.buffer].dtype.itemsize
         return all(self.buffers[load.buffer].dtype.itemsize <= max(have, 4) for load in item.loads)
 
     def work(self, item: Item, store: Store, readers: list[Item]) -> int:
-        """Additions for computing the item wherever it is read, loops over what it does not change with taken out."""
+        """The cost, in additions, of computing the item wherever it is read, after hoisting loop invariants."""
         price = cost(item.order)
         total = 0
         for reader in readers:
@@ -184,7 +185,7 @@ def _can_bind(item: Item) -> bool:
 
 
 def _always_read(reader: Item, buffer: str) -> bool:
-    """False when the buffer is read under a condition only."""
+    """False if the buffer is only read under a condition."""
     roots = [s.value for s in reader.stores]
     free = postorder(roots, lambda n: (n.cond,) if isinstance(n, Masked) else _below(n))
     return any(isinstance(n, Load) and n.buffer == buffer for n in free)

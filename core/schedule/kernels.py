@@ -1,4 +1,5 @@
-"""A group of items as a kernel: values handed on as shared nodes, stores put into passes, loops in their final form."""
+"""Turns a group of items into a kernel: fused values as shared nodes, stores assigned to passes, loops in their final
+form."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from armature.schedule.walk import (
 
 @attrs.frozen(eq=False)
 class Placed:
-    """A store and where it is made. `at_inner`: at every inner point. `last`: in the last pass, as any may read what
-    it overwrites."""
+    """A store and where it is made. `at_inner`: at every inner point. `last`: in the last pass, because any pass may
+    read what it overwrites."""
 
     store: Store
     at_inner: bool
@@ -37,7 +38,7 @@ class Placed:
 def build_kernel(
     group: Group, number: int, buffers: Mapping[str, Buffer], kept: Callable[[str], bool], changed: frozenset[str]
 ) -> Kernel:
-    """The kernel of a group. `kept` says which buffers are needed after it; stores to others vanish."""
+    """The kernel of a group. `kept` says which buffers are needed after it; stores to others are dropped."""
     placed = [p for p in _joined(group, changed) if kept(p.store.buffer)]
     outer, inner, placed = _arranged(group, placed, buffers)
     passes = _passes(placed, inner)
@@ -54,7 +55,7 @@ def build_kernel(
 
 
 def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
-    """All stores of the members in the group's variables, with values handed from one member to the next."""
+    """All stores of the members in the group's variables, with members' values substituted for loads."""
     known: dict[tuple[str, Where], Node] = {}
     placed: list[Placed] = []
     for member in group.members:
@@ -77,7 +78,7 @@ def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
 def _arranged(
     group: Group, placed: list[Placed], buffers: Mapping[str, Buffer]
 ) -> tuple[tuple[Var, ...], tuple[Var, ...], list[Placed]]:
-    """The stores over loops in their final order, neighbours joined."""
+    """The stores over loops in their final order, with neighbours merged."""
     stores = [p.store for p in placed]
     roots = [root for s in stores for root in store_roots(s)]
     order = postorder(roots)
@@ -103,7 +104,7 @@ def _arranged(
 
 
 def _passes(placed: list[Placed], inner: tuple[Var, ...]) -> tuple[Pass, ...]:
-    """Stores and reductions by pass: what a pass needs was reduced in an earlier one."""
+    """Assign stores and reductions to passes: reductions that a pass needs are made in earlier ones."""
     stores = tuple(p.store for p in placed)
     if not inner:
         return (Pass((), (), stores),)

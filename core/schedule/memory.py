@@ -1,4 +1,5 @@
-"""The life of each buffer: made before its first use, released after its last, its memory taken over where it fits."""
+"""The lifetime of each buffer: allocated before its first use, released after its last, its memory reused where it
+fits."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
 
 @attrs.frozen
 class Room:
-    """What memory must have in common to be taken over."""
+    """The properties that memory must share to be reused."""
 
     device: torch.device
     dtype: torch.dtype
@@ -47,15 +48,15 @@ class _Planner:
     buffers: Mapping[str, Buffer]
     last: Mapping[str, int]
     returned: frozenset[str]
-    shared: frozenset[str]  # buffers in memory that others lie in too, who may live longer
+    shared: frozenset[str]  # buffers that share memory with others, which may live longer
     steps: list[Step] = attrs.field(factory=list)
     free: dict[Room, list[str]] = attrs.field(factory=dict)
     alive: set[str] = attrs.field(factory=set)
-    owned: set[str] = attrs.field(factory=set)  # memory that may be taken over
+    owned: set[str] = attrs.field(factory=set)  # memory that may be reused
 
     def launch(self, work: Work, number: int) -> None:
-        """Make what the kernels write, where that takes the place of what they read last, in it. Members of a batch
-        change alike: each takes the place of its operand, or none does."""
+        """Allocate what the kernels write, in place of what they read for the last time if possible. Members of a batch
+        are treated alike: each reuses its operand's memory, or none does."""
         members = list(work.members) if isinstance(work, Batch) else [work]
         uses = Counter(name for kernel in members for name in kernel.reads)
         ending = {n for n, count in uses.items() if count == 1 and self.last[n] == number and n in self.owned}
@@ -78,8 +79,8 @@ class _Planner:
         self.steps.append(Launch(done))
 
     def operands(self, members: Sequence[Kernel], column: int, ending: Container[str]) -> list[str] | None:
-        """Per member the buffer that it reads last and whose memory its result may be put in; None where some member
-        has none, or they stand at different places."""
+        """For each member, the buffer that it reads for the last time and whose memory its result may reuse; None if
+        some member has none, or they are in different columns."""
         for place, name in enumerate(members[0].reads):
             held = [kernel.reads[place] for kernel in members] if name in ending else []
             if held and all(
@@ -90,7 +91,7 @@ class _Planner:
         return None
 
     def taken_over(self, name: str) -> str | None:
-        """A released buffer whose memory this one takes; one that is returned only from a buffer laid out like it."""
+        """A released buffer whose memory this one can reuse; for a returned buffer, only one of the same layout."""
         pool = self.free.get(room(self.buffers[name]), [])
         for place in range(len(pool) - 1, -1, -1):
             if name not in self.returned or same_layout(self.buffers[pool[place]], self.buffers[name]):
@@ -106,8 +107,8 @@ class _Planner:
                 self.own(name)
 
     def give_up_released(self) -> None:
-        """Leave what was released to torch's allocator, since something else is allocated now. Those of devices other
-        than the CPU keep memory for the next that asks: held for a later one, it would only be missing until then."""
+        """Return released memory to torch's allocator, because something else is about to be allocated. Allocators of
+        devices other than the CPU cache memory, so holding it back would only cause a shortage."""
         for place in [place for place in self.free if place.device.type != "cpu"]:
             del self.free[place]
 
@@ -140,7 +141,7 @@ class _Planner:
 
 
 def same_layout(one: Buffer, other: Buffer) -> bool:
-    """True when a tensor of one buffer can stand for the other as it is."""
+    """True if a tensor of one buffer can be used as the other without change."""
     return (one.dtype, one.device, one.shape, one.strides) == (other.dtype, other.device, other.shape, other.strides)
 
 
@@ -153,7 +154,7 @@ def _stores(kernel: Kernel) -> list[Store]:
 
 
 def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
-    """The kernel reading `new` where it read `old`: they are one memory now."""
+    """The kernel with reads of `old` renamed to `new`, now that they share memory."""
 
     def change(node: Node) -> Node:
         return attrs.evolve(node, buffer=new) if isinstance(node, Load) and node.buffer == old else node
@@ -171,16 +172,16 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
 
 
 def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
-    """The steps with allocations and releases put in."""
+    """The steps with allocations and releases added."""
     last = {name: number for number, step in enumerate(work) for name in touched(step)}
     returned = frozenset(v.buffer for v in loops.outputs if isinstance(v, View))
     planner = _Planner(loops, buffers, last, returned, frozenset(shared_memory(work)))
     planner.alive.update(loops.inputs)
-    # Inputs are released too (the caller may have dropped them), but their memory is not ours to take over.
+    # Inputs are released too (the caller may have dropped them), but their memory is not ours to reuse.
     unused = [name for name in loops.inputs if name not in last and name not in returned]
     planner.steps += [Release(name) for name in unused if name in buffers]
     made = {name for step in work for name in (step.outputs if isinstance(step, ExternCall) else step.writes)}
-    # Loops without points were dropped; who returns or reads their buffers still needs them.
+    # Loops without points were dropped; their buffers are still returned or read.
     empty = [n for n in dict.fromkeys((*last, *sorted(returned))) if planner.is_own(n) and n not in made]
     planner.steps += [Allocate(name) for name in empty]
     planner.alive.update(empty)

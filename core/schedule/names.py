@@ -13,7 +13,7 @@ _LONGEST = 40
 def kernel_name(origins: Iterable[Origin], number: int, taken: Container[str] = ()) -> str:
     """`add_relu_0`: the operators in order, each once, as many as fit; then the kernel's number in its graph.
 
-    `taken`: names of buffers, which stand beside it in the generated code.
+    `taken`: names of buffers in the same generated code.
     """
     words: list[str] = []
     for origin in origins:

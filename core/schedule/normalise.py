@@ -1,4 +1,5 @@
-"""Loops in one form: variables unique over the graph, none of extent 1, and one set of inner variables per loop."""
+"""Normalises loops: variables are unique in the graph, none has extent 1, and each loop has one set of inner
+variables."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from armature.schedule.walk import depends, postorder, rename_node, rename_store
 class Item:
     """A normalised loop. `outer` is its space, `inner` the variables of all its reductions (() for a pointwise loop).
 
-    `number` is its place among the graph's nodes. `order` holds its nodes, operands before users. `parts`: names of the
-    loops whose work it does.
+    `number` is its position among the graph's nodes. `order` holds its nodes, operands before users. `parts`: names of
+    the loops merged into it.
     """
 
     number: int
@@ -68,7 +69,7 @@ def nodes_of(stores: Iterable[Store]) -> tuple[Node, ...]:
 
 @attrs.frozen
 class Normalised:
-    """Items and extern calls in an order that respects their dependencies, and all buffers, also those made here."""
+    """Items and extern calls in an order that respects their dependencies, and all buffers, including new ones."""
 
     nodes: tuple[Item | ExternCall, ...]
     buffers: Mapping[str, Buffer]
@@ -116,7 +117,7 @@ class _Normaliser:
         self.nodes.append(item)
 
     def split(self, loop: Loop) -> tuple[Store, ...]:
-        """The loop's stores once reductions that do not fit the others have become loops of their own."""
+        """The loop's stores, once reductions that do not fit the others have become loops of their own."""
         stores = loop.stores
         while odd := _odd_reduction(stores, loop.space):
             free = depends(nodes_of(stores))[odd]
@@ -139,12 +140,13 @@ def _replace(stores: tuple[Store, ...], old: Node, new: Node) -> tuple[Store, ..
 
 
 def _positions(reductions: Iterable[Reduce]) -> dict[Var, int]:
-    """Place of each reduction's variables in the common inner loop. Reductions that don't fit were split before."""
+    """The position of each reduction's variables in the common inner loop. Reductions that don't fit were split
+    before."""
     return {v: k for node in reductions for k, v in enumerate(node.over)}
 
 
 def _odd_reduction(stores: tuple[Store, ...], space: tuple[Var, ...]) -> Reduce | None:
-    """A reduction that can't share one inner loop with the others: other extents, other order, or inside of one."""
+    """A reduction that can't share one inner loop with the others: other extents, other order, or nested."""
     order = nodes_of(stores)
     reductions = [n for n in order if isinstance(n, Reduce)]
     if len(reductions) <= 1:
@@ -162,7 +164,7 @@ def _odd_reduction(stores: tuple[Store, ...], space: tuple[Var, ...]) -> Reduce 
 
 
 def _writes_all(store: Store, space: tuple[Var, ...], buffer: Buffer) -> bool:
-    """Whether each point writes an element of its own, and all are written: a copy into an input is a plain loop."""
+    """Whether each point writes its own element, and all are written: then a copy into an input is a plain loop."""
     if store.atomic or store.indirect or len(store.index) != len(buffer.shape):
         return False
     used = [i for i in store.index if isinstance(i, Var)]
@@ -207,7 +209,7 @@ Access = TypeVar("Access", Load, Store)
 
 
 def _rename_bound(access: Access, changes: Mapping[Var, Index]) -> Access:
-    """The names of computed indices made unique too, or left where the index became a number."""
+    """Make the names of computed indices unique too, or drop those whose index became a number."""
     if not access.indirect:
         return access
     pairs = ((changes.get(var, var), value) for var, value in access.indirect)

@@ -1,4 +1,4 @@
-"""The order in which groups run, kept valid while groups are joined."""
+"""The execution order of groups, kept valid while groups are joined."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ G = TypeVar("G")
 
 
 class Order(Generic[G]):
-    """Groups in a line such that each stands after all that it needs. A join moves only what stands between the two."""
+    """Groups in a line such that each comes after its dependencies. A join only moves groups between the two."""
 
     def __init__(self, groups: Iterable[tuple[G, frozenset[G]]]) -> None:
         self.slots: list[G | None] = []
@@ -24,12 +24,12 @@ class Order(Generic[G]):
             self.needs[group] = set(needs)
 
     def close_up(self) -> None:
-        """Leave no gaps where groups were that are part of others now: they count as distance."""
+        """Remove the gaps left by joined groups, because they count as distance."""
         self.slots = [group for group in self.slots if group is not None]
         self.place = {group: at for at, group in enumerate(self.slots) if group is not None}
 
     def find(self, group: G) -> G:
-        """The group that this one is part of now."""
+        """The group that this one now belongs to."""
         root = group
         while root in self.became:
             root = self.became[root]
@@ -38,14 +38,15 @@ class Order(Generic[G]):
         return root
 
     def needed_by(self, group: G) -> set[G]:
-        """Groups that must run before, as they are now."""
+        """The current groups that must run before."""
         found = {self.find(g) for g in self.needs[group]}
         found.discard(group)
         self.needs[group] = found
         return found
 
     def later(self, first: G, second: G) -> list[G] | None:
-        """What must move behind `second` when `first` joins it; None when something in between needs both orders."""
+        """The groups that must move behind `second` when `first` joins it; None if one in between must come before and
+        after."""
         low, high = self.place[first], self.place[second]
         if high - low > FARTHEST:
             return None
@@ -58,15 +59,15 @@ class Order(Generic[G]):
         return None if any(g in moved for g in self.needed_by(second) if g is not first) else line
 
     def can_join(self, one: G, other: G) -> bool:
-        """True when the two may become one group without a cycle."""
+        """True if the two may become one group without a cycle."""
         return self.later(*self._sorted(one, other)) is not None
 
     def join(self, one: G, other: G, result: G) -> None:
-        """Make `result` (one of the two) stand for both. `can_join` must hold."""
+        """Let `result` (one of the two) replace both. `can_join` must hold."""
         first, second = self._sorted(one, other)
         line = self.later(first, second)
         if line is None:
-            raise ValueError("the groups need each other through a third")
+            raise ValueError("the groups depend on each other through a third")
         low, high = self.place[first], self.place[second]
         behind = set(line)
         stay = [g for g in self.slots[low + 1 : high] if g is not None and g not in behind]

@@ -1,4 +1,4 @@
-"""The scheduling stage: from loops, one per operator, to kernels and the order in which they run."""
+"""The scheduling stage: from loops, one per operator, to kernels in execution order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
-    """Fuse, order and give memory. Time is close to linear in the number of nodes."""
+    """Fuse, order and plan memory. Time is close to linear in the number of nodes."""
     start = normalise(loops)
     units = list(start.nodes)
     buffers = dict(start.buffers)
@@ -56,6 +56,6 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
 
 
 def _most_arguments(ctx: CompileContext, device: torch.device) -> int:
-    """Of a batch of kernels on a device; 0 where its back end takes none."""
+    """The argument limit of a batch of kernels on a device; 0 if its back end takes none."""
     backend = ctx.tables.device_backend(device.type)
     return 0 if backend is None else backend.features.batch

@@ -1,4 +1,4 @@
-"""What computing costs and what fusing saves: the only place with figures that were chosen, not derived."""
+"""The cost model of computing and fusing: the only place with figures that were chosen, not derived."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from armature.lower.ops import OPS
 
 # Costs are in additions per element (OpInfo.cost). Chosen on x86 with AVX2 and not sensitive: halving or doubling one
 # changes few kernels.
-CHEAP = 4  # computed again by every reader rather than stored: one trip of an element to memory costs more
-RECOMPUTE = 16  # most that is computed again where an element is read more than once by one reader
-FREE_WORK = 4096  # additions that cost less than launching one more kernel
+CHEAP = 4  # recomputed by every reader rather than stored: moving an element to memory and back costs more
+RECOMPUTE = 16  # limit for recomputing a value that one reader reads more than once per element
+FREE_WORK = 4096  # additions that cost less than one more kernel launch
 INLINE_NODES = 48  # longest expression that is copied into a reader
-SMALL_KERNEL = 32768  # points below which running on one thread does not matter
+SMALL_KERNEL = 32768  # number of points below which running on one thread does not matter
 MOST_BUFFERS = 64  # reads and writes of one kernel
-MOST_SCALARS = 512  # the same of a kernel of one point
-SCALAR_NODES = 4  # how many times longer it may be
-MOST_MADE = 64 << 20  # bytes of new buffers that end within the graph, in one batch of kernels: all live at once
+MOST_SCALARS = 512  # the same for a kernel of one point
+SCALAR_NODES = 4  # factor by which such a kernel may be longer
+MOST_MADE = 64 << 20  # bytes of new temporaries in one batch of kernels, which are all live at once
 
-# How far is looked for what can be joined.
-NEIGHBOURS = 8  # groups per buffer: those that stand nearest
-ROUNDS = (True, False, False)  # only what is handed over; all, twice: a join can make another one possible
-FARTHEST = 400  # groups between two that are joined: keeps the cost of one join bounded
+# Limits of the search for groups to join.
+NEIGHBOURS = 8  # groups per buffer: the nearest ones
+# only producer and consumer first, then all pairs twice, because a join can make another one possible
+ROUNDS = (True, False, False)
+FARTHEST = 400  # groups between two that are joined: bounds the cost of one join
 
 
 def cost(nodes: Iterable[Node]) -> int:
-    """Additions per element for these nodes, loads counted as one each. Rounding to a smaller float and back is free:
-    it stands around each operation of a program in half precision, which is worth no less than one in float32."""
+    """Additions per element for these nodes, with a load counted as one. Rounding to a smaller float and back is free,
+    because it surrounds each operation of a half-precision program, which should not cost more than in float32."""
     total = 0
     for node in nodes:
         if isinstance(node, Op):
@@ -41,20 +42,20 @@ def cost(nodes: Iterable[Node]) -> int:
 
 
 def size(nodes: Iterable[Node]) -> int:
-    """Nodes that become statements."""
+    """Number of nodes that become statements."""
     return sum(not isinstance(node, (Const, IndexValue)) for node in nodes)
 
 
 def points(variables: Iterable[Var]) -> int:
-    """Points of an iteration space, symbolic extents at their hints."""
+    """Number of points of an iteration space, with symbolic extents at their hints."""
     return hint(numel(v.extent for v in variables))
 
 
 def elements(shape: Iterable[Index]) -> int:
-    """Elements of a shape, symbolic sizes at their hints."""
+    """Number of elements of a shape, with symbolic sizes at their hints."""
     return hint(numel(shape))
 
 
 def bytes_of(buffer: Buffer) -> int:
-    """Bytes that a pass over the buffer touches, symbolic sizes at their hints."""
+    """Bytes that a pass over the buffer touches, with symbolic sizes at their hints."""
     return elements(buffer.shape) * buffer.dtype.itemsize

@@ -1,4 +1,4 @@
-"""A kernel plan as a readable program: loops, values and stores, with the user's line at the right."""
+"""Prints a kernel plan as a readable program: loops, values and stores, with the user's lines in the margin."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def show(plan: KernelPlan) -> str:
 
 
 def show_batch(batch: Batch, plan: KernelPlan) -> str:
-    """The kernel that the members have in common, and what each member has in its slots."""
+    """The common kernel of the members, and each member's buffers for its slots."""
     body = body_of(batch, plan.buffers)
     lines = [f"batch {batch.name}: {len(body.rows)} times, {', '.join(body.slots)} being"]
     for row in body.rows:
@@ -113,7 +113,7 @@ def _origin(node: Node) -> tuple[Origin, ...]:
 
 
 def _noted(text: str, origins: Iterable[Origin]) -> str:
-    """The text with the user's line at the right."""
+    """The text with the user's line in the margin."""
     for origin in origins:
         if origin.file:
             return f"{text.ljust(_COLUMN)}  # {origin.file.rsplit('/', 1)[-1]}:{origin.line}  {origin.text}".rstrip()

@@ -1,4 +1,4 @@
-"""What must hold of a kernel plan; run in strict mode."""
+"""The spec of a kernel plan; run in strict mode."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from armature.schedule.walk import depends, operands, postorder, store_roots
 
 
 def verify(plan: KernelPlan) -> None:
-    """Raise InvariantError naming the kernel or buffer where the plan is not what `KernelPlan` promises."""
+    """Raise InvariantError naming the kernel or buffer where the plan breaks the promises of `KernelPlan`."""
     names = [work.name for work in plan.launches]
-    invariant(len(names) == len(set(names)), "two kernels of one name", names=names)
+    invariant(len(names) == len(set(names)), "two kernels with one name", names=names)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan)
     _verify_lives(plan)
 
 
 def _verify_lives(plan: KernelPlan) -> None:
-    """Every buffer has memory when it is touched, and keeps it until nobody needs it."""
+    """Every buffer has memory when it is touched, and keeps it until its last use."""
     alive = {*plan.inputs, *plan.constants}
     shared = shared_memory(plan.steps)
     for step in plan.steps:
@@ -32,39 +32,39 @@ def _verify_lives(plan: KernelPlan) -> None:
             invariant(step.buffer not in alive, "a buffer is made twice", buffer=step.buffer)
             alive.add(step.buffer)
             alive.discard(step.reuse or "")
-            invariant(step.reuse not in shared, "memory that others share is taken over", buffer=step.reuse)
+            invariant(step.reuse not in shared, "memory that others share is reused", buffer=step.reuse)
         elif isinstance(step, Release):
-            invariant(step.buffer in alive, "a buffer is released that is not alive", buffer=step.buffer)
+            invariant(step.buffer in alive, "a buffer is released that is not live", buffer=step.buffer)
             alive.discard(step.buffer)
         elif isinstance(step, Launch):
             if isinstance(step.kernel, Batch):
                 _verify_batch(step.kernel, plan)
             for name in (*step.kernel.reads, *step.kernel.writes):
                 invariant(
-                    name in alive, "a kernel touches memory that is not there", kernel=step.kernel.name, buffer=name
+                    name in alive, "a kernel touches memory that is not allocated", kernel=step.kernel.name, buffer=name
                 )
         elif isinstance(step, ExternCall):
             for name in (*reads_of(step), *step.mutates):
-                invariant(name in alive, "an operator reads memory that is not there", call=step.name, buffer=name)
+                invariant(name in alive, "an operator reads memory that is not allocated", call=step.name, buffer=name)
             alive.update(name for name in step.outputs if name is not None)
     for output in plan.outputs:
         invariant(not isinstance(output, View) or output.buffer in alive, "an output has no memory", output=output)
 
 
 def _verify_batch(batch: Batch, plan: KernelPlan) -> None:
-    """Members have one structure, and none touches what another one writes."""
+    """Members have the same structure, and none touches what another one writes."""
     body_of(batch, plan.buffers)
     users = Counter(name for kernel in batch.members for name in {*kernel.reads, *kernel.writes})
     shared = [name for name in batch.writes if users[name] > 1]
-    invariant(not shared, "members of a batch meet in a buffer", batch=batch.name, buffers=shared)
+    invariant(not shared, "members of a batch touch one buffer", batch=batch.name, buffers=shared)
 
 
 def verify_kernel(kernel: Kernel, plan: KernelPlan) -> None:
-    """Raise InvariantError where a kernel's passes, variables or argument lists do not agree."""
+    """Raise InvariantError if a kernel's passes, variables or argument lists do not agree."""
     where = {"kernel": kernel.name}
     loops = frozenset((*kernel.outer, *kernel.inner))
     invariant(
-        len({v.name for v in loops}) == len(kernel.outer) + len(kernel.inner), "loop variables of one name", **where
+        len({v.name for v in loops}) == len(kernel.outer) + len(kernel.inner), "loop variables with one name", **where
     )
     invariant(bool(kernel.passes), "a kernel without passes", **where)
     stores = [s for p in kernel.passes for s in (*p.inner_stores, *p.outer_stores)]
@@ -78,26 +78,31 @@ def verify_kernel(kernel: Kernel, plan: KernelPlan) -> None:
         invariant(kind is not BufferKind.CONSTANT, "a kernel writes a constant", **where, buffer=name)
     free = depends(order)
     for node in order:
-        invariant(free[node] <= loops, "a value uses a variable of no loop", **where, variables=free[node] - loops)
+        invariant(
+            free[node] <= loops, "a value uses a variable that no loop defines", **where, variables=free[node] - loops
+        )
         _verify_rank(node, kernel, plan)
     for store in stores:
         _verify_rank(store, kernel, plan)
     _verify_passes(kernel, free)
     used = frozenset().union(*(sizes(v.extent) for v in loops)) if loops else frozenset()
-    invariant(used <= frozenset(kernel.sizes), "a size that is no argument", **where, sizes=used)
+    invariant(used <= frozenset(kernel.sizes), "a size that is not an argument", **where, sizes=used)
 
 
 def _verify_rank(node: Node | Store, kernel: Kernel, plan: KernelPlan) -> None:
     if isinstance(node, (Load, Store)):
         buffer = plan.buffers[node.buffer]
         invariant(
-            len(node.index) == len(buffer.shape), "as many coordinates as axes", kernel=kernel.name, buffer=node.buffer
+            len(node.index) == len(buffer.shape),
+            "an access has one coordinate per axis",
+            kernel=kernel.name,
+            buffer=node.buffer,
         )
         dtype = node.dtype if isinstance(node, Load) else node.value.dtype
-        invariant(dtype == buffer.dtype, "other dtype than the buffer's", kernel=kernel.name, buffer=node.buffer)
+        invariant(dtype == buffer.dtype, "a dtype other than the buffer's", kernel=kernel.name, buffer=node.buffer)
     elif isinstance(node, IndexValue):
         used = sizes(node.index)
-        invariant(used <= frozenset(kernel.sizes), "a size that is no argument", kernel=kernel.name, sizes=used)
+        invariant(used <= frozenset(kernel.sizes), "a size that is not an argument", kernel=kernel.name, sizes=used)
 
 
 def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
@@ -134,5 +139,5 @@ def _verify_known(roots: tuple[Node, ...], done: set[Node], kernel: Kernel) -> N
 
 
 def _anew(node: Node) -> tuple[Node, ...]:
-    """What a pass computes for a node: all but what was reduced before."""
+    """The nodes that a pass computes for a node: all but earlier reductions."""
     return () if isinstance(node, Reduce) else operands(node)

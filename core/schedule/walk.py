@@ -1,4 +1,4 @@
-"""Walks over value graphs without recursion: a fused kernel may hold a chain of hundreds of nodes."""
+"""Walks over value graphs without recursion, because a fused kernel may have a chain of hundreds of nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armature.lower.index import Index, Var, substitute, variables
 
 
 def operands(node: Node) -> tuple[Node, ...]:
-    """The nodes that the node is computed from, in a fixed order; a Masked gives its condition, then its value."""
+    """The node's operands, in a fixed order; for a Masked its condition, then its value."""
     if isinstance(node, Op):
         return node.args
     if isinstance(node, Load):
@@ -28,7 +28,8 @@ def postorder(
     children: Callable[[Node], tuple[Node, ...]] = operands,
     skip: Container[Node] = (),
 ) -> list[Node]:
-    """Every node reachable from the roots once, operands before users. Nodes in `skip` are not entered nor given."""
+    """Every node reachable from the roots once, operands before users. Nodes in `skip` are neither entered nor
+    returned."""
     order: list[Node] = []
     seen: set[Node] = set()
     for root in roots:
@@ -52,7 +53,7 @@ def store_roots(store: Store) -> tuple[Node, ...]:
 
 
 def with_operands(node: Node, values: Mapping[Node, Node]) -> Node:
-    """The node with each operand replaced by `values[operand]`; the same object when nothing changes."""
+    """The node with each operand replaced by `values[operand]`; the same object if nothing changes."""
     if isinstance(node, Op):
         args = tuple(values[a] for a in node.args)
         return node if _same(args, node.args) else attrs.evolve(node, args=args)
@@ -74,7 +75,8 @@ def _same(left: Iterable[Node], right: Iterable[Node]) -> bool:
 
 
 def rebuild(roots: Iterable[Node], change: Callable[[Node], Node]) -> dict[Node, Node]:
-    """Old node to new node for all that the roots reach. `change` gets each node with its operands changed already."""
+    """Maps each old node that the roots reach to its new node. `change` gets each node with its operands already
+    changed."""
     new: dict[Node, Node] = {}
     for node in postorder(roots):
         new[node] = change(with_operands(node, new))
@@ -82,9 +84,9 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node], Node]) -> dict[Node,
 
 
 def rename_node(node: Node, changes: Mapping[Var, Index]) -> Node:
-    """The node's own indices with variables replaced; its operands are left as they are.
+    """The node's own indices with variables replaced; its operands are unchanged.
 
-    The variables of a Reduce are replaced by all variables of what they become, in that order.
+    The variables of a Reduce are replaced by all variables of their replacements, in that order.
     """
     if isinstance(node, Load):
         index = tuple(substitute(i, changes) for i in node.index)
@@ -111,14 +113,14 @@ def rename_store(store: Store, changes: Mapping[Var, Index], values: Mapping[Nod
 
 
 def sorted_variables(value: Index) -> list[Var]:
-    """The variables of an index in the order of their names: the same in every process."""
+    """The variables of an index sorted by name: the same in every process."""
     return sorted(variables(value), key=lambda v: v.name)
 
 
 def depends(order: Iterable[Node]) -> dict[Node, frozenset[Var]]:
-    """Loop variables that each node changes with; `order` gives operands before users.
+    """The loop variables that each node varies with; `order` has operands before users.
 
-    A variable bound by an indirect index counts as what its value depends on; a Reduce does not depend on its own
+    A variable bound by an indirect index counts as the variables of its value; a Reduce does not depend on its own
     variables.
     """
     found: dict[Node, frozenset[Var]] = {}

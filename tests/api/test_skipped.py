@@ -191,7 +191,7 @@ def test_an_objects_end_is_not_traced() -> None:
 
     compiled = armature.compile(contextvars.copy_context().run, backend="eager")
     assert compiled(list, end_one()) == [1]
-    assert "an object ends here" in reasons()["__del__"]
+    assert "a finaliser" in reasons()["__del__"]
 
 
 def test_a_wide_or_deep_search_ends() -> None:

@@ -109,7 +109,7 @@ def shrinks(module: fx.GraphModule, ctx: object) -> fx.GraphModule:
 
 WRONG: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "it raises": (raises, "KeyError: 'nothing there'"),
-    "it gives something else": (forgets, "gave NoneType, not GraphModule"),
+    "it gives something else": (forgets, "returned NoneType, not GraphModule"),
     "the order is wrong": (misplaces, "not well formed"),
     "a shape is not the operator's": (lies, r"sum.dim_IntList gives \(\(3,\), .* says \(\(2, 3\), .*test_passes.py"),
     "the results are others": (shrinks, r"the graph gives \(\(3,\), .* as result 0, not \(\(2, 3\)"),

@@ -188,7 +188,7 @@ def test_pieces_become_kernels(program: Callable[[Any, Tensor], Any]) -> None:
     with cutting(lambda node: "two" in str(node.args)):
         gap = against_eager(Model(program), armature.compile, (torch.randn(5, 6),), total)
     assert gap < 1e-5
-    assert pieces() == ["split into 2 pieces, of 2 that were asked for"]
+    assert pieces() == ["split into 2 pieces, of 2 that were requested"]
     (record,) = session().compilations
     assert [graph.aten.kind.value for graph in record.graphs] == ["forward", "forward", "backward", "backward"]
 

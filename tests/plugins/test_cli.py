@@ -307,7 +307,7 @@ def test_cache_that_cannot_be_used(own: PluginManager, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with config.patch(cache_dir=tmp_path / "file" / "cache"):
         assert "not usable" in run(own, "cache").stdout
-        assert data(own, "cache")["problem"] == f"{tmp_path / 'file'} is no folder"
+        assert data(own, "cache")["problem"] == f"{tmp_path / 'file'} is not a folder"
         checks = {check["name"]: check for check in json.loads(run(own, "doctor", "--json").stdout)["checks"]}
         assert checks["cache"]["state"] == "missing" and "ARMATURE_CACHE_DIR" in checks["cache"]["fix"]
 

@@ -94,7 +94,7 @@ def test_the_second_call_is_recorded_and_others_replay(recorder: Recorder) -> No
         x = torch.randn(3, 4)
         torch.testing.assert_close(compiled(x), (x.sin() * 2 + 1).softmax(-1))
     assert (recorder.records, recorder.replays) == (1, 4)
-    assert told() == ["_lambda__inference: recorded: 0 inputs stay where they lie, 1 are copied"]
+    assert told() == ["_lambda__inference: recorded: 0 inputs stay where they are, 1 are copied"]
 
 
 def test_without_the_mode_nothing_is_recorded(recorder: Recorder) -> None:

@@ -128,7 +128,7 @@ def test_unusable_folder_gives_a_temporary_one_and_one_line(tmp_path: Path) -> N
         first = cache.get_or_build(("one",), ".txt", writes("one"))
         second = cache.get_or_build(("two",), ".txt", writes("two"))
     assert len(told) == 1 and "\n" not in str(told[0].message)
-    assert f"{tmp_path / 'file'} is no folder" in str(told[0].message)
+    assert f"{tmp_path / 'file'} is not a folder" in str(told[0].message)
     assert cache.get_or_build(("one",), ".txt", refuse_to_build) == first
     folder = first.parent.parent
     assert folder == second.parent.parent and folder.parent == Path(tempfile.gettempdir())

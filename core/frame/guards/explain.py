@@ -1,4 +1,4 @@
-"""Which guard failed, in words: what was relied on, what is there now, and the user's expression for it."""
+"""Describes a failed guard: the expected value, the current one, and the user's expression for it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from armature.frame.source import Resolver
 from armature.frame.sources import Source
 from armature.torch_abi.overrides import quietly
 
-# How sources spell what the program writes with a dot: reading them runs none of its code.
+# Sources read attributes through `__dict__`, so that no user code runs; people know them as dotted names.
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
 _GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
-_ON_STACK = re.compile(rf"{STACK}\d+")  # what the program has no name for, such as the iterator of a loop
+_ON_STACK = re.compile(rf"{STACK}\d+")  # no name in the program, for example a loop's iterator
 _METHOD_ON_STACK = re.compile(rf"{STACK}\d+\.__self__")
 
 
 @attrs.frozen
 class FailedGuard:
-    """A guard that does not hold. `text` is the whole of it in words.
+    """A guard that does not hold. `text` describes it completely.
 
-    expression: the user's, "self.layers[0].scale", "" where the guard is about more than one. before: what was relied
-    on; now: what is there, "" where that can't be told. user: the line that relies on it, "model.py:41".
+    expression: the user's, "self.layers[0].scale", "" if the guard is about several values. before: the expected value;
+    now: the current one, "" if it can't be told. user: the line that relies on it, "model.py:41".
     """
 
     text: str
@@ -38,7 +38,7 @@ class FailedGuard:
 
 @attrs.frozen(eq=False)
 class Mismatch:
-    """The guards of one compiled code that do not hold for a frame. Printed: their texts."""
+    """The failed guards of one compiled code for a frame. Prints as their texts."""
 
     tree: GuardTree
     texts: tuple[str, ...]
@@ -47,12 +47,13 @@ class Mismatch:
         return "; ".join(self.texts)
 
     def guards(self, request: FrameRequest) -> tuple[FailedGuard, ...]:
-        """With the values of the frame that they are about."""
+        """The failed guards with the frame's current values."""
         return tuple(explained(self.tree, text, request) for text in self.texts)
 
 
 def failed(tree: GuardTree, f_locals: dict[str, object]) -> tuple[str, ...]:
-    """The guards that do not hold for these locals, the first that fails only, shape conditions all; () if all hold.
+    """The guards that do not hold for these locals: the first other guard that fails, but all failed shape conditions;
+    () if all hold.
 
     Texts name the source expression and, where known, the user's line that relies on it.
     """
@@ -74,7 +75,7 @@ def _holds(condition: Condition, f_locals: dict[str, object]) -> bool:
 
 
 def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
-    """What a text of a failed guard is about. Of tensors, torch gives a text of its own, which names the source."""
+    """Parse the text of a failed guard. torch words the failures of tensor guards itself, and names the source."""
     for known, mark in zip(tree.texts, tree.marks):
         if mark.source is None:
             if known == text:
@@ -88,7 +89,7 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
 
 
 def _relied_on(known: str, expr: str, mark: Mark) -> tuple[str, str]:
-    """What the guard's text is about, as the program would write it (`len(self.blocks)`), and what it says of that."""
+    """The subject of a guard's text as the program would write it (`len(self.blocks)`), and the expectation."""
     words, name = known.removesuffix(f"    ({mark.user})"), spoken(expr)
     for function, operator in (("type", "is"), ("len", "=="), ("list", "==")):
         about = f"{function}({expr}) {operator} "
@@ -104,12 +105,12 @@ def _relied_on(known: str, expr: str, mark: Mark) -> tuple[str, str]:
 def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
     try:
         return kind.now(Resolver(request).value(source))
-    except Exception:  # there is no such thing any more, or the program's own code raises
+    except Exception:  # it no longer exists, or the program's own code raises
         return ""
 
 
 def spoken(expression: str) -> str:
-    """The expression of a source as the program would write it: `self.layers[0].scale`."""
+    """A source's expression as the program would write it: `self.layers[0].scale`."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
     told = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
     return _ON_STACK.sub("<value in progress>", told)

@@ -1,7 +1,7 @@
-"""The kinds of guards: what tracing relied on.
+"""The kinds of guards: facts that tracing relied on.
 
-Each kind says for itself what it records, how torch's C++ guard tree checks it and how people read it (`guard.py` has
-the base and the builder of the tree), so that a new one is one class here.
+Each kind defines its record, its check in torch's C++ guard tree and its text (`guard.py` has the base class and the
+builder of the tree), so that a new kind is one class here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from armature.frame.sources import DictOfSource, WeakKey, held_key
 from armature.torch_abi import guard_tree, symbols
 from armature.torch_abi.overrides import quietly
 
-# Iterated by their own methods, whatever `__iter__` a class derived from them defines.
+# Iterated by these types' own methods, even if a derived class defines `__iter__`.
 _ITERATED: tuple[Any, ...] = (collections.OrderedDict, dict, set, frozenset)
 _GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
 
@@ -96,7 +96,7 @@ class ValueGuard(Guard):
 
 @attrs.frozen(eq=False)
 class ComparedGuard(Guard):
-    """A float compares with a number as it did: `compare(source, number) is answer`."""
+    """A float compares with a number as it did while tracing: `compare(source, number) is answer`."""
 
     source: Source
     compare: Callable[[Any, Any], bool]
@@ -125,7 +125,7 @@ class TensorGuard(Guard):
 
     holds_type: ClassVar[bool] = True
     source: Source
-    example: Any  # the real tensor while tracing; not kept after the tree is built
+    example: Any  # the real tensor while tracing; dropped once the tree is built
     sizes: tuple[int | None, ...]
     strides: tuple[int | None, ...]
     user: str = ""
@@ -142,7 +142,7 @@ class TensorGuard(Guard):
 
 @attrs.frozen(eq=False)
 class MetadataGuard(Guard):
-    """The tensor holds others by the names as while tracing, and what its class says besides is equal."""
+    """A wrapper subclass has inner tensors of the same names as while tracing, and equal metadata."""
 
     source: Source
     test: Callable[[object], bool]
@@ -159,7 +159,7 @@ class MetadataGuard(Guard):
         def as_before(found: Any) -> bool:
             try:
                 return same_parts(found)
-            except Exception:  # what the class raises now, the program is to see
+            except Exception:  # an error of the class: let the program see it
                 return False
 
         tree.manager(self.source).add_lambda_guard(as_before, parts, None)
@@ -179,7 +179,7 @@ class LengthGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         manager, kind, length = tree.manager(self.source), type(tree.value(self.source)), self.length
-        if kind is MappingProxyType:  # no sequence to C++
+        if kind is MappingProxyType:  # not a sequence for C++
             manager.add_lambda_guard(lambda found: len(found) == length, parts, None)
         elif issubclass(kind, dict):
             manager.add_dict_length_check_guard(length, parts, None)
@@ -218,7 +218,7 @@ class DictKeysGuard(Guard):
 
 @attrs.frozen(eq=False)
 class AbsentGuard(Guard):
-    """`name` is not an attribute in the instance dict (or key not in the dict) at `source`."""
+    """`name` is not in the instance dict (or key not in the dict) at `source`."""
 
     source: Source
     name: object
@@ -247,7 +247,7 @@ class AbsentGuard(Guard):
 
 @attrs.frozen(eq=False)
 class SlotGuard(Guard):
-    """A slot of the object at `source` holds nothing."""
+    """A slot of the object at `source` is unset."""
 
     source: Source
     slot: MemberDescriptorType
@@ -276,7 +276,7 @@ class SlotGuard(Guard):
 
 @attrs.frozen(eq=False)
 class ClassGuard(Guard):
-    """A class has the bases it had, and none of these names of its own."""
+    """A class has the same bases, and defines none of these names itself."""
 
     cls: type
     mro: tuple[type, ...]
@@ -293,7 +293,7 @@ class ClassGuard(Guard):
 
     @classmethod
     def add_together(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
-        # A view of a class' names follows them.
+        # A `keys()` view of a class's names is live.
         known = tuple((g.cls, g.mro, g.cls.__dict__.keys().isdisjoint, tuple(g.names)) for g in guards)
 
         def as_before(_: object) -> bool:
@@ -341,7 +341,7 @@ class NoAliasGuard(Guard):
         return f"no two of these are one object: {', '.join(source.expr for source in self.sources)}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        # What is made anew each time it is read is none of the others, but may get the address of one that is gone.
+        # A temporary object aliases none of the others, though it may reuse a freed address.
         lasting = [source for source in self.sources if tree.lasts(source)]
         if len(lasting) > 1:
             names = [source.expr for source in lasting]
@@ -350,7 +350,7 @@ class NoAliasGuard(Guard):
 
 @attrs.frozen(eq=False)
 class StorageGuard(Guard):
-    """Tensors share memory as while tracing: those of `together` with the same distances, all others not at all.
+    """Tensors share memory as while tracing: those of `together` at the same distances, no others.
 
     extents: bytes from each tensor's first element to its last, None where sizes may change. together: positions of two
     tensors and the distance of their first elements in bytes.
@@ -376,8 +376,8 @@ class StorageGuard(Guard):
 
 @attrs.frozen(eq=False)
 class FamilyGuard(Guard):
-    """Tensors are views of the same ones as while tracing. families: two numbers for each, the first equal for those of
-    one base, the second for those in one memory."""
+    """Tensors are views of the same bases as while tracing. families: two numbers for each tensor; the first is equal
+    for views of one base, the second for tensors in one memory."""
 
     sources: tuple[Source, ...]
     families: tuple[tuple[int, int], ...]
@@ -447,7 +447,7 @@ class AnswerGuard(Guard):
 
     @property
     def key(self) -> Hashable:
-        return AnswerGuard, id(self.fn), repr(self.args), repr(self.kwargs)  # the record keeps the function
+        return AnswerGuard, id(self.fn), repr(self.args), repr(self.kwargs)  # the record keeps `fn` alive
 
     @property
     def words(self) -> str:
@@ -458,7 +458,7 @@ class AnswerGuard(Guard):
         def as_before(_: object) -> bool:
             try:
                 return same(self.fn(*self.args, **self.kwargs), self.answer)
-            except Exception:  # what it raises now, the program is to see
+            except Exception:  # let the program see the error
                 return False
 
         tree.add_last(as_before, parts)
@@ -480,27 +480,27 @@ class GlobalStateGuard(Guard):
 
 @attrs.frozen
 class Quantity:
-    """A number that symbols stand for: the int at `source`, or along `axis` a size or stride of the tensor there."""
+    """A number that a symbol represents: the int at `source`, or a size or stride along `axis` of the tensor there."""
 
     source: Source
     axis: int = -1
     stride: bool = False
 
     def read(self, base: str) -> str:
-        """Python text that reads it; `base` is the text of the source."""
+        """Python code that reads it; `base` is the code of the source."""
         if self.axis < 0:
             return base
         return f"{base}.{'stride' if self.stride else 'size'}({self.axis})"
 
     @property
     def expr(self) -> str:
-        """For people."""
+        """The expression shown to users."""
         return self.read(self.source.expr)
 
 
 @attrs.frozen(eq=False)
 class ShapeGuard(Guard):
-    """A condition over symbols, as a Python expression over `names`, and what each of these stands for."""
+    """A condition over symbols, as a Python expression over `names`, with the quantity that each name represents."""
 
     expr: str
     names: tuple[tuple[str, Quantity], ...]

@@ -1,4 +1,4 @@
-"""Whether tensors share memory as they did while tracing: one Python test per tree, run after all other guards."""
+"""Checks whether tensors share memory as while tracing: one Python test per tree, run after all other guards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Together = tuple[tuple[int, int, int], ...]
 
 
 def extent(tensor: torch.Tensor) -> int:
-    """Bytes from the first element to the last, all included; 0 when there is none."""
+    """Bytes from the first element to the last, inclusive; 0 when there is none."""
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -22,7 +22,7 @@ def extent(tensor: torch.Tensor) -> int:
 
 
 def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
-    """The pairs whose ranges of memory overlap, with the distance of their starts; each in the order of positions."""
+    """The pairs whose memory ranges overlap, with the distance of their starts; in the order of positions."""
     order = sorted(range(len(starts)), key=starts.__getitem__)
     open_: list[int] = []
     found = []
@@ -36,7 +36,7 @@ def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
 
 
 class Apart:
-    """Whether no two ranges of these extents overlap. Addresses found apart are known when they come again."""
+    """Whether no two ranges of these extents overlap. Addresses that were found disjoint are cached."""
 
     def __init__(self, *extents: int) -> None:
         self.extents = extents
@@ -85,8 +85,8 @@ def sharing_condition(
 
 
 def families(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
-    """Two numbers for each tensor: one that a tensor and its views have, one of those in the same memory, detached or
-    not, which count writes together."""
+    """Two numbers for each tensor: the first identifies its base, the second its memory. Detached tensors in one memory
+    share a version counter."""
     known: dict[int, int] = {}
     memories: dict[int, int] = {}
     bases = [tensor._base if tensor._is_view() else tensor for tensor in tensors]
@@ -111,7 +111,7 @@ def family_condition(
 
 
 class _Writer(Expressions):
-    """Statements that read sources, what is common to several only once."""
+    """Writes statements that read sources; common prefixes are read once."""
 
     def __init__(self, request: FrameRequest) -> None:
         super().__init__(request)
@@ -121,7 +121,7 @@ class _Writer(Expressions):
     def variable(self, source: Source) -> str:
         """The name of the variable that holds the object at the source."""
         if source not in self._variables:
-            text = super().of(source)  # its base comes from `of` below
+            text = super().of(source)  # `of`, below, handles its base
             self._variables[source] = name = f"v{len(self._variables)}"
             self.lines.append(f"{name} = {text}")
         return self._variables[source]

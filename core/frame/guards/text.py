@@ -1,4 +1,4 @@
-"""Words for values in texts of guards. Nothing of the program runs for them."""
+"""Texts for values in guards. Making them runs no code of the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def described_tensor(tensor: Any, sizes: Sequence[int | None] = (), strides: Sequence[int | None] = ()) -> str:
-    """`a tensor float32[2, any] with strides (2, 1) on cpu, requires grad`. sizes, strides: what is known of them."""
+    """`a tensor float32[2, any] with strides (2, 1) on cpu, requires grad`. sizes, strides: None where not guarded."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     shown = ", ".join("any" if size is None else str(size) for size in sizes or tensor.shape)
     steps = ", ".join("any" if stride is None else str(stride) for stride in strides or tensor.stride())
@@ -21,7 +21,7 @@ def described_tensor(tensor: Any, sizes: Sequence[int | None] = (), strides: Seq
 
 
 def groups(names: Sequence[str], numbers: Sequence[int]) -> str:
-    """The names that have one number together, group by group."""
+    """The names grouped by equal number."""
     groups = ([name for name, number in zip(names, numbers) if number == known] for known in sorted({*numbers}))
     return ", ".join(" and ".join(group) for group in groups if len(group) > 1) or "none"
 
@@ -32,18 +32,18 @@ def name_of(obj: object) -> str:
 
 
 def shown(value: object) -> str:
-    """The text of a value; nothing of the program is run for it."""
+    """The text of a value; no code of the program runs for it."""
     own = isinstance(type(value).__repr__, FunctionType) and not issubclass(type(value), enum.Enum)
     if own:
         return object.__repr__(value)
     try:
         return repr(value)
-    except ValueError:  # Python writes no integer of more than 4300 digits (sys.set_int_max_str_digits)
+    except ValueError:  # Python refuses to print integers of more than 4300 digits (sys.set_int_max_str_digits)
         return f"an int of {value.bit_length()} bits" if isinstance(value, int) else object.__repr__(value)
 
 
 class _Short(reprlib.Repr):
-    """Texts of which the middle is left out where they are long."""
+    """Shortens long texts in the middle."""
 
     def repr_int(self, x: int, level: int) -> str:
         return self.repr_instance(x, level)
@@ -59,5 +59,5 @@ short = _Short().repr
 
 
 def shown_now(found: Any) -> str:
-    """The text of what a guard finds, shortened."""
+    """The text of a guard's current value, shortened."""
     return described_tensor(found) if issubclass(type(found), torch.Tensor) else short(found)

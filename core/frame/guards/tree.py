@@ -1,4 +1,4 @@
-"""Guard records -> torch's C++ guard tree."""
+"""Builds torch's C++ guard tree from guard records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from armature.torch_abi.eval_frame import GuardHolder
 
 @attrs.frozen(eq=False)
 class Mark:
-    """What a guard is about, without the objects that it knows. source: None where it is about more than one."""
+    """The description of a guard, without references to objects. source: None if it is about several."""
 
     kind: type[Guard]
     source: Source | None
@@ -30,14 +30,14 @@ class Mark:
 
 @attrs.frozen(eq=False)
 class GuardTree:
-    """The tree, and what is needed to say later which guard failed: a text and a mark per guard, a test per shape
+    """The tree, with what is needed to say later which guard failed: a text and a mark per guard, a test per shape
     condition."""
 
     holder: GuardHolder
     texts: tuple[str, ...]
     marks: tuple[Mark, ...] = ()
     conditions: tuple[tuple[str, Condition], ...] = ()
-    sizes: tuple[tuple[Source, tuple[int | None, ...]], ...] = ()  # of tensors, as guarded
+    sizes: tuple[tuple[Source, tuple[int | None, ...]], ...] = ()  # the guarded sizes of tensors
 
     def check(self, f_locals: dict[str, object]) -> bool:
         """Whether all guards hold for these locals."""
@@ -45,7 +45,8 @@ class GuardTree:
 
 
 def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
-    """The tree for a frame's guards; the frame is as it was when it was traced. Errors: those of reading a source."""
+    """Build the tree for a frame's guards; the frame is in the state in which it was traced. Errors: those of reading a
+    source."""
     kept = _without_repeats(guards)
     subclass = any(isinstance(g, TensorGuard) and type(g.example) not in overrides.KINDS for g in kept)
     builder = TreeBuilder(request, subclass or bool(request.overriding.modes))
@@ -58,7 +59,7 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
 
 
 def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:
-    """Each guard once; no type guard where a stronger one holds the type too."""
+    """Each guard once, without type guards that a stronger guard implies."""
     guards = list(guards)
     typed = {getattr(guard, "source", None) for guard in guards if guard.holds_type}
     unlike: dict[object, Guard] = {}

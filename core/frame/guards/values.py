@@ -1,4 +1,4 @@
-"""When a value is the same constant again: stricter than `==`."""
+"""Decides whether two values are the same constant: stricter than `==`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
 
 
 def is_by_identity(value: object) -> bool:
-    """Whether equal values of this type are one object."""
+    """Whether equal values of this type are always one object."""
     return type(value) in SINGLETONS or issubclass(type(value), (type, enum.Enum, FunctionType, BuiltinFunctionType))
 
 
 def is_by_equality(value: object) -> bool:
-    """Whether type and `==` tell values apart: true of numbers other than zeros and NaN, which `==` mixes up."""
+    """Whether type and `==` distinguish values; not true of zeros and NaN."""
     if type(value) is float:
         return value != 0.0 and not math.isnan(value)
     return type(value) in BY_EQUALITY
@@ -55,19 +55,19 @@ def _same_sequence(a: list[object], b: list[object]) -> bool:
 
 
 def same_members(a: Collection[object], b: Collection[object]) -> bool:
-    """Whether two sets have the same members: objects of the program are the same ones, whatever they are equal to."""
+    """Whether two sets have the same members; objects of the program must be identical, not just equal."""
     mine, theirs = _told(a), _told(b)
     return len(mine) == len(theirs) and set(mine) == set(theirs)
 
 
 def _told(held: Collection[object]) -> list[Hashable]:
-    """By the methods of the builtin types, whatever a class derived from them defines."""
+    """Iterate by the builtin type's method, even if a derived class overrides it."""
     iterate: Any = set.__iter__ if issubclass(type(held), set) else frozenset.__iter__
     return [*map(_told_apart, iterate(held))]
 
 
 def _told_apart(member: Any) -> Hashable:
-    """Equal for members that are the same constant, or the same object; a NaN is what object it is."""
+    """Equal keys for the same constant or object; a NaN is compared by identity."""
     kind = type(member)
     told = _TOLD_APART.get(kind)
     is_number = kind in _NUMBERS
@@ -84,7 +84,7 @@ _TOLD_APART: dict[type, Callable[[Any], Hashable]] = {
 
 
 class _Filler:
-    """Takes the slot of a set that its number says, where that is free."""
+    """A set member that takes a given slot of the hash table, if it is free."""
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
@@ -93,12 +93,13 @@ class _Filler:
         return self.slot
 
 
-_FILLERS = tuple(map(_Filler, range(8)))  # one for each slot of the smallest table
+_FILLERS = tuple(map(_Filler, range(8)))  # one for each slot of the smallest hash table
 
 
 def layout(held: Collection[object]) -> tuple[tuple[int, ...], ...]:
-    """What else than the order of a set its copies depend on: the smallest tables are copied as they lie, if nothing
-    was taken out of them. The places of the members in copies of it, and where one more member comes (-1)."""
+    """What the order of a copy of a set depends on, apart from the set's own order. The smallest hash tables are copied
+    slot by slot, unless a member was removed. The result has the members' positions in copies of the set, with one more
+    member (-1) added at each slot."""
     if len(held) >= 5:
         return ()
     places = {member: place for place, member in enumerate(held)}
@@ -107,7 +108,7 @@ def layout(held: Collection[object]) -> tuple[tuple[int, ...], ...]:
 
 
 def lies_alike(expected: tuple[tuple[int, ...], ...], held: Collection[object]) -> bool:
-    """Whether the layout of a set is as expected."""
+    """Whether a set's hash table has the expected layout."""
     return layout(held) == expected
 
 

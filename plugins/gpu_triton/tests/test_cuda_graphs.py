@@ -46,7 +46,7 @@ def test_inference_copies_inputs_and_not_parameters() -> None:
         for _ in range(6):
             x = torch.randn(8, 64, device="cuda")
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
-    assert told() == ["recorded: 6 inputs stay where they lie, 1 are copied"]
+    assert told() == ["recorded: 6 inputs stay where they are, 1 are copied"]
 
 
 def test_results_that_are_kept_are_not_written_over() -> None:
