@@ -1,4 +1,4 @@
-"""What `armature.compile(module)` returns: a module that is the original in everything but its call."""
+"""The result of `armature.compile(module)`: a module that is the original in everything but its call."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from armature.torch_abi.recorders import at_work, fx_at_work
 
 
 class CompiledModule(nn.Module):
-    """Runs the original module with the frame hook on. Attributes, parameters, hooks, mode and state are its own.
+    """Runs the original module with the frame hook on. Attributes, parameters, hooks, mode and state are the
+    original's.
 
-    `__armature_original__` is the original; state_dict keys are unchanged; pickling and copying keep the options.
-    Functions that change a module by giving it another class (`fully_shard`, `register_parametrization`), or that keep
-    something for it in a table, do so for the original: it has the same class, and the two are equal.
+    `__armature_original__` is the original; state_dict keys are unchanged; pickling and copying preserve the options.
+    Functions that change a module's class (`fully_shard`, `register_parametrization`), or that store data about it in a
+    table, act on the original: this object reports the same class, and the two are equal.
     """
 
     __class__: Any = property(lambda self: type(self.__dict__["__armature_original__"]))
 
     def __init__(self, original: nn.Module, hook: FrameHook, again: Callable[[nn.Module], Any]) -> None:
-        # nn.Module.__init__ is left out on purpose: this object has no state of its own.
+        # nn.Module.__init__ is not called on purpose: this object has no state of its own.
         self.__dict__["__armature_original__"] = original
         self.__dict__["_armature_hook"] = hook
         self.__dict__["_armature_again"] = again
@@ -36,7 +37,7 @@ class CompiledModule(nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         held = self.__dict__
         original = held["__armature_original__"]
-        if at_work():  # another tool records what runs
+        if at_work():  # another tool is recording the call
             return original(*args, **kwargs)
         target = original.forward if calls_forward_only(original) else original
         prior = set_eval_frame(held["_armature_hook"])
@@ -71,8 +72,8 @@ class CompiledModule(nn.Module):
         return _again, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
 
     def __prepare_scriptable__(self) -> nn.Module:
-        # What torch.jit.script asks of a module, and of those in it. It would put the original in place of this one for
-        # good, and it takes modules of one class for the same program.
+        # Called by torch.jit.script on a module and its submodules. It would permanently put the original in place of
+        # this one, and treats modules of one class as one program.
         raise ReadsSource(tool="torch.jit.script")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -80,10 +81,10 @@ class CompiledModule(nn.Module):
 
 
 def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that calls `fn` with the frame hook on, and stands for `original`."""
+    """A function that calls `fn` with the frame hook on, and represents `original`."""
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if at_work():  # another tool records what runs
+        if at_work():  # another tool is recording the call
             return fn(*args, **kwargs)
         prior = set_eval_frame(hook)
         try:
@@ -115,12 +116,12 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
-    """The original's, with the frame hook on. torch.fx calls the function that it finds in the class, with proxies for
-    its parameters."""
+    """The original's `forward` with the frame hook on. torch.fx calls the function that it finds in the class, with
+    proxies as arguments."""
     if fx_at_work() and isinstance(args, fx.Proxy):
         raise ReadsSource(tool="torch.fx.symbolic_trace")
     forward = self.__dict__["__armature_original__"].forward
-    if at_work():  # another tool records what runs
+    if at_work():  # another tool is recording the call
         return forward(*args, **kwargs)
     prior = set_eval_frame(self.__dict__["_armature_hook"])
     try:
@@ -129,7 +130,7 @@ def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
         set_eval_frame(prior)
 
 
-# Methods of nn.Module that a look-up on this class would find before `__getattr__` is asked.
+# Methods of nn.Module that lookup on this class would find before it calls `__getattr__`.
 for _name, _member in vars(nn.Module).items():
     if isinstance(_member, FunctionType) and (_name == "__setstate__" or not _name.startswith("__")):
         setattr(CompiledModule, _name, _forward(_name))

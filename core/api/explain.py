@@ -1,4 +1,4 @@
-"""`armature.explain`: run a function once with its graphs captured and not compiled, and tell what was found."""
+"""`armature.explain`: runs a function once with its graphs captured but not compiled, and reports the findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from armature.reports.recorder import Recorder
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:
-    """`explain(fn)(*args)` calls `fn` and gives its graphs, graph breaks and guards, not its result.
+    """`explain(fn)(*args)` calls `fn` and returns its graphs, graph breaks and guards instead of its result.
 
     dynamic: as for `armature.compile`. Errors: NotCallable, WrongArgument.
     """
@@ -46,7 +46,7 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
 
 
 def capturing(fn: Callable[..., Any], records: Session, dynamic: bool | None = None) -> Callable[..., Any]:
-    """The function or module, its graphs captured into the records and run operator by operator."""
+    """Wrap the function or module so that its graphs are added to the records and run operator by operator."""
     options = Options(dynamic=dynamic, backend=as_captured)
     hook = FrameHook(Compiler(as_captured, dynamic=dynamic, records=records), Key())
     wrapped: Callable[..., Any] = wrap(fn, hook, options)
@@ -54,17 +54,17 @@ def capturing(fn: Callable[..., Any], records: Session, dynamic: bool | None = N
 
 
 def as_captured(module: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-    """The backend of `explain`: the graph runs operator by operator."""
+    """The backend of `explain`: runs the graph operator by operator."""
     return module.forward
 
 
 def name_of(fn: object) -> str:
-    """What the report of a function or module is called."""
+    """The name of a function or module in the report."""
     return describe(fn if isinstance(fn, FunctionType) else type(fn)).name
 
 
 def output_of(records: Session, recorder: Recorder) -> ExplainOutput:
-    """What the records say."""
+    """The explanation made from the records."""
     skipped = (_skipped(found) for found in records.skips if found.reason != skip.OWN)
     frames = tuple(_frame(record) for record in records.compilations)
     return ExplainOutput(frames, tuple(skipped), lambda: page(recorder.recording()))

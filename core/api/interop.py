@@ -1,4 +1,4 @@
-"""armature as a backend of torch.compile: its front end captures, our stages from the graph on compile."""
+"""armature as a backend of torch.compile: its front end captures, and our stages compile from the graph on."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def dynamo_backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """The backend function: a captured graph and example inputs in, a callable with the same inputs out.
+    """The backend function: takes a captured graph and example inputs, returns a callable with the same inputs.
 
-    mode, options: those of torch.compile, where they have the meaning of `armature.compile`. Errors: ModeNotThere,
+    mode, options: those of torch.compile, if they have the meaning of `armature.compile`. Errors: ModeNotThere,
     UnknownMode, UnknownOption, UnknownPlugin, UnknownPass, BadSetting.
     """
     settings = config.current().changed(dict(check_changes({**settings_of(mode), **(options or {})})))

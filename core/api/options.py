@@ -1,4 +1,5 @@
-"""The arguments of `compile`, checked; and the frame hook for them: equal arguments share it, and so cached code."""
+"""Checks the arguments of `compile`, and makes the frame hook for them; equal arguments share it, and so cached
+code."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from armature.plugins.plugin_manager import manager
 MODES: Mapping[str, Mapping[str, Any]] = {"default": {}, "reduce-overhead": {"record_launches": True}}
 """The modes, as settings."""
 
-# Names that torch.compile has, with what to use here for what they do there.
+# Modes of torch.compile, with what to use here instead.
 MODES_REFUSED: Mapping[str, str] = {
     "max-autotune": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
     "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
@@ -38,7 +39,8 @@ class Options:
 
 
 class Key:
-    """What torch files cached code under. A type without attributes: torch asks each key for one on every call."""
+    """The key of cached code in torch. A class without `__getattr__`, because torch reads an attribute of it on every
+    call."""
 
     __slots__ = ()
 
@@ -87,8 +89,8 @@ def _check_backend(backend: object) -> None:
 
 
 def check_changes(changes: Mapping[str, Any]) -> tuple[tuple[str, Hashable], ...]:
-    """Settings with their values made immutable. Errors: UnknownOption, OptionOfProcess, BadSetting,
-    UnknownPlugin, UnknownPass."""
+    """The settings with immutable values. Errors: UnknownOption, OptionOfProcess, BadSetting, UnknownPlugin,
+    UnknownPass."""
     fields = attrs.fields_dict(Config)
     names = [name for name, field in fields.items() if not field.metadata["of_process"]]
     for name in changes:

@@ -70,14 +70,13 @@ def compile(
 ) -> Any:
     """Compile a function or module: the same behaviour, faster. Compilation happens in the first call.
 
-    fullgraph: raise errors.Unsupported where the function can't be captured in one graph. dynamic: whether sizes are
-    taken as symbols (True), as constants (False), or as constants until they change (None). backend: "auto", a
-    name that a plugin gives, or `fn(graph_module, example_inputs) -> callable`, called with the tensors of the call as
-    torch.compile calls it; what it raises comes out, in a BackendFunctionFailed. mode: "default", or
-    "reduce-overhead" to record what a graph launches on a GPU and launch it as one.
-    options: settings (armature.config) for this function only. Without `fn` a decorator is returned. A module gives a
-    module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode, UnknownOption, UnknownPlugin,
-    UnknownPass, BadSetting, WrongArgument.
+    fullgraph: raise errors.Unsupported if the function can't be captured in one graph. dynamic: whether sizes become
+    symbols (True), constants (False), or constants until they change (None). backend: "auto", a plugin's name, or
+    `fn(graph_module, example_inputs) -> callable`, called with the tensors of the call as torch.compile calls it; its
+    errors are raised as a BackendFunctionFailed. mode: "default", or "reduce-overhead" to record a graph's launches on
+    a GPU and replay them as one. options: settings (armature.config) for this function only. Without `fn` a decorator
+    is returned. For a module, returns a module with the same state. Errors: NotCallable, UnknownBackend, UnknownMode,
+    UnknownOption, UnknownPlugin, UnknownPass, BadSetting, WrongArgument.
     """
     given = checked(fullgraph, dynamic, backend, mode, options)
     if fn is None:
@@ -90,8 +89,8 @@ def _compile(fn: Any, *, options: Options) -> Any:
 
 
 def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
-    """The function or module, run with a hook on. `options` are those with which a copy of a module is compiled."""
-    manager()  # reads the project's rules: what is wrong with them is told here, not in the first call
+    """The function or module, run with a hook on. `options` are for compiling copies of a module."""
+    manager()  # reads the project's rules, so that errors in them are reported here, not in the first call
     if isinstance(fn, CompiledModule) or hasattr(fn, "__armature_original__"):
         fn = fn.__armature_original__
     session().ask_for(fn)
@@ -105,20 +104,21 @@ def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
 
 
 def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself; for one written in C a Python function that calls it, since the hook sees frames only."""
+    """The function itself; for a C function, a Python function that calls it, because the hook only sees frames."""
     if not isinstance(fn, BuiltinFunctionType):
         return fn
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    # A code object of its own, so that caches are not shared, and in no file of armature's, which are not traced.
+    # A code object of its own, so that caches are not shared, and in a file outside armature, whose own files are not
+    # traced.
     code = call.__code__.replace(co_name=fn.__name__, co_qualname=fn.__qualname__, co_filename=f"<{fn.__qualname__}>")
     return FunctionType(code, {"__builtins__": builtins}, fn.__name__, None, call.__closure__)
 
 
 def graph_break(message: str = "") -> None:
-    """Break the graph here when traced; does nothing otherwise. The message stands in the report.
+    """Break the graph here when traced; does nothing otherwise. The report shows the message.
 
     Errors: WrongArgument.
     """
@@ -127,12 +127,12 @@ def graph_break(message: str = "") -> None:
 
 
 def is_compiling() -> bool:
-    """True while armature traces the code that asks; False when it runs."""
+    """True while armature traces the code that calls it; False when the code runs."""
     return False
 
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
-    """Take sizes of the tensor along these dimensions as symbols: other sizes do not compile anew.
+    """Treat sizes of the tensor along these dimensions as symbols, so that new sizes do not recompile.
 
     Errors: WrongArgument.
     """
@@ -140,7 +140,7 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
 
 
 def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
-    """Take sizes along these dimensions (None: all) as constants, whatever `dynamic` says. Errors: WrongArgument."""
+    """Treat sizes along these dimensions (None: all) as constants, whatever `dynamic` says. Errors: WrongArgument."""
     every = dim is None and isinstance(tensor, torch.Tensor)
     _mark("armature.mark_static", tensor, range(tensor.dim()) if every else dim, "_armature_static_dims")
 

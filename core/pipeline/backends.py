@@ -1,4 +1,4 @@
-"""What makes a callable of a captured graph: the stages of this package, a plugin's back end, or a user's function."""
+"""Compiles a captured graph into a callable: by this package's stages, a plugin's back end, or a user's function."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from armature.torch_abi.fake import DATA_DEPENDENT
 from armature.torch_abi.operators import is_of_library
 from armature.trace.data import GraphInput, TracedFrame
 
-NATIVE = ("auto", "armature")  # backends that are the stages of this package
+NATIVE = ("auto", "armature")  # backends implemented by this package's stages
 
 GraphCallable = Callable[..., Any]
 GraphBackend = Callable[[TracedFrame, CompileContext, Compilation], GraphCallable]
 
 
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-    """The captured graph through the stages of this package."""
+    """Compile the captured graph by this package's stages."""
     module = traced.graph
     if module is not None and learning.learns_inside(module):
         whole = learning.begun_with_gradients(module)
@@ -49,13 +49,13 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
 
 
 def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-    """The graph compiled, in the mode of now; as it is where it has to run operator by operator."""
+    """Compile the graph for the current grad mode; return it uncompiled if it has to run operator by operator."""
     if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
     if traced.graph is not None and any(map(pieces.is_apart_for_kernels, traced.graph.graph.nodes)):
         run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), pieces.is_apart_for_kernels)
         return traced.graph.forward if run is None else run
-    # The backward graph is compiled later and keeps what it is made from; guards hold the example tensors.
+    # The backward graph is compiled later, from data that it holds until then; guards would keep example tensors alive.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
     try:
         run = segments.compiled(free, ctx, lambda piece: compile_graph(piece, ctx, KernelCompiler(record)))
@@ -66,15 +66,15 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
         if around is None:
             raise
         run = around
-    for graph in record.graphs:  # a kernel that can't be built is found here, where eager can still take over
+    for graph in record.graphs:  # find a kernel that can't be built now, while eager can still take over
         graph.ready()
     return run
 
 
 def around_own_derivatives(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable | None:
-    """What stands between operators whose derivative asks for the numbers of tensors, compiled; None: it is not that.
+    """If operators have derivatives that read tensors' values, compile the graph around them; None if none do.
 
-    Such a derivative, a function of a library, can't be in a graph. It runs as it does in eager mode.
+    Such a derivative, a function of a library, can't be part of a graph. It runs as in eager mode.
     """
     if traced.graph is None or not any(is_of_library(node.target) for node in traced.graph.graph.nodes):
         return None
@@ -92,7 +92,7 @@ class ForeignBackend:
     compile_graph: Callable[[fx.GraphModule, tuple[GraphInput, ...]], GraphCallable]
 
     def __call__(self, traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
-        """What it makes of the graph, or of each piece of one that has to be cut."""
+        """The backend's callable for the graph, or for each piece of one that has to be cut."""
         module = traced.graph
         if module is None:
             raise InvariantError(what="a backend is given a graph", details=traced.name)
@@ -104,14 +104,14 @@ class ForeignBackend:
         return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
 
     def whole(self, traced: TracedFrame) -> GraphCallable:
-        """What it makes of a graph, or of a piece of one."""
+        """The backend's callable for a whole graph or a piece."""
         if traced.graph is None:
             raise InvariantError(what="a backend is given a graph", details=traced.name)
         return self.compile_graph(traced.graph, traced.inputs)
 
 
 def plugins_backend(fn: Callable[..., Any]) -> Callable[[fx.GraphModule, tuple[GraphInput, ...]], GraphCallable]:
-    """What compiles graphs with a backend that a plugin gives, `fn(graph_module, fakes) -> callable`."""
+    """A graph compiler for a plugin's backend, `fn(graph_module, fakes) -> callable`."""
 
     def compile_graph(module: fx.GraphModule, inputs: tuple[GraphInput, ...]) -> GraphCallable:
         result: GraphCallable = fn(module, [given.fake for given in inputs])
@@ -122,14 +122,14 @@ def plugins_backend(fn: Callable[..., Any]) -> Callable[[fx.GraphModule, tuple[G
 
 
 def backend_for(backend: str | Callable[..., Any], tables: Tables, record: Compilation) -> GraphBackend:
-    """The backend of a name or function, for one compilation. KeyError: no such name."""
+    """The backend of this name or function, for one compilation. KeyError: no such name."""
     if callable(backend):
         return ForeignBackend(UsersBackend(backend, record))
     return native_backend if backend in NATIVE else ForeignBackend(plugins_backend(tables.graph_backends[backend]))
 
 
 def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
-    """Warn of devices that no plugin makes kernels for. Raises DeviceBackendUnready where one can't work."""
+    """Warn about devices that no plugin makes kernels for. Raises DeviceBackendUnready if a back end can't work."""
     tensors = [given.fake for given in traced.inputs if isinstance(given.fake, torch.Tensor)]
     for device in sorted({tensor.device.type for tensor in tensors} or {"cpu"}):
         found = ctx.tables.device_backend(device)

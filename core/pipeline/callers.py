@@ -1,4 +1,4 @@
-"""The lines of the program that led to a frame, for reports: who called it."""
+"""Finds the lines of the program that led to a frame, for reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from armature.frame.skip import is_own
 
 MOST = 24
-FARTHEST = 200  # frames looked at
+FARTHEST = 200  # frames inspected
 
 
 @attrs.frozen
@@ -23,7 +23,7 @@ class Caller:
 
 
 def callers() -> tuple[Caller, ...]:
-    """The lines that led here, the nearest first. Those of this package are left out."""
+    """The lines that led here, the nearest first, without those of this package."""
     found: list[Caller] = []
     frame = sys._getframe(1)
     for _ in range(FARTHEST):

@@ -1,6 +1,6 @@
-"""What the frame hook asks: compiles a frame, keeps a record, and decides what a failure means.
+"""Implements the frame hook's interface: compiles a frame, records it, and decides how to handle a failure.
 
-A failure is eager with one warning; in strict mode and under fullgraph it is an error.
+A failure means eager mode with one warning; in strict mode and under fullgraph it is an error.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from armature.torch_abi.overrides import suspended
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.signals import TraceSignal
 
-# In one graph or not at all: then numbers are kept in the graph, where a break would be an error.
+# With fullgraph a break would be an error, so numbers stay in the graph.
 ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
-FOUND_IDLE = "tracing found no tensor in it, and there is none in its reach"
+FOUND_IDLE = "tracing found no tensor in it, and none is in reach"
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
     "which shows the whole error."
@@ -63,10 +63,10 @@ REPORT = (
 
 @contextlib.contextmanager
 def imports_collected() -> Iterator[None]:
-    """Afterwards no frame of an import holds the frames below it, and with them what the program has given them.
+    """On exit, frames of imports no longer hold the frames below them, and so the program's objects.
 
-    torch imports much of itself when it is first needed, and `torch.fx.wrap`, which such modules call, refers to its
-    own frame. It happens in the first compilation of a process.
+    torch imports many of its modules on first use, and `torch.fx.wrap`, which they call, refers to its own frame. This
+    happens in the first compilation of a process.
     """
     before = len(sys.modules)
     try:
@@ -78,9 +78,10 @@ def imports_collected() -> Iterator[None]:
 
 @attrs.define(eq=False)
 class Compiler:
-    """What the frame hook asks: compiles frames by one set of options, keeps records, and decides what failures mean.
+    """The frame hook's compiler for one set of options: compiles frames, keeps records, and decides how to handle
+    failures.
 
-    changes: settings of `options` that apply to these compilations only.
+    changes: settings from `options` that only apply to these compilations.
     """
 
     backend: str | Callable[..., Any] = "auto"
@@ -89,27 +90,27 @@ class Compiler:
     changes: Mapping[str, object] = attrs.field(factory=dict)
     records: Session = attrs.field(factory=session)
     current: Compilation | None = None
-    failed: tuple[Mismatch, ...] = ()  # guards of code compiled before, for the record that follows
+    failed: tuple[Mismatch, ...] = ()  # failed guards of earlier code, for the next record
 
     @property
     def backend_name(self) -> str:
-        """The backend's name, as people read it."""
+        """The backend's name for users."""
         return self.backend if isinstance(self.backend, str) else getattr(self.backend, "__name__", "custom")
 
     @property
     def settings(self) -> Config:
-        """The settings here and now, with what `fullgraph` changes, and then `options`."""
+        """The current settings, overridden by those that `fullgraph` implies, and then by `options`."""
         changes = {**ONE_GRAPH, **self.changes} if self.fullgraph else self.changes
         return config.current().changed(changes) if changes else config.current()
 
     @property
     def tables(self) -> Tables:
-        """What the plugins know that are at work for these compilations."""
+        """The tables of the plugins that are enabled for these compilations."""
         chosen = not PLUGIN_SETTINGS.isdisjoint(self.changes)
         return manager().tables(self.settings if chosen else None)
 
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
-        """Why rules leave the frame alone."""
+        """Why rules skip the frame."""
         resumes = resume_point(code) is not None
         glue = skip.is_glue(code)
         if glue is not None and not resumes and not session().is_asked_for(code):
@@ -124,7 +125,7 @@ class Compiler:
         return self.settings.recompile_limit
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
-        """Compile a frame. Raises RunEagerly; in strict mode and under fullgraph what went wrong instead."""
+        """Compile a frame. Raises RunEagerly, or in strict mode and under fullgraph the original error."""
         settings, tables = self.settings, self.tables
         if self.records.given_up:
             self.skipped(request.code, self.records.given_up)
@@ -154,7 +155,9 @@ class Compiler:
             raise self._broken(stop, record, ctx) from None
         except BackendFunctionFailed as fault:
             record.outcome, record.reason = Outcome.FAILED, str(fault)
-            raise  # here: a function that is given it would keep it, and its frames, until garbage is collected
+            # raise here: a function called with the error would keep it, and its frames, alive until garbage is
+            # collected
+            raise
         except (Exception, TraceSignal) as error:
             raise self._failed(error, record, ctx) from error
         except BaseException as error:
@@ -162,7 +165,8 @@ class Compiler:
             raise
         finally:
             record.seconds = time.perf_counter() - start
-            if record.reason and record.outcome is not Outcome.EMPTY:  # else it is told where that is decided
+            # otherwise the outcome is reported where it is decided
+            if record.reason and record.outcome is not Outcome.EMPTY:
                 logs.frame(record)
             self.records.relied(request.code).add(tables, ctx.asked.values())
         record.outcome = Outcome.COMPILED
@@ -179,21 +183,21 @@ class Compiler:
         return CompiledFrame(code, guards)
 
     def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
-        """Keep the guards in words."""
+        """Record the guards as text."""
         if self.current is not None:
             self.current.guards = guards
             logs.guards(self.current)
         self.current = None
 
     def guards_unbuildable(self, request: FrameRequest, error: Exception) -> None:
-        """A failure after all: the frame runs eagerly. Raises in strict mode."""
+        """Treat it as a failure: the frame runs eagerly. Raises in strict mode."""
         record = self.current
         invariant(record is not None, "guards are built for a compilation", function=request.code.co_qualname)
         if record is not None:
             self._failed(error, record, new_context(self.settings, self.tables, record.id))
 
     def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
-        """Keep a record, and tell observers, once for each code object and reason."""
+        """Record it and notify observers, once for each code object and reason."""
         if not self.records.skip(code, reason, for_good):
             return
         logs.left_alone(code, reason)
@@ -201,7 +205,8 @@ class Compiler:
         self.tables.observe_compile(event)
 
     def known_idle(self, request: FrameRequest) -> RunEagerly | None:
-        """The answer to frames of functions that were traced to a break only, or with what calls them; for nothing."""
+        """The cached answer for functions that were only traced up to a break, or as callees, and had nothing to
+        compile."""
         code = request.code
         if request.promising or not self.records.is_idle(code):
             return None
@@ -209,14 +214,14 @@ class Compiler:
         return RunEagerly(FOUND_IDLE, for_all=not session().is_asked_for(code), idle=True)
 
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
-        """Keep why, for the record that follows, and tell observers."""
+        """Remember the reason for the next record, and notify observers."""
         self.failed = failures
         code = request.code
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         self.tables.observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(map(str, failures))))
 
     def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
-        """Say once that the function is left to eager, which guards failed, and which sizes to mark."""
+        """Warn once that the function is left to eager, with the failed guards and the sizes to mark."""
         code, limit = request.code, self.recompile_limit()
         seen = "\n".join(f"    {text}" for text in dict.fromkeys(map(str, failures)))
         sizes = f"mark the sizes that change, {', '.join(advice)}" if advice else "pass such values as tensors"
@@ -236,7 +241,7 @@ class Compiler:
         self, nothing: SkipFrame, request: FrameRequest, record: Compilation, ctx: CompileContext
     ) -> RunEagerly:
         record.reason = nothing.reason
-        if nothing.idle:  # a frame that was traced by itself, to its end, has guards that tell when to look again
+        if nothing.idle:  # a frame that was itself traced to its end has guards that tell when to trace again
             others = [code for code in nothing.whole if code is not request.code]
             self.records.note_idle(others if nothing.whole else [request.code])
             self.records.withdraw(record)
@@ -247,7 +252,7 @@ class Compiler:
         if nothing.frees:
             nothing.__traceback__ = None
             gc.collect()
-        # With fullgraph a break is an error, if nothing came before it too.
+        # With fullgraph a break is an error, if nothing else comes before it.
         for_all = bool(nothing.whole) or not session().is_asked_for(request.code) if nothing.idle else not nothing.frees
         return RunEagerly(
             nothing.reason,
@@ -296,7 +301,7 @@ class Compiler:
 
     @staticmethod
     def _check_names(record: Compilation, settings: Config) -> None:
-        """Tell of a setting of the environment, or of `config.patch`, that names no plugin or pass."""
+        """Report a setting, from the environment or `config.patch`, that names no plugin or pass."""
         try:
             manager().check_settings(settings, PLUGIN_SETTINGS | PASS_SETTINGS)
         except (UnknownPlugin, UnknownPass) as error:
@@ -307,7 +312,7 @@ class Compiler:
 
 
 def unsupported(event: BreakEvent) -> Unsupported:
-    """What fullgraph=True raises: the user's place and stack first."""
+    """The error for fullgraph=True: the user's location and stack first."""
     return Unsupported(
         where=breaks.where(event),
         title=event.type.title,

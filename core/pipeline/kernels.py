@@ -1,4 +1,4 @@
-"""A functional ATen graph to a compiled graph: lower, schedule, generate, load; in strict mode checked in between."""
+"""Compiles a functional ATen graph: lower, schedule, generate, load; in strict mode each result is checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEVERAL_DEVICES = "its tensors are not all on one device"
 
 @attrs.frozen(eq=False)
 class KernelCompiler:
-    """Compiles the graphs of one captured frame, the backward graph when it is needed, and keeps them in its record."""
+    """Compiles the graphs of one captured frame (the backward graph on demand) and stores them in its record."""
 
     record: Compilation
 
@@ -55,13 +55,13 @@ class KernelCompiler:
         if ctx.config.record_launches:
             compiled = self.recorded(compiled, ctx)
         if aten.kind is GraphKind.BACKWARD:
-            compiled.ready()  # it is compiled when it is called: its errors belong to this compilation
+            compiled.ready()  # it is compiled on its first call: its errors belong to this compilation
         self.record.graphs.append(compiled)
         logs.kernels(self.record, compiled)
         return compiled
 
     def recorded(self, compiled: CompiledGraph, ctx: CompileContext) -> CompiledGraph:
-        """The graph with its launches recorded from its second call on, where its device can do that."""
+        """The graph, with its launches recorded from its second call on if its device supports that."""
 
         def tell(detail: str) -> None:
             ctx.emit(event_of(self.record, EventKind.REPLAY, f"{compiled.name}: {detail}"))
@@ -84,25 +84,25 @@ class KernelCompiler:
         return attrs.evolve(compiled, call=replayed)
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
-        """Loops after the passes of their stage."""
+        """The loops after the passes of their stage."""
         return after_passes("loops", lower(aten, ctx), lower_spec.verify, show_loops, ctx)
 
     def scheduled(self, loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
-        """Kernels after the passes of their stage."""
+        """The kernels after the passes of their stage."""
         return after_passes("kernels", schedule(loops, ctx), schedule_spec.verify, show_plan, ctx)
 
     def timed(self, stage: str, ctx: CompileContext, work: Callable[[], T]) -> T:
-        """The result of the work; observers are told how long it took."""
+        """The result of the work; observers are told its duration."""
         return timed(self.record, stage, ctx, work)
 
     def print(self, stage: str, text: Callable[[], str], ctx: CompileContext) -> None:
-        """Print a stage when the settings ask for it (ARMATURE_SHOW)."""
+        """Print a stage if the settings ask for it (ARMATURE_SHOW)."""
         if stage in ctx.config.show:
             print(f"# {self.record.function}    {self.record.where}    {stage}\n{text()}", file=sys.stderr)
 
 
 def after_passes(stage: str, data: T, verify: Callable[[T], None], show: Callable[[T], str], ctx: CompileContext) -> T:
-    """A stage's result after the passes that plugins add to it; in strict mode checked before and after them."""
+    """A stage's result after the plugins' passes on it; in strict mode checked before and after them."""
     if ctx.config.strict:
         verify(data)
     data = run_passes(stage, data, ctx, show)

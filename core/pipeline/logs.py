@@ -1,8 +1,8 @@
-"""What is compiled, told through Python's logging: the loggers `armature.frame`, `.guards`, `.recompiles`, `.graph` and
+"""Reports compilations through Python's logging: the loggers `armature.frame`, `.guards`, `.recompiles`, `.graph` and
 `.kernels`, each at level INFO.
 
-A program turns one on as it does any logger; `ARMATURE_LOG=frame,kernels` does so without it, on standard error unless
-the program has set up logging.
+A program enables them like any logger. `ARMATURE_LOG=frame,kernels` does so without code, on standard error unless the
+program has set up logging.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMAT = "%(name)s: %(message)s"
 
 
 def tell(topic: str, text: Callable[[], str]) -> None:
-    """Log a text, which is made only if someone listens."""
+    """Log a text, which is only made if someone listens."""
     logger = logging.getLogger(f"{ROOT}.{topic}")
     asked = topic in config.current().log
     if not (asked or logger.isEnabledFor(logging.INFO)):
@@ -32,12 +32,12 @@ def tell(topic: str, text: Callable[[], str]) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(FORMAT))
         logging.getLogger(ROOT).addHandler(handler)
-    # Past the logger's level, which is the program's to set.
+    # Bypass the logger's level, which is for the program to set.
     logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text(), (), None))
 
 
 def frame(record: Compilation) -> None:
-    """How a compilation ended, with the lines of its graph breaks."""
+    """The outcome of a compilation, with the lines of its graph breaks."""
     tell("frame", lambda: _frame(record))
 
 
@@ -61,12 +61,12 @@ def left_alone(code: CodeType, reason: str) -> None:
 
 
 def guards(record: Compilation) -> None:
-    """What the code of a frame relies on, each with the line that does."""
+    """The guards of a frame's code, each with the user's line."""
     tell("guards", lambda: "\n  ".join([f"{record.where} {record.function}:", *record.guards]))
 
 
 def recompiling(code: CodeType, failed: Iterable[FailedGuard]) -> None:
-    """Which guards failed, with what was there before and now."""
+    """The failed guards, with the old and new values."""
     lead = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname} is compiled again:"
     tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, failed)]))
 
@@ -84,7 +84,7 @@ def graph(record: Compilation) -> None:
 
 
 def kernels(record: Compilation, compiled: CompiledGraph) -> None:
-    """The kernels of a graph: what is fused in each, and the user's lines."""
+    """The kernels of a graph: the operators fused in each, and the user's lines."""
     tell("kernels", lambda: "\n  ".join([f"{record.where} {compiled.name}:", *map(str, _kernels(compiled))]))
 
 

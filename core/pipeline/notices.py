@@ -1,4 +1,4 @@
-"""What is told of a compilation: events to observers, how long each stage took among them, and warnings to the user."""
+"""Notifications about a compilation: events and stage timings for observers, warnings for the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def timed(record: Compilation, stage: str, ctx: CompileContext, work: Callable[[], T]) -> T:
-    """The result of the work; observers are told the stage and its seconds. Errors: GivenUp, before the work."""
+    """The result of the work; observers are told the stage and its duration. Errors: GivenUp, before the work."""
     interrupts.check()
     start = time.perf_counter()
     result = work()
@@ -28,12 +28,12 @@ def timed(record: Compilation, stage: str, ctx: CompileContext, work: Callable[[
 def event_of(
     record: Compilation, kind: EventKind, detail: str = "", seconds: float = 0.0, compile_id: int | None = None
 ) -> CompileEvent:
-    """An event of the compilation that the record is of."""
+    """An event about the compilation of a record."""
     number = record.id if compile_id is None else compile_id
     return CompileEvent(kind, number, record.function, record.file, record.line, detail, seconds)
 
 
 def warn_once(record: Compilation, what: object, text: str) -> None:
-    """A warning at the function that is compiled, the first time that there is one about `what`."""
+    """Warn at the function that is compiled, once per `what`."""
     if session().first_time(what):
         warnings.warn_explicit(text, ArmatureWarning, record.file, record.line)

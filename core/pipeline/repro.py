@@ -1,4 +1,4 @@
-"""A captured graph as a script that stands alone: what a compilation that failed leaves behind."""
+"""Writes a captured graph as a standalone script that reproduces a failed compilation."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class CannotWrite(Exception):
-    """The graph holds something that a script can't name."""
+    """The graph holds an object that a script can't name."""
 
 
 def leave(parent: Path, record: Compilation, error: BaseException) -> Path | None:
-    """Make a folder that shows why a compilation failed. None where it can't be made: a report must not fail a run."""
+    """Make a folder with a reproduction of the failure. None if it can't be made: a report must not fail a run."""
     try:
         folder = new_folder(parent, record.function)
         raised = "".join(traceback.format_exception(error))
@@ -74,7 +74,7 @@ def leave(parent: Path, record: Compilation, error: BaseException) -> Path | Non
 
 
 def new_folder(parent: Path, function: str) -> Path:
-    """A folder that was not there."""
+    """Make a folder with a new name."""
     name = re.sub(r"\W+", "-", function).strip("-") or "frame"
     for number in itertools.count():
         folder = parent / f"{name}-{number}"
@@ -87,7 +87,7 @@ def new_folder(parent: Path, function: str) -> Path:
 
 
 def about(record: Compilation, error: BaseException) -> dict[str, object]:
-    """What failed where, as data."""
+    """The failure and its location, as data."""
     return {
         "function": record.function,
         "where": record.where,
@@ -99,7 +99,7 @@ def about(record: Compilation, error: BaseException) -> dict[str, object]:
 
 
 def text_of(record: Compilation) -> str:
-    """The script: the captured graph with inputs like those of the call; without a graph, the program."""
+    """The script: the captured graph with inputs like those of the call; if there is no graph, the program."""
     if record.module is not None:
         try:
             return script(record.module, fake_inputs(record.module), record.backend, "error")
@@ -109,7 +109,7 @@ def text_of(record: Compilation) -> str:
 
 
 def of_program(record: Compilation) -> str:
-    """A script that runs the program again, with errors coming out."""
+    """A script that runs the program again and lets errors propagate."""
     path = Path(sys.argv[0])
     argv = [str(path.absolute()), *sys.argv[1:]]
     return OF_A_PROGRAM.format(
@@ -118,12 +118,12 @@ def of_program(record: Compilation) -> str:
 
 
 def fake_inputs(module: fx.GraphModule) -> list[object]:
-    """The example of each input."""
+    """The example value of each input."""
     return [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
 
 
 def script(module: fx.GraphModule, examples: Sequence[object], backend: str, kind: str, saved: bool = False) -> str:
-    """The graph as a script. saved: inputs are read from a file beside it. Errors: CannotWrite."""
+    """The graph as a script. saved: inputs are read from a file next to it. Errors: CannotWrite."""
     held = {node.target: attribute(module, str(node.target)) for node in module.graph.nodes if node.op == "get_attr"}
     code = module.graph.python_code("self")
     lines = ["class Graph(torch.nn.Module):", '    """The graph."""', ""]
@@ -140,14 +140,14 @@ def script(module: fx.GraphModule, examples: Sequence[object], backend: str, kin
 
 
 def attribute(module: fx.GraphModule, name: str) -> object:
-    """What the graph holds under a name. Errors: CannotWrite for a name with dots."""
+    """The graph's attribute of this name. Errors: CannotWrite for a name with dots."""
     if "." in name:
         raise CannotWrite(f"it holds {name}")
     return getattr(module, name)
 
 
 def imports(names: dict[str, object], text: str) -> Iterator[str]:
-    """The lines that give the code its names. Errors: CannotWrite for an object that can't be imported."""
+    """Import lines for the names that the code uses. Errors: CannotWrite for an object that can't be imported."""
     for name, value in names.items():
         if name in ("torch", "device", "inf", "nan", "NoneType") or not re.search(rf"\b{re.escape(name)}\b", text):
             continue
@@ -162,7 +162,7 @@ def imports(names: dict[str, object], text: str) -> Iterator[str]:
 
 
 def made_like(value: object) -> str:
-    """An expression that makes a value like this one: a tensor of the same kind, with other numbers."""
+    """An expression that makes a similar value: a tensor of the same kind with other elements."""
     if isinstance(value, torch.SymInt):
         return str(value.node.hint)
     if not isinstance(value, torch.Tensor):
@@ -178,5 +178,5 @@ def made_like(value: object) -> str:
 
 
 def numbers(sizes: Iterable[int | torch.SymInt]) -> tuple[int, ...]:
-    """Sizes as numbers; symbols as what they were in the call."""
+    """Sizes as numbers; symbols by their values in the call."""
     return tuple(size.node.hint if isinstance(size, torch.SymInt) else int(size) for size in sizes)

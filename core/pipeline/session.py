@@ -1,4 +1,4 @@
-"""What armature did in this process: one record per compilation, kept for people and tools to look at."""
+"""What armature has done in this process: one record per compilation, for people and tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy
 if TYPE_CHECKING:
     from armature.plugins.tables import Tables
 
-KEPT = 512  # compilations of which everything is kept
+KEPT = 512  # compilations whose full records are stored
 
 
 class Outcome(Enum):
@@ -41,17 +41,17 @@ class Outcome(Enum):
     EMPTY = "nothing to compile"
     BREAK = "graph break"
     FALLBACK = "fell back to eager"
-    FAILED = "the backend failed"  # a function of the user's: its error came out
+    FAILED = "the backend failed"  # a user's backend function: its error was raised
 
 
 def failed_guards(failures: Iterable[Mismatch], request: FrameRequest) -> tuple[FailedGuard, ...]:
-    """The guards that do not hold for a frame, with its values, each once."""
+    """The guards that fail for a frame, with its values, each once."""
     return tuple(dict.fromkeys(guard for one in failures for guard in one.guards(request)))
 
 
 @attrs.define(eq=False)
 class Compilation:
-    """One frame that was looked at. `graphs` grows when the backward graph is compiled; `module` was captured.
+    """The record of one frame. `graphs` grows when the backward graph is compiled; `module` is the captured graph.
 
     started: in seconds of `time.perf_counter`. callers: the user's lines that led to the frame, the nearest one first.
     """
@@ -69,16 +69,16 @@ class Compilation:
     graphs: list[CompiledGraph] = attrs.field(factory=list)
     guards: tuple[str, ...] = ()
     breaks: tuple[BreakEvent, ...] = ()
-    recompiled_for: tuple[str, ...] = ()  # guards of earlier compilations that failed
+    recompiled_for: tuple[str, ...] = ()  # failed guards of earlier compilations
     failed_guards: tuple[FailedGuard, ...] = ()  # the same with values
     started: float = attrs.field(factory=time.perf_counter)
     callers: tuple[Caller, ...] = ()
     resumes: bool = False  # whether it is the rest of a function after a graph break
     events: list[CompileEvent] = attrs.field(factory=list)
-    passes: list[PassRun] = attrs.field(factory=list)  # that have run, if the settings say to keep them
+    passes: list[PassRun] = attrs.field(factory=list)  # executed passes, if the settings ask for them
 
     def note_failed(self, failures: Iterable[Mismatch], request: FrameRequest) -> None:
-        """Keep which guards of code that was compiled before do not hold for this frame, and what is there now."""
+        """Record which guards of earlier code fail for this frame, with the current values."""
         kept = tuple(failures)
         self.recompiled_for, self.failed_guards = tuple(map(str, kept)), failed_guards(kept, request)
 
@@ -89,14 +89,14 @@ class Compilation:
 
     @property
     def operators(self) -> int:
-        """ATen calls of the compiled graphs; calls of the captured graph where a backend took it as it was."""
+        """ATen calls of the compiled graphs; calls of the captured graph if a backend took that."""
         modules = [graph.aten.module for graph in self.graphs] or ([self.module] if self.module else [])
         return sum(node.op.startswith("call_") for module in modules for node in module.graph.nodes)
 
 
 @attrs.frozen
 class Skip:
-    """A code object that was left alone."""
+    """A code object that is not compiled."""
 
     function: str
     file: str
@@ -108,7 +108,7 @@ class Skip:
 
 @attrs.frozen
 class Limit:
-    """A function that was compiled too often and is left to eager, and the guards that did not hold the last time."""
+    """A function that was compiled too often and is left to eager, with the last failed guards."""
 
     function: str
     file: str
@@ -135,7 +135,7 @@ class Totals:
 
 @attrs.define(eq=False)
 class Records:
-    """All that is recorded from some moment on, whatever is forgotten or left out by the session."""
+    """Everything recorded from some moment on, even what the session drops."""
 
     compilations: list[Compilation] = attrs.field(factory=list)
     skips: list[Skip] = attrs.field(factory=list)
@@ -144,9 +144,9 @@ class Records:
 
 @attrs.define(eq=False)
 class Session:
-    """All records since the start or the last reset. followers: what is told of each record besides.
+    """All records since the start or the last reset. followers: further receivers of each record.
 
-    timeline: what is told of each run of what is compiled from now on; None: nothing is.
+    timeline: receives each run of code that is compiled from now on; None: nothing does.
     """
 
     compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=KEPT))
@@ -160,12 +160,13 @@ class Session:
     _relied: dict[int, Relied] = attrs.field(factory=dict)
     _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _idle: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
-    _left: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are left alone
-    _skipped: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)  # by torch, without asking the hook
+    _left: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are not compiled
+    # those that torch skips without calling the hook
+    _skipped: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _told: set[object] = attrs.field(factory=set)
 
     def apart(self) -> Session:
-        """A session with records of its own. The code that is cached for it is this session's, to forget too."""
+        """A session with records of its own. It also owns the code cached meanwhile, and may forget it."""
         return Session(codes=self._codes, relied=self._relied, asked=self._asked)
 
     def begin(self, code: CodeType, backend: str) -> Compilation:
@@ -179,13 +180,13 @@ class Session:
         return made
 
     def withdraw(self, record: Compilation) -> None:
-        """Drop a record that tells of nothing but a frame left alone."""
+        """Drop the record of a frame that was merely skipped."""
         for kept in (self.compilations, *(records.compilations for records in self.followers)):
             with contextlib.suppress(ValueError):
                 kept.remove(record)
 
     def skip(self, code: CodeType, reason: str, for_good: bool = False) -> bool:
-        """A record of a code object that is left alone, from now on if for_good. Whether it is new."""
+        """Record a code object that is not compiled (from now on, if for_good). Returns whether that is new."""
         self._remember(code)
         if for_good:
             session()._skip_for_good(code)
@@ -199,7 +200,7 @@ class Session:
         return True
 
     def limit(self, code: CodeType, reason: str, failed: tuple[FailedGuard, ...]) -> None:
-        """A record of a code object that was compiled too often."""
+        """Record a code object that was compiled too often."""
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         found = Limit(*place, reason, failed, callers())
         for kept in (self.limits, *(records.limits for records in self.followers)):
@@ -212,7 +213,7 @@ class Session:
 
     @contextlib.contextmanager
     def showing_skipped(self) -> Iterator[None]:
-        """While frames that are left alone are shown to the hook as if they were not; afterwards all is as before."""
+        """In this context the hook sees skipped frames as if they were not; afterwards everything is restored."""
         before, self._skipped = self._skipped, {}
         _for_each(before, lambda code: set_code_strategy(code, COMPILE))
         try:
@@ -223,36 +224,36 @@ class Session:
             _for_each(before, skip_code)
 
     def ask_for(self, fn: object) -> None:
-        """Note that the user wants this function, or this module's forward, compiled, wherever it stands."""
+        """Note that the user wants this function, or this module's forward, compiled, even in a library."""
         method = getattr(fn, "forward", fn) if isinstance(fn, nn.Module) else fn
         code = getattr(getattr(method, "__func__", method), "__code__", None)
         if not isinstance(code, CodeType):
             return
-        if id(code) not in self._codes:  # torch.compile leaves code of torch alone, for all who come later
+        if id(code) not in self._codes:  # torch.compile marks torch's own code as skipped for everyone
             set_code_strategy(code, COMPILE)
-        elif not self.is_asked_for(code):  # it may have been left alone when another function called it
+        elif not self.is_asked_for(code):  # it may have been skipped when another function called it
             reset_code(code)
         if not self.is_asked_for(code):
             _hold(self._asked, code)
 
     def is_asked_for(self, code: CodeType) -> bool:
-        """Whether the user gave this very code to `compile`."""
+        """Whether the user passed this very code to `compile`."""
         held = self._asked.get(id(code))
         return held is not None and held() is code
 
     def note_idle(self, codes: Iterable[CodeType]) -> None:
-        """Note code objects of functions in which a trace found nothing to compile."""
+        """Note code objects in which a trace found nothing to compile."""
         for code in codes:
             if id(code) not in self._idle:
                 _hold(self._idle, code)
 
     def is_idle(self, code: CodeType) -> bool:
-        """Whether this very code object was noted so."""
+        """Whether this very code object was noted as idle."""
         held = self._idle.get(id(code))
         return held is not None and held() is code
 
     def first_time(self, what: object) -> bool:
-        """True once per `what`: for things to be said once."""
+        """True once per `what`, for things to be reported once."""
         if what in self._told:
             return False
         self._told.add(what)
@@ -281,7 +282,7 @@ class Session:
         return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
 
     def relied(self, code: CodeType) -> Relied:
-        """What the code that was made for a code object relied on; to be added to."""
+        """The mutable record of what the code made for a code object relied on."""
         found = self._relied.get(id(code))
         if found is None:
             self._remember(code)
@@ -289,12 +290,13 @@ class Session:
         return found
 
     def forget_code(self) -> None:
-        """Forget all code that torch cached for us, and which frames are left alone; the records stay."""
+        """Forget all code that torch has cached for us, and which frames are skipped; the records stay."""
         for key, held in list(self._codes.items()):
             self._forget(key, held())
 
     def rules_changed(self, tables: Callable[[], Tables]) -> None:
-        """Forget the code that relied on what the new tables say otherwise. They are made only if there is code."""
+        """Forget the code that relied on rules that the new tables answer differently. The tables are only made if
+        there is code."""
         for key, held in list(self._codes.items()):
             code, relied = held(), self._relied.get(key)
             if code is None or relied is None or not relied.holds(tables(), code):
@@ -309,7 +311,7 @@ class Session:
             self._idle.pop(key, None)
 
     def reset(self) -> None:
-        """Forget the records and all code that torch cached for us."""
+        """Forget the records and all code that torch has cached for us."""
         self.forget_code()
         self.compilations.clear()
         self.skips.clear()
@@ -325,7 +327,8 @@ class Session:
 
 
 def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dict[int, Any]) -> None:
-    """Keep a weak reference by identity: code objects are equal where their text is. `others` go with the code too."""
+    """Store a weak reference by identity, because code objects with equal text are equal. `others` are dropped with
+    it."""
     key = id(code)
 
     def forget(_: object) -> None:

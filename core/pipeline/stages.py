@@ -1,4 +1,4 @@
-"""The stages in their order: a frame in, code to run out. Each stage's result is checked in strict mode."""
+"""The stages in order: from a frame to code that runs in its place. Strict mode checks each stage's result."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def compile_frame(
         print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
     if traced.graph is None:
         return traced, traced.code
-    with switches_set_back():  # a back end may run the graph, and find an error in its middle
+    with switches_set_back():  # a back end may run the graph, and fail in its middle
         run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
-    as_captured = run == traced.graph.forward or backend is not native_backend  # those of others may run it as it is
+    as_captured = run == traced.graph.forward or backend is not native_backend  # other back ends may run it as captured
     return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
 
 
 def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:
-    """The graph's callable, which leaves nothing behind when it raises. captured: the graph, if it runs itself."""
+    """Wrap the graph's callable to undo its effects when it raises. captured: the graph, if it runs uncompiled."""
     return undo.around(with_hook_off(run), None if captured is None else type(captured).forward.__code__)
 
 
 def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:
-    """The traced code with the compiled graph where the slot stands. The graph runs with the frame hook off."""
+    """The traced code with the slot replaced by the compiled graph, which runs with the frame hook off."""
     run = with_hook_off(run)
     constants = traced.code.co_consts
     found = sum(constant is traced.slot for constant in constants)
@@ -89,7 +89,8 @@ def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:
 
 
 def with_hook_off(run: GraphCallable) -> GraphCallable:
-    """The same callable, if it is written in Python by itself; else a function that calls it."""
+    """The same callable if it is no compiled Python code of the user's; else a function that calls it with the hook
+    off."""
     inner = run.__func__ if isinstance(run, MethodType) else run
     if isinstance(inner, FunctionType):
         skip_code(inner.__code__, below=True)

@@ -1,6 +1,6 @@
-"""A function as back end, `fn(graph_module, example_inputs) -> callable`: called as torch.compile calls it.
+"""A user's function as back end, `fn(graph_module, example_inputs) -> callable`, called as torch.compile calls it.
 
-What goes wrong in it is an error of the program, not a fallback: it is raised with the line of the compiled function.
+Its failures are errors of the program, not fallbacks: they are raised with the line of the compiled function.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from armature.trace.data import GraphInput
 
 @attrs.frozen(eq=False)
 class UsersBackend:
-    """The function, while the graph of one frame is compiled."""
+    """The function, for the graph of one frame."""
 
     fn: Callable[..., Any]
     record: Compilation
 
     def __call__(self, module: fx.GraphModule, inputs: tuple[GraphInput, ...]) -> Callable[..., Any]:
-        """What the function makes of the graph. Errors: BackendFunctionFailed."""
+        """The function's callable for the graph. Errors: BackendFunctionFailed."""
         examples = [self.example(given) for given in inputs]
         fakes = [given.fake for given in inputs]
         pairs = [
@@ -48,9 +48,10 @@ class UsersBackend:
         return checked(run, len(results), self.fault)
 
     def example(self, given: GraphInput) -> object:
-        """What the graph is given in this call: tensors of the program. SymInt and the like for numbers that change.
+        """The example inputs of this call: tensors of the program, SymInt and the like for symbolic numbers.
 
-        Where there is none yet (numbers drawn before the graph runs, results of another graph), a tensor of zeros.
+        Inputs that do not exist yet (numbers drawn before the graph runs, results of another graph) are tensors of
+        zeros.
         """
         if not isinstance(given.fake, torch.Tensor):
             return given.fake
@@ -59,14 +60,14 @@ class UsersBackend:
 
     @property
     def fault(self) -> Fault:
-        """What its errors say."""
+        """The context that its errors report."""
         name = getattr(self.fn, "__qualname__", None) or type(self.fn).__qualname__
         return Fault(name, self.record.function, self.record.where)
 
 
 @attrs.frozen
 class Fault:
-    """What the errors of a back end say: its name, the function that is compiled, and the place of that."""
+    """The context that a back end's errors report: its name, the compiled function and its location."""
 
     backend: str
     function: str
@@ -78,7 +79,7 @@ class Fault:
 
 
 def checked(run: Callable[..., Any], count: int, fault: Fault) -> Callable[..., tuple[Any, ...] | list[Any]]:
-    """The callable of a back end; an error where it does not give the graph's results."""
+    """Wrap a back end's callable to raise an error if it does not return the graph's results."""
 
     def call(*args: Any) -> tuple[Any, ...] | list[Any]:
         results: tuple[Any, ...] | list[Any] = run(*args)

@@ -1,4 +1,4 @@
-"""How plugins are found, ordered and isolated, and the tables that their rows make.
+"""Finds, orders and isolates plugins, and builds tables of their rows.
 
 `armature.plugins.manager()` is the manager of this process, `PluginManager` its class.
 """
@@ -15,7 +15,7 @@ __all__ = ["PluginManager", "manager"]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: the manager imports most of the modules here, and they import single ones of each other.
+    # Imported lazily: the manager imports most of these modules, which import some of one another.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("armature.plugins.plugin_manager"), name)

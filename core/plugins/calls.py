@@ -1,4 +1,4 @@
-"""What the manager and the tables know of a plugin: who it is, what it implements, how its hooks are called safely."""
+"""What the manager and the tables know of a plugin: its identity, its hooks, and how to call them safely."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OWN_FOLDER = str(Path(__file__).parents[1])
 
 @attrs.frozen
 class Plugin:
-    """A plugin that is loaded. `precedence`: larger goes first and wins between rows of equal priority.
+    """A loaded plugin. `precedence`: larger goes first and wins between rows of equal priority.
 
-    hooks: names of the hooks that it implements soundly. place: file of the module, or the class, "" where not known.
+    hooks: names of the hooks that it implements correctly. place: file of the module or class, "" if not known.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Plugin:
 
     @property
     def title(self) -> str:
-        """How provenance names it: the distribution where there is one, else the name it was registered by."""
+        """Its name in provenance: the distribution if there is one, else the name it was registered by."""
         return self.name if self.distribution == UNKNOWN else self.distribution
 
     def called(self, names: Iterable[str]) -> bool:
@@ -46,13 +46,13 @@ class Plugin:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Facts of every PluginError."""
+        """The facts of every PluginError about it."""
         return {"plugin": self.name, "distribution": self.distribution, "version": self.version}
 
 
 @attrs.frozen(eq=False)
 class Implementation:
-    """One hook of one plugin. `rank`: what ARMATURE_PLUGIN_ORDER gives the plugin, larger first, 0 for none."""
+    """One hook of one plugin. `rank`: from ARMATURE_PLUGIN_ORDER, larger first, 0 without one."""
 
     plugin: Plugin
     hook: str
@@ -62,17 +62,17 @@ class Implementation:
 
     @property
     def origin(self) -> RuleOrigin:
-        """Where the hook's function stands."""
+        """The location of the hook's function."""
         return origin_of(self.plugin, self.function)
 
     def precedence(self, priority: int) -> tuple[int, int, int]:
-        """What decides between rows for one key: the row's own priority, the user's order, the plugin's priority."""
+        """Decides between rows for one key: the row's own priority, the user's order, the plugin's priority."""
         return (priority, self.rank, self.plugin.priority)
 
 
 @attrs.frozen
 class Problem:
-    """A fault of a plugin that armature works around. `error` has the whole message, with a hint."""
+    """A plugin's fault that armature works around. `error` has the whole message, with a hint."""
 
     plugin: str
     distribution: str
@@ -87,7 +87,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: PluginError) -> Problem:
-        """The problem an error tells of."""
+        """The problem that an error reports."""
         facts = {name: str(error.facts.get(name, "")) for name in ("plugin", "distribution", "version", "hook")}
         return cls(error=error, **facts)
 
@@ -102,9 +102,10 @@ def origin_of(plugin: Plugin, function: object) -> RuleOrigin:
 
 
 def failed(impl: Implementation, error: Exception) -> HookFailed:
-    """The error that tells of an exception inside a hook, with the line that raised."""
+    """The error for an exception inside a hook, with the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    # Where armature itself checks a row tells nothing of where that stands: the plugin's line above it does.
+    # armature's own frames, in which a row is checked, don't show where it is defined: the plugin's line above them
+    # does.
     theirs = list(takewhile(lambda frame: not _is_own(frame), dropwhile(_is_own, frames))) or frames
     place = f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else impl.plugin.place
     problem = f"{type(error).__name__}: {error}"
@@ -116,17 +117,17 @@ def _is_own(frame: traceback.FrameSummary) -> bool:
 
 
 def call(impl: Implementation, **facts: object) -> Any:
-    """Call a hook with those of the facts that it takes. Raises HookFailed from what it raised, and RecursionError."""
+    """Call a hook with the facts that it takes. Raises HookFailed for its errors, and RecursionError."""
     try:
         return impl.function(*[facts[name] for name in impl.argnames])
-    except RecursionError:  # how deep we are when we ask is no fault of the plugin's
+    except RecursionError:  # the stack depth is not the plugin's fault
         raise
     except Exception as error:
         raise failed(impl, error) from error
 
 
 def rows_of(impl: Implementation) -> list[Any]:
-    """The rows a hook returns; a generator is run to its end. Raises HookFailed and InvalidRow."""
+    """The rows that a hook returns; a generator is exhausted. Raises HookFailed and InvalidRow."""
     result = call(impl)
     if result is None:
         return []
@@ -139,5 +140,5 @@ def rows_of(impl: Implementation) -> list[Any]:
 
 
 def invalid(impl: Implementation, row: object, problem: str) -> InvalidRow:
-    """The error that tells of a wrong row."""
+    """The error for an invalid row."""
     return InvalidRow(hook=impl.hook, row=f"{row!r:.200}", problem=problem, **impl.plugin.facts)

@@ -1,4 +1,4 @@
-"""Which of the functions of a plugin are sound hook implementations, and what is wrong with the others."""
+"""Checks which functions of a plugin are valid hook implementations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MARK = f"{hookspecs.PROJECT}_impl"  # the attribute that pluggy's marker sets
 
 
 def hook_specs() -> Mapping[str, Callable[..., Any]]:
-    """The hooks of the contract by name, in its order."""
+    """The hooks of the contract by name, in order."""
     return {name: spec for name, spec in vars(hookspecs).items() if name.startswith("armature_")}
 
 
 def marked(obj: object) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The functions and methods of a plugin that bear `@hookimpl`, by the name of the hook they are meant for."""
+    """The functions and methods of a plugin marked with `@hookimpl`, by the name of their hook."""
     for attribute in dir(obj):
         function = getattr(obj, attribute, None)
         options = getattr(function, MARK, None) if inspect.isroutine(function) else None
@@ -32,7 +32,7 @@ def marked(obj: object) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def sound_hooks(obj: object, plugin: Plugin, report: Callable[[PluginError], None]) -> Mapping[str, Callable[..., Any]]:
-    """The implementations that fit their hook; the others are reported and left out."""
+    """The implementations that match their hook; the others are reported and left out."""
     specs = hook_specs()
     sound: dict[str, Callable[..., Any]] = {}
     for name, function in marked(obj):
@@ -47,14 +47,14 @@ def sound_hooks(obj: object, plugin: Plugin, report: Callable[[PluginError], Non
 
 
 def as_plugin(hooks: Mapping[str, Callable[..., Any]]) -> ModuleType:
-    """An object with these functions for pluggy. A module: empty namespaces would be equal to one another."""
+    """An object for pluggy with these functions. It is a module, because empty namespaces would equal one another."""
     made = ModuleType("hooks")
     vars(made).update(hooks)
     return made
 
 
 def misfit(name: str, function: Callable[..., Any], plugin: Plugin) -> PluginError | None:
-    """What makes a function unfit for its hook."""
+    """Why a function is not a valid implementation of its hook."""
     options = getattr(function, MARK)
     if options.get("wrapper") or options.get("hookwrapper"):
         return PluginError(
@@ -79,7 +79,7 @@ def misfit(name: str, function: Callable[..., Any], plugin: Plugin) -> PluginErr
 
 
 def parameters(function: Callable[..., Any]) -> str:
-    """The names of the parameters, as one writes them."""
+    """The names of the parameters, as in the source."""
     return ", ".join(inspect.signature(function).parameters)
 
 

@@ -1,4 +1,4 @@
-"""The order of passes: what `before` and `after` ask for, and the order of the plugins where they ask for nothing."""
+"""Orders passes by their `before` and `after`, and otherwise by the order of the plugins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armature.plugins.registry import Row
 
 
 def in_order(stage: str, rows: Sequence[Row[Pass]], report: Callable[[PluginError], None]) -> tuple[Pass, ...]:
-    """The passes of one stage as they run. Names that no installed pass has ask for nothing.
+    """The passes of one stage in execution order. Names that no installed pass has are ignored.
 
     A cycle is reported, and the passes then run in the order of their plugins.
     """
@@ -36,7 +36,7 @@ def in_order(stage: str, rows: Sequence[Row[Pass]], report: Callable[[PluginErro
 
 
 def drained(sorter: TopologicalSorter[int]) -> list[int]:
-    """All positions in an order that fits; of those that are free to go, the smallest goes first."""
+    """A topological order of all positions, with the smallest available position first."""
     order: list[int] = []
     ready = list(sorter.get_ready())
     heapq.heapify(ready)

@@ -1,7 +1,7 @@
-"""The plugin manager: finds plugins by their entry points, leaves out what is broken, and makes the tables.
+"""The plugin manager: finds plugins by their entry points, leaves out broken ones, and builds the tables.
 
-A plugin is a module (or any object) whose functions bear `@hookimpl`. It may set `ARMATURE_API_VERSION`
-to the plugin API that it is written for, (1, 0), and `ARMATURE_PRIORITY`, 5, to win over equal rows of others.
+A plugin is a module (or any object) with functions marked by `@hookimpl`. It may set `ARMATURE_API_VERSION` to the
+plugin API that it is written for, (1, 0), and `ARMATURE_PRIORITY`, 5, to win over equal rows of others.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Candidate:
 
     @property
     def plugin(self) -> Plugin:
-        """What is known of it before it is imported."""
+        """Its description before it is imported."""
         return Plugin(self.entry.name, self.distribution, self.version)
 
 
 def installed() -> list[Candidate]:
-    """The plugins of this environment, by name. A distribution that is found twice on sys.path counts once."""
+    """The plugins of this environment, by name. A distribution found twice on sys.path counts once."""
     found: dict[tuple[str, str, str], Candidate] = {}
     for entry in metadata.entry_points(group=GROUP):
         name = entry.dist.name if entry.dist else UNKNOWN
@@ -70,7 +70,7 @@ def installed() -> list[Candidate]:
 
 
 def core_version() -> str:
-    """The version of armature that is installed, "" when it runs from source without being installed."""
+    """The installed version of armature, "" if it runs from source without being installed."""
     try:
         return metadata.version(CORE)
     except metadata.PackageNotFoundError:
@@ -78,7 +78,7 @@ def core_version() -> str:
 
 
 def check_requirement(candidate: Candidate, version: str) -> None:
-    """Raise PluginVersionMismatch when the distribution requires another version of armature than this one."""
+    """Raise PluginVersionMismatch if the distribution requires another version of armature."""
     for text in candidate.requirements:
         try:
             requirement = Requirement(text)
@@ -91,7 +91,7 @@ def check_requirement(candidate: Candidate, version: str) -> None:
 
 
 def check_api(obj: object, plugin: Plugin) -> None:
-    """Raise PluginVersionMismatch when the plugin says that it needs another, or a newer, plugin API."""
+    """Raise PluginVersionMismatch if the plugin needs another, or a newer, plugin API."""
     wanted = getattr(obj, "ARMATURE_API_VERSION", hookspecs.API_VERSION)
     fits = isinstance(wanted, tuple) and len(wanted) == 2 and all(isinstance(part, int) for part in wanted)
     if not fits or wanted[0] != hookspecs.API_VERSION[0] or wanted[1] > hookspecs.API_VERSION[1]:
@@ -101,19 +101,19 @@ def check_api(obj: object, plugin: Plugin) -> None:
 
 
 def place_of(obj: object) -> str:
-    """The file a plugin object comes from, "" where not known."""
+    """The file a plugin object comes from, "" if not known."""
     try:
         return inspect.getsourcefile(obj if inspect.ismodule(obj) else type(obj)) or ""
     except (TypeError, OSError):
         return ""
 
 
-Asked: TypeAlias = tuple[frozenset[str], tuple[str, ...]]  # plugins that are left out, and the order of those named
+Asked: TypeAlias = tuple[frozenset[str], tuple[str, ...]]  # excluded plugins, and the order of those named
 
 
 @attrs.frozen(eq=False)
 class Made:
-    """Tables for a choice of plugins, and what was wrong when they were made."""
+    """Tables for a choice of plugins, and the problems found while they were built."""
 
     tables: Tables
     faults: list[PluginError]
@@ -121,9 +121,9 @@ class Made:
 
 @attrs.define(eq=False)
 class PluginManager:
-    """Plugins that are installed or registered, what is wrong with them, and the tables of their rows.
+    """Installed and registered plugins, their problems, and the tables of their rows.
 
-    find: gives the installed plugins; asked once, on first use. Nothing is imported before that.
+    find: returns the installed plugins; called once, on first use. Nothing is imported before that.
     """
 
     find: Callable[[], Sequence[Candidate]] = installed
@@ -133,8 +133,8 @@ class PluginManager:
     _faults: dict[str, list[PluginError]] = attrs.field(factory=dict)  # of loading, by plugin
     _late_faults: dict[tuple[str, str], PluginError] = attrs.field(factory=dict)  # by plugin and hook
     _revision: int = 0
-    _made: dict[Asked, Made] = attrs.field(factory=dict)  # for each choice of plugins by settings
-    _made_at: int = -1  # the revision for which they were made
+    _made: dict[Asked, Made] = attrs.field(factory=dict)  # by the choice of plugins in the settings
+    _made_at: int = -1  # the revision for which they were built
     _epoch: int = 0
     _user: UserRules | None = None
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
@@ -144,17 +144,17 @@ class PluginManager:
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins that are at work, in the order in which they are asked."""
+        """The enabled plugins, in the order in which they are asked."""
         return self._built(config.current()).tables.plugins
 
     @property
     def disabled(self) -> tuple[Plugin, ...]:
-        """Installed plugins that the settings leave out; they are not imported."""
+        """Installed plugins that the settings exclude; they are not imported."""
         names = config.current().disabled_plugins
         return tuple(candidate.plugin for candidate in self._found() if candidate.plugin.called(names))
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Raise UnknownPlugin for a name that neither a plugin has, nor the distribution of one. Imports none."""
+        """Raise UnknownPlugin for a name that is neither a plugin's nor its distribution's. Imports nothing."""
         with self._lock:
             known = [*(candidate.plugin for candidate in self._found()), *self._loaded.values()]
         called = sorted({USER, *self._faults, *(plugin.name for plugin in known)})
@@ -163,8 +163,8 @@ class PluginManager:
                 raise UnknownPlugin(name=name, nearest=did_you_mean(name, called), known=", ".join(called))
 
     def check_passes(self, names: Collection[str], settings: Config) -> None:
-        """Raise UnknownPass for a name that no pass has. Plugins that are left out are not imported to look at theirs:
-        while there are some, any name may be one of them."""
+        """Raise UnknownPass for a name that no pass has. Excluded plugins are not imported to find their passes: while
+        there are some, any name is accepted."""
         if not names or any(candidate.plugin.called(settings.disabled_plugins) for candidate in self._found()):
             return
         known = sorted(map(str, self.tables(settings).registries.passes.rows))
@@ -172,7 +172,7 @@ class PluginManager:
             raise UnknownPass(name=name, nearest=did_you_mean(name, known), known=", ".join(known))
 
     def check_settings(self, settings: Config, given: Iterable[str]) -> None:
-        """Check the names of plugins and passes in those settings that are given. Raises UnknownPlugin, UnknownPass."""
+        """Check the names of plugins and passes in the given settings. Raises UnknownPlugin, UnknownPass."""
         for setting in sorted(PLUGIN_SETTINGS.intersection(given)):
             self.check_names(getattr(settings, setting))
         for setting in sorted(PASS_SETTINGS.intersection(given)):
@@ -180,7 +180,7 @@ class PluginManager:
 
     @property
     def user(self) -> UserRules:
-        """What the user says by calls and in pyproject.toml: a plugin like any other, there once it is asked for."""
+        """The user's rules from calls and pyproject.toml: a plugin like any other, created on first use."""
         with self._lock:
             if self._user is None:
                 self._user = UserRules(self._changed)
@@ -188,12 +188,12 @@ class PluginManager:
             return self._user
 
     def user_rules(self) -> tuple[Rule, ...]:
-        """The rules that the user gave, in calls and in pyproject.toml."""
+        """The user's rules, from calls and pyproject.toml."""
         return tuple(self._user.armature_rules()) if self._user is not None else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Everything that is wrong with the plugins. Looking raises nothing, in strict mode either."""
+        """All problems of the plugins. Raises nothing, not even in strict mode."""
         return self._problems(config.current())
 
     def _problems(self, settings: Config) -> tuple[Problem, ...]:
@@ -204,10 +204,10 @@ class PluginManager:
         return tuple(p for p in found if not Plugin(p.plugin, p.distribution, p.version).called(disabled))
 
     def tables(self, settings: Config | None = None) -> Tables:
-        """The rows of the plugins that the settings (None: those here and now) leave at work: built once for each
-        choice of plugins, and again when a plugin changed.
+        """The rows of the plugins that the settings (None: the current ones) enable; built once for each choice of
+        plugins, and again when a plugin changes.
 
-        Raises the first problem (a PluginError) in strict mode; otherwise goes on without what is broken.
+        Raises the first problem (a PluginError) in strict mode; otherwise continues without the broken parts.
         """
         settings = settings or config.current()
         tables = self._built(settings).tables
@@ -217,7 +217,7 @@ class PluginManager:
         return tables
 
     def register(self, plugin: object, name: str) -> Plugin:
-        """Add a plugin object, as tests do. What is wrong with it is recorded. Raises DuplicatePlugin."""
+        """Add a plugin object, as tests do. Its problems are recorded. Raises DuplicatePlugin."""
         with self._lock:
             made = Plugin(name, UNKNOWN, UNKNOWN, place=place_of(plugin))
             if name in self._loaded:
@@ -227,7 +227,7 @@ class PluginManager:
             return self._loaded.get(name, made)
 
     def unregister(self, name: str) -> None:
-        """Take a plugin away, and forget what was wrong with it. Raises UnknownPlugin."""
+        """Remove a plugin, and its problems. Raises UnknownPlugin."""
         with self._lock:
             if name not in self._loaded and name not in self._faults:
                 known = sorted(self._loaded)
@@ -253,11 +253,11 @@ class PluginManager:
             self._revision += 1
 
     def record(self, error: PluginError) -> None:
-        """Keep a fault that came to light in a plugin's answer: the first of each plugin and hook."""
+        """Record a fault in a plugin's answer: the first of each plugin and hook."""
         self._late_faults.setdefault((str(error.facts["plugin"]), str(error.facts["hook"])), error)
 
     def implementations(self, hook: str, settings: Config | None = None) -> tuple[Implementation, ...]:
-        """The implementations of a hook by plugins that are at work, the first to ask first."""
+        """The implementations of a hook by enabled plugins, in the order in which they are asked."""
         settings = settings or config.current()
         with self._lock:
             self._load(settings.disabled_plugins)
@@ -267,7 +267,7 @@ class PluginManager:
             if not plugin.called(settings.disabled_plugins):
                 rank = self._rank(plugin, settings)
                 made = Implementation(plugin, hook, impl.function, tuple(impl.argnames), rank)
-                # tryfirst and trylast are pluggy's own words for "before and after all that do not say so".
+                # tryfirst and trylast are pluggy's own terms for "before and after all others".
                 found.append((impl.trylast - impl.tryfirst, self._place(plugin, settings), made))
         return tuple(row[-1] for row in sorted(found, key=lambda row: row[:-1]))
 
@@ -351,7 +351,7 @@ def manager() -> PluginManager:
 
 
 def working_folder() -> Path:
-    """The folder that the process runs in; the root when it was deleted."""
+    """The folder that the process runs in; the root folder if it was deleted."""
     try:
         return Path.cwd()
     except OSError:

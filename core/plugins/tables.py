@@ -1,4 +1,4 @@
-"""The tables: all rows of all plugins, collected once, frozen, and asked by the stages instead of the hooks."""
+"""The tables: all rows of all plugins, collected once and frozen; stages query them instead of calling hooks."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class IdentityMap(Mapping[object, T]):
 
 @attrs.frozen(eq=False)
 class Decider:
-    """`armature_decide` of one plugin: asked with a subject, answers with a verdict that names the plugin, or None."""
+    """`armature_decide` of one plugin: called with a subject, returns a verdict that names the plugin, or None."""
 
     implementation: Implementation
     report: Report
 
     def __call__(self, subject: Subject) -> Verdict | None:
-        """The plugin's verdict. A hook that raises or answers with something else is reported; that is no opinion."""
+        """The plugin's verdict. A hook that raises or returns something else is reported, and counts as None."""
         try:
             verdict = call(self.implementation, subject=subject)
             if verdict is None:
@@ -77,18 +77,18 @@ class Decider:
 
 @attrs.define(eq=False)
 class RuleRegistry(Registry[Rule]):
-    """The rules. Those of tables are made rows when someone looks at them."""
+    """The rules. Rules in tables become rows on demand."""
 
     tables: list[Row[RuleTable]] = attrs.field(factory=list)
 
     def all_rows(self) -> Iterator[Row[Rule]]:
-        """Every rule, by itself."""
+        """Every rule, separately."""
         yield from super().all_rows()
         for row in self.tables:
             yield from (_row_of(row, at) for at in range(len(row.value.names)))
 
     def contests(self) -> Iterator[Contest[Rule]]:
-        """Names and objects that more than one rule wants."""
+        """Names and objects with more than one rule."""
         wanted = self._names_wanted_twice()
         if not wanted:
             return super().contests()
@@ -99,7 +99,7 @@ class RuleRegistry(Registry[Rule]):
         return both.contests()
 
     def count(self, plugin: Plugin) -> int:
-        """How many a plugin gave."""
+        """The number of rules from a plugin."""
         single = sum(row.plugin is plugin for held in self.rows.values() for row in held)
         return single + sum(len(row.value.names) for row in self.tables if row.plugin is plugin)
 
@@ -137,7 +137,7 @@ class Registries:
     graph_backends: Registry[Callable[..., Any]] = attrs.field(factory=lambda: Registry("graph backend", text))
 
     def by_name(self) -> Mapping[str, Registry[Any]]:
-        """Plural name of a table, "handlers", to its registry."""
+        """Maps a table's plural name, "handlers", to its registry."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
 
 
@@ -147,17 +147,17 @@ def text(subject: object) -> Hashable:
 
 
 def identity_or_text(subject: object) -> Hashable:
-    """Rules are keyed by names as well as by objects; rows for other versions of a distribution do not collide."""
+    """Rules are keyed by names as well as by objects; rows for different versions of a distribution do not collide."""
     target, requires = subject if isinstance(subject, tuple) else (subject, "")
     return (target if is_object_of(target, str) else identity_key(target), requires)
 
 
 @attrs.frozen(eq=False)
 class Tables:
-    """A snapshot of what all plugins know. Made by the plugin manager; `epoch` grows with each new snapshot.
+    """A snapshot of all plugins' rows, made by the plugin manager; `epoch` grows with each new snapshot.
 
-    rules: every rule, or table of rules, with its origin, those of the plugins that go first coming first. rule_book:
-    answers from them, and keeps its answers as long as the snapshot lives.
+    rules: every rule, or table of rules, with its origin, in the order of the plugins. rule_book: answers from them,
+    with a cache that lives as long as the snapshot.
     """
 
     epoch: int
@@ -184,33 +184,34 @@ class Tables:
 
     @ids_with_rows.default
     def _ids_with_rows(self) -> frozenset[int]:
-        # Of objects that a handler or polyfill is for; of methods, which are made anew at each access, there is no id.
+        # Ids of objects that have a handler or polyfill; methods, which are made anew at each access, have no stable
+        # id.
         keys = (*self._handler_index, *self._polyfill_index)
         return frozenset(key for key in keys if isinstance(key, int))
 
     def handler(self, fn: object) -> Handler | None:
-        """How a call of this very function is traced."""
+        """The handler of this very function."""
         return next(iter(self.handlers_of(fn)), None)
 
     def handlers_of(self, fn: object) -> tuple[Handler, ...]:
-        """All that know how a call of this very function is traced: the next is asked where one declines."""
+        """All handlers of this very function: the next is asked if one declines."""
         return self._handler_index.get(identity_key(fn), ())
 
     def polyfill(self, fn: object) -> Polyfill | None:
-        """What is traced in place of this very function."""
+        """The polyfill that is traced in place of this very function."""
         return self._polyfill_index.get(identity_key(fn))
 
     def signature(self, fn: object) -> Signature | None:
-        """What this very function takes, where it doesn't tell itself."""
+        """The parameters of this very function, if it does not tell them itself."""
         return self._signature_index.get(identity_key(fn))
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
-        """The priority of the Python stand-in for this very object, and who gives it."""
+        """The priority and plugin of a polyfill for this very object."""
         origin, held = _origin_in(self.registries.polyfills, fn), self.polyfill(fn)
         return None if origin is None or held is None else (held.priority, origin)
 
     def handled_by(self, fn: object) -> RuleOrigin | None:
-        """Who says how a call of this very object is traced."""
+        """The origin of a handler for this very object."""
         return _origin_in(self.registries.handlers, fn)
 
     def exact_value_type(self, kind: type) -> ValueType | None:
@@ -218,7 +219,7 @@ class Tables:
         return self._exact_types.get(kind)
 
     def value_types(self, obj: object) -> Iterator[ValueType]:
-        """The value types for an object: that of its exact type, those whose predicates hold, that of a base."""
+        """The value types for an object: of its exact type, those whose predicates hold, of a base class."""
         exact = self.exact_value_type(type(obj))
         if exact is not None:
             yield exact
@@ -228,7 +229,7 @@ class Tables:
             yield derived
 
     def value_type_of_class(self, cls: type) -> ValueType | None:
-        """The value type that is also for objects of classes that derive from its own: of the nearest base."""
+        """The value type that also applies to classes derived from its own: that of the nearest base."""
         for base in cls.__mro__:
             row = self._exact_types.get(base)
             if row is not None and row.derived:
@@ -247,11 +248,11 @@ class Tables:
         return self.registries.lowerings.chain(op)
 
     def passes(self, stage: str) -> tuple[Pass, ...]:
-        """The passes of a stage, in the order in which they run."""
+        """The passes of a stage in execution order."""
         return self._ordered[stage]
 
     def owner_of_pass(self, name: str) -> str:
-        """The plugin that gives a pass."""
+        """The plugin that provides a pass."""
         return self.registries.passes.rows[name][0].plugin.title
 
     def device_backend(self, device_type: str) -> DeviceBackend | None:
@@ -261,7 +262,7 @@ class Tables:
         return self._backends[device_type]
 
     def launch_recorder(self, device_type: str) -> LaunchRecorder | None:
-        """What records launches on a device type; the plugins are asked once per type."""
+        """The launch recorder of a device type; the plugins are asked once per type."""
         if device_type not in self._recorders:
             self._recorders[device_type] = self._first("armature_launch_recorder", device_type)
         return self._recorders[device_type]
@@ -271,7 +272,7 @@ class Tables:
         return tuple(Decider(impl, self._report) for impl in self._hooks.get("armature_decide", ()))
 
     def decide(self, subject: Subject) -> Verdict | None:
-        """What the plugins compute about a subject that no rule covers: the first answer, None when there is none."""
+        """The first verdict that a plugin computes for a subject that no rule covers; None if there is none."""
         return next((verdict for decider in self.deciders() if (verdict := decider(subject)) is not None), None)
 
     def observe_compile(self, event: CompileEvent) -> None:
@@ -283,7 +284,7 @@ class Tables:
         self._tell("armature_graph_break", event)
 
     def contests(self) -> Iterator[Contest[Any]]:
-        """Keys that several rows want, of all tables, with who won."""
+        """Keys with several rows, in all tables, with the winner."""
         for registry in self.registries.by_name().values():
             for contest in registry.contests():
                 if registry is self.registries.rules and len({r.decision for r in rules_in(contest)}) == 1:
@@ -294,7 +295,7 @@ class Tables:
         yield from self._same_under_other_names()
 
     def _same_under_other_names(self) -> Iterator[Contest[Rule]]:
-        """Rules that disagree about one object and call it differently; the order in which they stand has decided."""
+        """Rules that disagree about one object under different names; their order has decided."""
         named = {plugin.title: plugin for plugin in self.plugins}
         for rules in self.rule_book.disagreements():
             rows = [
@@ -305,13 +306,13 @@ class Tables:
             yield Contest("rule", names, rows[0], tuple(rows[1:]))
 
     def counts(self, plugin: Plugin) -> Mapping[str, int]:
-        """Rows a plugin gave, by table; tables to which it gave none are left out."""
+        """The number of a plugin's rows by table; empty tables are left out."""
         tables = self.registries.by_name()
         found = {name: table.count(plugin) for name, table in tables.items()}
         return {name: count for name, count in found.items() if count}
 
     def _first(self, hook: str, device_type: str) -> Any:
-        """The first answer of the hook; one that raises is reported, and gives none."""
+        """The first answer of the hook; one that raises is reported, and counts as none."""
         for impl in self._hooks.get(hook, ()):
             try:
                 found = call(impl, device_type=device_type)
@@ -352,13 +353,13 @@ def rules_in(contest: Contest[Rule]) -> Iterator[Rule]:
 
 
 def asked_in_turn(contest: Contest[Handler]) -> bool:
-    """Whether what handlers decline goes to one that knows all of the function, and is there for that."""
+    """Whether a call that handlers decline goes on to a handler meant as the fallback for the function."""
     return not contest.tie and all(row.value.complete for row in contest.losers)
 
 
 @attrs.frozen
 class RowKind:
-    """How what a hook returns becomes rows. `function`: the code that a row stands for, None where it has none."""
+    """How a hook's results become rows. `function`: the code behind a row, None if it has none."""
 
     table: str
     type: type
@@ -383,7 +384,7 @@ ROW_HOOKS: Mapping[str, RowKind] = {
 
 
 def wrong_with(kind: RowKind, row: Any) -> str:
-    """What makes a row unfit for its table, "" when it fits."""
+    """Why a row does not fit its table, "" if it does."""
     if not isinstance(row, kind.type):
         return f"expected {kind.type.__name__}"
     if isinstance(row, (Decomposition, Lowering, Operator)) and not isinstance(row.op, OVERLOAD):
@@ -391,7 +392,7 @@ def wrong_with(kind: RowKind, row: Any) -> str:
     function = kind.function(row)
     if function is not None and not callable(function):
         return f"{function!r} is not callable"
-    # No target at all is sound: the function that it handles may not exist in the torch that is installed.
+    # An empty list of targets is fine: the function may not exist in the installed torch.
     if isinstance(row, Handler) and not all(callable(target) for target in row.targets):
         return "a target is not callable"
     return ""
@@ -399,14 +400,14 @@ def wrong_with(kind: RowKind, row: Any) -> str:
 
 @attrs.define(eq=False)
 class Builder:
-    """Collects the rows of all hooks into registries, and reports what does not fit."""
+    """Collects the rows of all hooks into registries, and reports invalid ones."""
 
     report: Report
     registries: Registries = attrs.field(factory=Registries)
     rules: list[tuple[Rule | RuleTable, RuleOrigin]] = attrs.field(factory=list)
 
     def collect(self, impl: Implementation, kind: RowKind) -> None:
-        """Take the rows of one hook of one plugin; a wrong row is reported and left out, the others stay."""
+        """Take the rows of one hook of one plugin; an invalid row is reported and left out, the others stay."""
         try:
             rows = rows_of(impl)
         except PluginError as error:
@@ -421,7 +422,7 @@ class Builder:
                 self.take(impl, kind, row)
 
     def take(self, impl: Implementation, kind: RowKind, row: Any) -> None:
-        """Put one sound row in its table."""
+        """Put one valid row in its table."""
         registry: Registry[Any] = getattr(self.registries, kind.table)
         origin = self.origin_of_row(impl, kind, row)
         value = row[1] if kind.type is tuple else row
@@ -432,7 +433,7 @@ class Builder:
             self.rules.append((row, origin))
 
     def take_table(self, impl: Implementation, table: RuleTable) -> None:
-        """Put a table of rules in its place as one."""
+        """Add a table of rules as one entry."""
         stands = table.file and table.line
         origin = RuleOrigin(impl.plugin.title, table.file, table.line) if stands else impl.origin
         row = Row(table.names, table, impl.plugin, origin, impl.precedence(table.priority))
@@ -440,7 +441,7 @@ class Builder:
         self.rules.append((table, origin))
 
     def origin_of_row(self, impl: Implementation, kind: RowKind, row: Any) -> RuleOrigin:
-        """The line of the row's own function, else the one a rule names itself, else that of the hook."""
+        """The line of the row's own function, else the one that a rule names, else that of the hook."""
         if isinstance(row, Rule) and row.origin and row.origin.line:
             own = row.origin.plugin == impl.plugin.title
             return row.origin if own else attrs.evolve(row.origin, plugin=impl.plugin.title)
@@ -449,7 +450,7 @@ class Builder:
 
 
 def report_ties(tables: Tables, report: Report) -> None:
-    """Report keys that two rows want with equal right."""
+    """Report keys that two rows claim with equal precedence."""
     hooks = {getattr(tables.registries, kind.table).name: hook for hook, kind in ROW_HOOKS.items()}
     for contest in tables.contests():
         if contest.tie:
@@ -461,7 +462,7 @@ def report_ties(tables: Tables, report: Report) -> None:
 def build(
     epoch: int, plugins: Sequence[Plugin], hooks: Mapping[str, Sequence[Implementation]], report: Report, late: Report
 ) -> Tables:
-    """Collect the rows of all plugins. `report` gets what is wrong now, `late` what goes wrong in later answers."""
+    """Collect the rows of all plugins. `report` gets problems found now, `late` those in later answers."""
     builder = Builder(report)
     for hook, kind in ROW_HOOKS.items():
         for impl in hooks.get(hook, ()):
@@ -494,5 +495,5 @@ def build(
 
 
 def by_operator(registry: Registry[T]) -> Mapping[torch._ops.OpOverload, T]:
-    """The row that answers, by operator."""
+    """The winning row, by operator."""
     return MappingProxyType({row.subject: row.value for row in registry.winners() if isinstance(row.subject, OVERLOAD)})

@@ -1,4 +1,4 @@
-"""What is traced into, goes in the graph as a call, or is left alone: rules, and who made them.
+"""Rules about which calls are traced into, enter the graph, or are skipped, and who made them.
 
 `armature.rules.skip`, `inline` and `in_graph` are for users; the classes are those of rows and verdicts.
 """
@@ -36,7 +36,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: what users declare asks the plugin manager, which knows rules.
+    # Imported lazily: the user's declarations need the plugin manager, which needs rules.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_PLACES.get(name, "armature.rules.data")), name)

@@ -1,11 +1,11 @@
-"""Rules and verdicts: whether a callable goes in the graph, is traced into, or is left alone.
+"""Rules and verdicts: whether a callable enters the graph, is traced into, or is skipped.
 
-Only the precedence lives here; the rows (`rules/data.py`) come from plugins (`armature_rules`, `armature_decide`).
+Only the precedence is defined here; the rows (`rules/data.py`) come from plugins (`armature_rules`, `armature_decide`).
 
-The order, first that matches: a rule for the very object; what a plugin computes (`armature_decide`); rules for its
+The first match decides: a rule for the very object; a plugin's computed verdict (`armature_decide`); rules for its
 module or a package above it, `inline` and `in_graph` before `skip`, nearer before farther; then the default, which is
-to trace into Python functions. Within one step a larger `priority` wins, then the plugin that goes first. What lost is
-kept in `Verdict.overruled`.
+to trace into Python functions. Within one step a larger `priority` wins, then the plugin that comes first. Verdicts
+that lost are stored in `Verdict.overruled`.
 """
 
 from __future__ import annotations
@@ -53,31 +53,32 @@ _NOT_CALLABLE = "not a callable"
 
 
 class Given(Protocol):
-    """What the plugins give for the book, as their tables hold it."""
+    """The plugins' tables as the rule book uses them."""
 
     @property
     def rules(self) -> Sequence[tuple[Rule | RuleTable, RuleOrigin]]:
-        """Every rule or table of rules, those of the plugins that go first coming first."""
+        """Every rule or table of rules, in the order of the plugins."""
 
     @property
     def ids_with_rows(self) -> frozenset[int]:
-        """Ids of the objects that a handler or polyfill is for."""
+        """Ids of the objects that have a handler or polyfill."""
 
     def deciders(self) -> Sequence[Callable[[Subject], Verdict | None]]:
-        """What to ask about a subject that no rule covers, in order."""
+        """The deciders to ask about a subject that no rule covers, in order."""
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
-        """The priority of the Python stand-in for this very object, and who gives it."""
+        """The priority and plugin of a polyfill for this very object."""
 
     def handled_by(self, fn: object) -> RuleOrigin | None:
-        """Who says how a call of this very object is traced."""
+        """The origin of a handler for this very object."""
 
 
 @attrs.define(eq=False)
 class RuleBook:
     """Answers for one snapshot of the tables. Making one is free: the rows are read at the first question.
 
-    Answers are kept per object, by identity; an entry dies with its object, so that a reused id is not mistaken for it.
+    Answers are cached per object, by identity; an entry dies with its object, so that a reused id is not mistaken for
+    it.
     """
 
     tables: Given
@@ -87,9 +88,9 @@ class RuleBook:
     _kept: VerdictCache = attrs.field(factory=VerdictCache)
 
     def verdict(self, obj: object) -> Verdict:
-        """What to do with a call of this object. Under 1 us when asked before; runs none of the object's code."""
+        """What to do with a call of this object. Under 1 us when cached; runs none of the object's code."""
         kind = type(obj)
-        if id(kind) in _MADE_ANEW:  # at each access; and nothing can watch them
+        if id(kind) in _MADE_ANEW:  # made anew at each access, and not weakly referenceable
             obj = _lasting(obj)
         held = self._kept.get(obj)
         if held is not None:
@@ -104,7 +105,8 @@ class RuleBook:
         return verdict
 
     def frame_verdict(self, code: CodeType, variables: Mapping[str, object]) -> Verdict:
-        """What to do with a frame about to run. That a function goes in the graph says nothing about its frame."""
+        """What to do with a frame about to run. A rule that puts calls of a function in the graph says nothing about
+        its frame."""
         held = self._kept.get(code)
         if held is not None:
             return held
@@ -118,7 +120,7 @@ class RuleBook:
         return verdict
 
     def missing(self) -> tuple[Missing, ...]:
-        """Rules that match nothing: the name is not there, or the distribution has another version."""
+        """Rules that match nothing: the name does not exist, or the distribution has another version."""
         self._refresh()
         absent = [
             Missing(rule, rule_origin, f"{rule.target} does not exist here")
@@ -129,7 +131,7 @@ class RuleBook:
         return (*self._not_here, *absent)
 
     def rows(self) -> Iterator[tuple[Rule, RuleOrigin]]:
-        """All rules in force, each by itself."""
+        """All rules in force, one by one."""
         return map(_as_row, self.index.entries())
 
     def disagreements(self) -> Iterator[list[tuple[Rule, RuleOrigin]]]:
@@ -144,7 +146,7 @@ class RuleBook:
 
     @property
     def index(self) -> RuleIndex:
-        """The rows, read and indexed at the first use."""
+        """The rows, read and indexed on first use."""
         if self._index is None:
             index, not_here = RuleIndex(), []
             not_met = functools.cache(_not_met)
@@ -163,7 +165,8 @@ class RuleBook:
         return self._index
 
     def _refresh(self) -> None:
-        """See modules that were loaded since. What they name may have been asked about under another name before."""
+        """Take modules into account that were loaded since. Their objects may have been asked about under another name
+        before."""
         if self.index.refresh():
             self._forget(self.index)
 
@@ -171,15 +174,15 @@ class RuleBook:
         self._kept.clear(self.tables.ids_with_rows | index.by_id.keys())
 
     def _is_of_class(self, stack: list[object]) -> bool:
-        """Whether the verdict on an instance that no row names would be that of any other instance of its class."""
-        # What a name stands for now may be this very object, if it runs no function by which it would be known.
+        """Whether an instance that no row names has the verdict of every other instance of its class."""
+        # A name may now lead to this very object, if calling it runs no function that identifies it.
         return len(stack) > 1 or not is_callable(stack[0]) or describe(stack[0]).module not in self.index.members
 
     def _decide(self, stack: list[object]) -> Verdict:
         index = self.index
         subject = describe(stack[-1])
         rows = [row for layer in stack for row in index.for_object(layer)]
-        if not (is_callable(stack[0]) or has_code(stack[-1])):  # rules for functions of its module are not for it
+        if not (is_callable(stack[0]) or has_code(stack[-1])):  # rules for functions of its module don't apply to it
             return _chain([_as_verdict(row) for row in rows], _default(subject))
         found = [_as_verdict(row) for row in rows or index.for_name(subject)]
         if not found:
@@ -190,7 +193,7 @@ class RuleBook:
         return _chain([*found, *of_module], self._of_handler(stack) or _default(subject))
 
     def _with_stand_in(self, stack: list[object], of_module: list[Verdict]) -> list[Verdict]:
-        """The verdicts on a module, and on a polyfill among them: only a rule of larger priority goes before it."""
+        """The verdicts on a module, with a polyfill's inserted: only a rule of larger priority precedes it."""
         held = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
         if held is None:
             return of_module
@@ -199,15 +202,15 @@ class RuleBook:
         return [*of_module[:before], Verdict(Decision.INLINE, _STAND_IN, origin), *of_module[before:]]
 
     def _of_handler(self, stack: list[object]) -> Verdict | None:
-        """The verdict on C code that no rule speaks of, but a handler: it is asked before the rules."""
+        """The verdict on C code that has a handler but no rule: the handler is asked before the rules."""
         if has_code(stack[-1]):
             return None
         found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)
         return None if found is None else Verdict(Decision.SKIP, _HANDLED, found, breaks="handler-declines")
 
     def _for_module(self, module: str, traceable: bool) -> list[Entry]:
-        """Rows for the module or a package above it: larger priority, then not skip, then nearer."""
-        # What is written in C has nothing to trace into.
+        """Rows for the module or a package above it, sorted by larger priority, then not skip, then nearer."""
+        # C code can't be traced into.
         kept = [
             (-row[0].priority, row[0].decision is Decision.SKIP, -nearness, row)
             for nearness, row in self.index.for_module(module)
@@ -217,14 +220,14 @@ class RuleBook:
         return [found[-1] for found in kept]
 
     def _computed(self, stack: list[object]) -> list[Verdict]:
-        """What the plugins compute from the object or, failing that, from what it wraps."""
+        """The verdict that plugins compute from the object or, failing that, from what it wraps."""
         answers = (ask(subject) for subject in map(describe, stack) for ask in self._deciders)
         first = next((answer for answer in answers if answer is not None), None)
         return [] if first is None else [first]
 
 
 def _lasting(obj: Any) -> Any:
-    """What stands for one of the objects that are made anew at each access."""
+    """A lasting representative of an object that is made anew at each access."""
     if type(obj) is not types.MethodWrapperType:
         return obj.__func__
     found = unbound(obj)
@@ -232,12 +235,12 @@ def _lasting(obj: Any) -> Any:
 
 
 def load_name(name: str) -> Any:
-    """The object of a dotted name, importing what it needs: for the command line. LookupError when nothing is there."""
+    """The object of a dotted name, importing modules as needed, for the command line. LookupError if there is none."""
     parts = name.replace("#", ".").split(".")
     for end in range(1, len(parts) + 1):
         try:
             importlib.import_module(".".join(parts[:end]))
-        except Exception:  # what a module does when it is imported is its own affair; here it is not there
+        except Exception:  # an error in a module's own import counts as a missing module here
             break
     found = find_loaded(name)
     if found is MISSING:
@@ -246,7 +249,7 @@ def load_name(name: str) -> Any:
 
 
 def _is_of_function(entry: Entry) -> bool:
-    """Whether a row means the function `pkg.name`, and not the module of that name that the function hides."""
+    """Whether a row means the function `pkg.name`, not the module of that name that the function shadows."""
     rule, _, at = entry
     if rule.decision is not Decision.IN_GRAPH or is_module(rule.target if isinstance(rule, Rule) else None):
         return False
@@ -277,7 +280,7 @@ def _chain(found: list[Verdict], default: Verdict) -> Verdict:
 
 
 def _default(subject: Subject) -> Verdict:
-    """What holds where nobody speaks."""
+    """The verdict if no rule applies."""
     if not subject.is_frame and not is_callable(subject.obj):
         return Verdict(Decision.SKIP, _NOT_CALLABLE, own_origin(_default))
     if not has_code(subject.obj):
@@ -286,13 +289,13 @@ def _default(subject: Subject) -> Verdict:
 
 
 def own_origin(function: Callable[..., object]) -> RuleOrigin:
-    """What armature itself says, in one of its functions."""
+    """The origin of a verdict by armature itself, in one of its functions."""
     code = function.__code__
     return RuleOrigin("armature", code.co_filename, code.co_firstlineno)
 
 
 def _not_met(requires: str) -> str:
-    """Why the installed version of a distribution does not meet the requirement; empty when it does."""
+    """Why the installed version of a distribution does not meet the requirement; empty if it does."""
     requirement = Requirement(requires)
     try:
         version = importlib.metadata.version(requirement.name)
@@ -304,13 +307,13 @@ def _not_met(requires: str) -> str:
 
 
 def _is_absent(name: str) -> bool:
-    """Whether nothing can answer to the name: no module file bears it, and its owner is loaded or absent itself."""
+    """Whether nothing can have this name: no module file has it, and its owner is loaded or absent itself."""
     owner = name.rpartition(".")[0]
     if owner and owner not in sys.modules:
         return find_loaded(owner) is not MISSING or _is_absent(owner)
     if owner and member(sys.modules[owner], "__path__") is MISSING:
         return True
     try:
-        return importlib.util.find_spec(name) is None  # imports nothing: the package is loaded
+        return importlib.util.find_spec(name) is None  # imports nothing, because the package is loaded
     except (ImportError, ValueError):
         return True

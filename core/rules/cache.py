@@ -1,8 +1,8 @@
-"""Verdicts kept per object, by identity: each goes when its object goes, so that a reused id is not mistaken for it.
+"""Verdicts cached per object, by identity: each entry dies with its object, so that a reused id is not mistaken for it.
 
-Most objects are watched by a weak reference. Of those that cannot have one, methods of classes in C live as long as
-the process; a descriptor is known again by its place in its class; and instances (those of a class with empty
-`__slots__`, numbers, `operator.itemgetter`) share what was said of their class, as far as that is all there is to say.
+Most objects are watched by a weak reference. Of those that can't have one, methods of C classes live as long as the
+process; a descriptor is identified by its place in its class; and instances (of a class with empty `__slots__`,
+numbers, `operator.itemgetter`) share their class's verdict, if nothing more specific applies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Reference = Callable[[], object]
 
 @attrs.frozen(eq=False)
 class Lasting:
-    """Stands for a weak reference to an object that lives as long as the process."""
+    """Replaces a weak reference to an object that lives as long as the process."""
 
     obj: object
 
@@ -33,7 +33,8 @@ class Lasting:
 
 @attrs.frozen(eq=False)
 class Placed:
-    """Stands for a weak reference to a descriptor: what stands in its place in its class, while the class lives."""
+    """Replaces a weak reference to a descriptor: returns the object in its place in its class, while the class
+    lives."""
 
     owner: weakref.ReferenceType[type]
     name: str
@@ -45,33 +46,33 @@ class Placed:
 
 @attrs.frozen(eq=False)
 class OfClass:
-    """What was said of the instances of a class, as long as a call of them runs the same.
+    """The shared verdict of a class's instances, valid while a call of them runs the same code.
 
-    call: the `__call__` of the class, None when that cannot change: there is none, or the class is written in C.
+    call: the `__call__` of the class, None if that can't change: there is none, or the class is written in C.
     """
 
     cls: weakref.ReferenceType[type]
     called: bool
-    call: Reference | None  # a function may lead back to the class that it stands in
+    call: Reference | None  # a weak reference, because a function may refer to its class
     verdict: Verdict
 
 
 @attrs.define(eq=False)
 class VerdictCache:
-    """What was answered before. `get` runs no code of the object, and takes well under 1 us."""
+    """Cached answers. `get` runs no code of the object, and takes well under 1 us."""
 
-    # Ids of objects that rows are for, which the tables hold: they have no part in what is said of their class.
+    # Ids of objects with rows of their own, which the tables hold; they do not use their class's verdict.
     named: Set[int] = frozenset()
     kept: dict[int, tuple[Reference, Verdict]] = attrs.field(factory=dict)
     classes: dict[int, OfClass] = attrs.field(factory=dict)
 
     def get(self, obj: object) -> Verdict | None:
-        """The verdict on this very object, None when it was not asked about."""
+        """The cached verdict on this very object; None if there is none."""
         held = self.kept.get(id(obj))
         return held[1] if held is not None and held[0]() is obj else None
 
     def of_class(self, obj: object) -> Verdict | None:
-        """The verdict that all instances of its class share, None when there is none or a row is for the object."""
+        """The verdict shared by all instances of its class; None if there is none or the object has a row."""
         if id(obj) in self.named:
             return None
         kind = type(obj)
@@ -82,7 +83,7 @@ class VerdictCache:
         return shared.verdict if call is None or call() is class_member(kind, "__call__") else None
 
     def keep(self, obj: object, verdict: Verdict, *, shared: bool = False) -> None:
-        """Keep a verdict as long as its object lives. `shared`: it would be that of any instance of the class."""
+        """Cache a verdict as long as its object lives. `shared`: it applies to any instance of the class."""
         reference = watch(obj, forgetter(self.kept, id(obj)))
         if reference is not None:
             self.kept[id(obj)] = (reference, verdict)
@@ -95,19 +96,19 @@ class VerdictCache:
                 self.classes[id(kind)] = OfClass(weakref.ref(kind, forget), called, call, verdict)
 
     def clear(self, named: Set[int]) -> None:
-        """Forget everything; these are the ids of objects that rows are for."""
+        """Forget everything; `named` are the ids of objects with rows."""
         self.named = named
         self.kept.clear()
         self.classes.clear()
 
 
 def forgetter(held: dict[int, Any], key: int) -> Callable[[object], None]:
-    """What a dying object calls."""
+    """The callback of a dying object."""
     return lambda _: held.pop(key, None)
 
 
 def watch(obj: Any, forget: Callable[[object], None]) -> Reference | None:
-    """Something that gives the object as long as it lives; None when nothing can. We keep no object alive."""
+    """A reference that returns the object as long as it lives, without keeping it alive; None if none is possible."""
     if is_immortal(obj):
         return Lasting(obj)
     try:

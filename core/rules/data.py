@@ -1,4 +1,4 @@
-"""Rows of rules, and what comes of them: what a plugin says of a callable, and what was decided."""
+"""Rows of rules and the verdicts made from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs.validators import min_len
 
 from armature.introspection import is_object_of
 
-PROJECT_FIRST = 1_000  # the priority of rules in pyproject.toml: before any plugin, after what calls say
+PROJECT_FIRST = 1_000  # the priority of rules in pyproject.toml: above all plugins, below the user's calls
 
 
 class Decision(Enum):
@@ -23,22 +23,23 @@ class Decision(Enum):
 
 
 class Answer(Enum):
-    """What a call with constants only, that gives no tensor, depends on; then it is folded. For functions of torch.
+    """What the result of a call with constants only, which is not a tensor, depends on; then it is folded. For
+    functions of torch.
 
-    The others count as functions of their arguments: that is what putting them in the graph means.
+    Other functions count as functions of their arguments, because putting them in the graph promises that.
     """
 
-    UNKNOWN = "unknown"  # not folded, nor called while tracing: the graph breaks
+    UNKNOWN = "unknown"  # neither folded nor called while tracing: the graph breaks
     OF_ARGUMENTS = "arguments"  # on nothing else: the same as long as the process lives
-    OF_SETTINGS = "settings"  # on what may change between calls: the compiled code asks again, as a guard
-    TRUE = "true"  # it is True while compiling, whatever it is otherwise
+    OF_SETTINGS = "settings"  # on something that may change between calls: a guard calls it again
+    TRUE = "true"  # True while compiling, whatever it is otherwise
     FALSE = "false"
     NONE = "none"
 
 
 @attrs.frozen
 class RuleOrigin:
-    """Who gave a rule: distribution, and the file and line of the rule where known."""
+    """The origin of a rule: distribution, and the file and line if known."""
 
     plugin: str
     file: str = ""
@@ -52,11 +53,11 @@ SKIPPED = "skipped-function"  # the break type of a rule that names none
 class Rule:
     """One row of knowledge. `target`: a callable, "pkg.mod.fn", "pkg.mod.Class#method", or a module or package name.
 
-    A module's name covers what is below it too; "pkg.__init__" covers the package's own file only. `priority` decides
-    between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A name that
-    does not exist is reported by `armature plugins doctor`, it is not an error. `origin`: where the row stands, for
-    rows read from data files; the plugin in it is filled in. `answer`: how a function of torch is folded that is not on
-    tensors. `breaks`: the type of the graph break at a call of what is skipped.
+    A module's name also covers everything below it; "pkg.__init__" covers the package's own file only. `priority`
+    decides between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A
+    name that does not exist is not an error; `armature plugins doctor` reports it. `origin`: the location of a row read
+    from a data file; its plugin is filled in later. `answer`: how a torch function whose result is not a tensor is
+    folded. `breaks`: the type of the graph break at a call of a skipped target.
     """
 
     target: Callable[..., object] | types.ModuleType | str
@@ -70,15 +71,15 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """The target when it is a name, "" when it is an object, whatever that claims to be."""
+        """The target if it is a name, "" if it is an object, whatever that claims to be."""
         return str.__str__(self.target) if is_object_of(self.target, str) else ""
 
 
 @attrs.frozen
 class RuleTable:
-    """Many rules that differ in their names only, as a data file has them: read and filed as one.
+    """Many rules that differ only in their names, as in a data file; read and filed as one.
 
-    `names` are full names, one to a line of `file`, the first in `line`. The other fields are those of `Rule`.
+    `names` are full names, one per line of `file`, the first in `line`. The other fields are those of `Rule`.
     """
 
     names: tuple[str, ...]
@@ -92,25 +93,25 @@ class RuleTable:
     breaks: str = SKIPPED
 
     def rule(self, at: int, plugin: str) -> Rule:
-        """One of the rules by itself; `plugin` gave the table."""
+        """One of the rules, separately; `plugin` provided the table."""
         origin = RuleOrigin(plugin, self.file, self.line + at) if self.file and self.line else None
         fields = (self.decision, self.reason, self.priority, self.requires, origin, self.answer, self.breaks)
         return Rule(self.names[at], *fields)
 
     def rules(self, plugin: str) -> Iterator[Rule]:
-        """Each of the rules by itself."""
+        """All the rules, separately."""
         return (self.rule(at, plugin) for at in range(len(self.names)))
 
 
 @attrs.frozen
 class Verdict:
-    """A decision with its reason; without one it cannot be built."""
+    """A decision with its reason; it cannot be built without one."""
 
     decision: Decision
     reason: str = attrs.field(validator=min_len(1))
     origin: RuleOrigin
     overruled: tuple[Verdict, ...] = ()
-    priority: int = 0  # of the rule; one larger than a handler's goes before the handler
+    priority: int = 0  # of the rule; it precedes a handler if it is larger than the handler's
     answer: Answer = Answer.UNKNOWN
     breaks: str = SKIPPED
 

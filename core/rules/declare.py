@@ -7,8 +7,9 @@
     @armature.rules.skip                            # the function below
     def report(x): ...
 
-They go before the rules of all plugins, a later one before an earlier one, and hold for the whole process. What was
-compiled and asked for something on which the rules say otherwise now is forgotten, and compiled anew when it is called.
+They precede the rules of all plugins, a later one precedes an earlier one, and they apply to the whole process.
+Compiled code that relied on something for which the rules now give another answer is forgotten, and compiled anew when
+it is called.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ LONGEST_WAIT = 10.0  # seconds
 
 
 class Given:
-    """A rule that is in force: undone by `undo()`, or at the end of a `with`. Called, it calls what the rule is about.
+    """A rule in force: undone by `undo()`, or at the end of a `with`. Calling it calls the rule's target.
 
-    So `@armature.rules.skip` gives something that is called like the function below it; in a class it gives the
-    function itself, and so does `@armature.rules.skip()`.
+    So `@armature.rules.skip` results in something that is called like the function below it; in a class, and with
+    `@armature.rules.skip()`, the result is the function itself.
     """
 
     def __init__(self, target: object, user: UserRules, number: int) -> None:
@@ -48,7 +49,7 @@ class Given:
             self.__dict__[ORIGINAL] = target
 
     def undo(self) -> None:
-        """Take the rule back. Nothing happens when that is done already."""
+        """Take the rule back. Does nothing if that is done already."""
         if self._user.holds(self._number):
             change(lambda: self._user.unsay(self._number))
 
@@ -65,7 +66,7 @@ class Given:
             raise BadTarget(
                 call="a rule",
                 target=repr(self._target),
-                problem="a name or module can't be called, so this can't be a decorator",
+                problem="a name or module can't be called, so this can't be used as a decorator",
                 fix="Put @armature.rules.skip above the function that it is about, or use `with`.",
             )
         return self._target(*args, **kwargs)
@@ -88,8 +89,9 @@ class Given:
 
 
 def change(step: Callable[[], Any]) -> Any:
-    """Change what the user says, and forget code that relied on the contrary. A compilation going on is waited for."""
-    # Not for ever: it may wait for the import of the very module that says this, and would then keep its old rules.
+    """Change the user's rules, and forget code that relied on other answers. Waits for a running compilation."""
+    # With a time limit: the compilation may wait for the import of the very module that makes this call; it then keeps
+    # its old rules.
     waited = COMPILE_LOCK.acquire(timeout=LONGEST_WAIT)
     try:
         result = step()
@@ -101,24 +103,25 @@ def change(step: Callable[[], Any]) -> Any:
 
 
 def skip(target: Any = UNSET, *, reason: str = "") -> Any:
-    """Don't trace the target: a call of it breaks the graph, and its own frame runs eagerly; frames below it do not.
+    """Don't trace the target: a call of it breaks the graph, and its own frame runs eagerly; frames below it are
+    traced.
 
     target: a function, method or class, a module or package, or a name: "pkg.mod.fn", "pkg.mod.Class#method". Without
-    it a decorator is returned, which gives the function back as it is. reason: what `armature why` prints. Errors:
+    it a decorator is returned, which returns the function unchanged. reason: printed by `armature why`. Errors:
     BadTarget.
     """
     return _say(Decision.SKIP, target, reason)
 
 
 def inline(target: Any = UNSET, *, reason: str = "") -> Any:
-    """Trace into the target, whatever plugins say of it. Arguments as those of `skip`. Errors: BadTarget."""
+    """Trace into the target, whatever plugins say. Arguments as for `skip`. Errors: BadTarget."""
     return _say(Decision.INLINE, target, reason)
 
 
 def in_graph(target: Any = UNSET, *, reason: str = "") -> Any:
-    """Put calls of the target in the graph as they are, one node each. Arguments as those of `skip`.
+    """Put calls of the target in the graph, one node each. Arguments as for `skip`.
 
-    The target has to compute on its arguments only, without effects that Python can see. Errors: BadTarget.
+    The target must compute on its arguments only, without effects that Python can see. Errors: BadTarget.
     """
     return _say(Decision.IN_GRAPH, target, reason)
 

@@ -1,4 +1,4 @@
-"""Errors of what a user says about rules: in calls, as decorators, and in pyproject.toml."""
+"""Errors in the user's rules: in calls, as decorators, and in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from armature.errors import ArmatureError
 
 
 class BadTarget(ArmatureError):
-    """What was given can't have such a rule, or can't be treated as the call says."""
+    """The target can't have such a rule, or can't be used in this way."""
 
     code = "A220"
     text = "{call} was given {target}: {problem}"
@@ -22,7 +22,7 @@ class BadProjectRule(ArmatureError):
 
 
 class SignatureMismatch(ArmatureError):
-    """A polyfill takes other arguments than the function that it stands for."""
+    """A polyfill's parameters differ from those of the function that it replaces."""
 
     code = "A222"
     text = "{replacement}{given} can't stand for {original}{wanted}: {problem}"
@@ -30,7 +30,7 @@ class SignatureMismatch(ArmatureError):
 
 
 class NothingCalled(ArmatureError):
-    """A line of a file at which there is nothing to give a verdict on."""
+    """A line of a file with nothing to give a verdict on."""
 
     code = "A223"
     text = "there is no function and no call at {place}"
@@ -38,7 +38,7 @@ class NothingCalled(ArmatureError):
 
 
 class NotAFile(ArmatureError):
-    """A FILE:LINE whose file can't be read, or is no Python program."""
+    """A FILE:LINE whose file can't be read, or is not a Python program."""
 
     code = "A224"
     text = "{file} can't be read as a Python program: {problem}"

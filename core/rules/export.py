@@ -1,4 +1,5 @@
-"""The whole effective rule book as data and as text: every rule in force, what it overrules, and what has no effect."""
+"""The whole effective rule book as data and as text: every rule in force, the rules it overrules, and rules without
+effect."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Entry:
 
 @attrs.frozen
 class Computed:
-    """A plugin that decides by looking at the object, where no rule names it."""
+    """A plugin that computes verdicts from objects that no rule names."""
 
     plugin: str
     file: str
@@ -43,7 +44,7 @@ class Computed:
 
 @attrs.frozen
 class Export:
-    """The rule book: rules by name, and those who compute verdicts, in the order in which they are asked."""
+    """The rule book: rules by name, and the deciders in the order in which they are asked."""
 
     rules: tuple[Entry, ...]
     computed: tuple[Computed, ...]
@@ -79,12 +80,12 @@ class Export:
         yield from (f"| {cell(c.plugin)} | {cell(c.what)} | `{c.file}:{c.line}` |" for c in self.computed)
 
     def counts(self) -> Mapping[str, int]:
-        """How many rules are in each state."""
+        """The number of rules in each state."""
         states = [entry.state for entry in self.rules]
         return {state: states.count(state) for state in dict.fromkeys(states)}
 
     def by_decision(self) -> Mapping[str, list[Entry]]:
-        """The rules by what they decide."""
+        """The rules grouped by decision."""
         found: dict[str, list[Entry]] = {}
         for entry in self.rules:
             found.setdefault(entry.decision, []).append(entry)
@@ -100,22 +101,22 @@ def row(entry: Entry) -> str:
 
 
 def cell(text: str) -> str:
-    """A text that does not end its cell."""
+    """Escape a text for a table cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 
 def plain(rows: Iterable[T], total: int) -> Iterable[T]:
-    """The rows, with nobody told how far it is."""
+    """The rows, without a progress bar."""
     return rows
 
 
 def export(tables: Tables, track: Track[tuple[Rule, RuleOrigin]] = plain) -> Export:
-    """The rule book of these tables. `track` may show progress; it gets the rows and how many they are."""
+    """The rule book of these tables. `track` may show progress; it gets the rows and their number."""
     missing = {(key_of(m.rule), m.origin): m for m in tables.rule_book.missing()}
     rows = {(key_of(rule), origin): (rule, origin) for rule, origin in tables.rule_book.rows()}
     rows = {key: (found.rule, found.origin) for key, found in missing.items()} | rows
     best: dict[object, Rule] = {}
-    for key, (rule, _) in rows.items():  # those of plugins that go first come first
+    for key, (rule, _) in rows.items():  # in the order of the plugins
         held = best.get(about(rule))
         if key not in missing and (held is None or rule.priority > held.priority):
             best[about(rule)] = rule
@@ -128,17 +129,17 @@ def export(tables: Tables, track: Track[tuple[Rule, RuleOrigin]] = plain) -> Exp
 
 
 def about(rule: Rule) -> object:
-    """What rules have in common that are about the same thing."""
+    """A key that rules about the same thing share."""
     return rule.name.replace("#", ".") or id(rule.target)
 
 
 def key_of(rule: Rule) -> object:
-    """What tells a rule from the others of its place."""
+    """Distinguishes a rule from others in the same place."""
     return (about(rule), rule.decision, rule.priority, rule.requires, rule.reason)
 
 
 def entry_of(rule: Rule, origin: RuleOrigin, winner: Rule, absent: str) -> Entry:
-    """One rule, with what became of it."""
+    """One rule, with its state."""
     if absent:
         state, note = "no effect", absent
     elif winner.decision is not rule.decision:
@@ -161,7 +162,7 @@ def entry_of(rule: Rule, origin: RuleOrigin, winner: Rule, absent: str) -> Entry
 
 
 def computed(tables: Tables) -> Iterator[Computed]:
-    """Those who compute verdicts."""
+    """The deciders."""
     for decider in tables.deciders():
         origin = decider.implementation.origin
         doc = (decider.implementation.function.__doc__ or "verdicts computed from the object").strip()

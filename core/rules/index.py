@@ -1,7 +1,7 @@
-"""Where rules are found: by the object that a name stands for, by the name itself, by the module.
+"""Finds rules: by the object that a name leads to, by the name itself, by the module.
 
-Names resolve among loaded modules and import nothing; what is loaded later is found later. A name stands for the
-object that it leads to, under whatever other names that object goes, and for the one that takes its place.
+Names are resolved among loaded modules without importing anything; modules loaded later are found later. A name applies
+to the object that it leads to, under all other names of that object, and to an object that later replaces it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Entry = tuple[
         Rule | RuleTable, RuleOrigin, int
-    ]  # what it says, where it (or its table) stands, which row of the table
+    ]  # a verdict's content, the row's (or its table's) location, the index in the table
     Held = dict[int, tuple[Any, list[Entry]]]
 
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 class RuleIndex:
     """The rules by what they name.
 
-    by_id, by_code: with the object itself, so that its id stays its own. under: the rows for functions that a named
-    function is a decorator's wrapper of; they hold where no row is nearer. members: all names, by what stands before
-    and after their last dot; waiting: those of them that have not been seen yet.
+    by_id, by_code: with the object itself, so that its id stays unique. under: rows for functions whose named object is
+    a decorator's wrapper; they apply if no nearer row does. members: all names, by the parts before and after their
+    last dot; waiting: those not resolved yet.
     """
 
     by_id: Held = attrs.field(factory=dict)
@@ -77,13 +77,14 @@ class RuleIndex:
                 self._name(name, (table, origin, at))
                 continue
             owner, _, last = name.rpartition(".")
-            if owner != before:  # a table's names mostly stand side by side
+            if owner != before:  # a table's names are mostly grouped by owner
                 before, names = owner, self.members.setdefault(owner, {})
                 waiting = self.waiting.setdefault(owner, {})
             by_name[name] = names[last] = waiting[last] = [(table, origin, at)]
 
     def refresh(self) -> bool:
-        """Look again for names that were not there, if modules were loaded since. Whether there is more to answer."""
+        """Resolve names that were missing, if modules were loaded since. Returns whether any answer may have
+        changed."""
         loaded = len(sys.modules)
         if loaded == self.modules_seen:
             return False
@@ -103,7 +104,7 @@ class RuleIndex:
         return []
 
     def for_name(self, subject: Subject) -> list[Entry]:
-        """Rows that name the object now: it was made after the one that they were filed for, or its module is gone."""
+        """Rows that name the object now: it replaced the one that they were filed for, or its module is gone."""
         rows = self.by_name.get(subject.name)
         if rows is not None:
             found = find_loaded(subject.name)
@@ -117,14 +118,14 @@ class RuleIndex:
         return by_priority(found_rows)
 
     def for_module(self, module: str) -> Iterator[tuple[int, Entry]]:
-        """Rows that name the module or a package above it, with how near: the larger the nearer."""
+        """Rows that name the module or a package above it, with their nearness: larger is nearer."""
         yield from ((0, row) for row in self.by_name.get(f"{module}.__init__", ()))
         while module:
             yield from ((len(module), row) for row in self.by_name.get(module, ()))
             module = module.rpartition(".")[0]
 
     def unseen(self) -> Iterator[tuple[str, list[Entry]]]:
-        """Names that nothing has answered to."""
+        """Names that were never resolved."""
         for owner, names in self.waiting.items():
             yield from ((f"{owner}.{last}" if owner else last, rows) for last, rows in names.items())
 
@@ -141,7 +142,7 @@ class RuleIndex:
                     yield row
 
     def of_same_object(self) -> Iterator[list[Entry]]:
-        """Rows, larger priority first, of which several are about one object."""
+        """Groups of rows about one object, larger priority first."""
         seen: set[tuple[tuple[int, int], ...]] = set()
         for _, rows in self.by_id.values():
             key = tuple((id(row[0]), row[2]) for row in rows)
@@ -161,7 +162,7 @@ class RuleIndex:
         self.waiting.setdefault(owner, {})[last] = rows
 
     def _see(self, owner: str, look: Callable[[str], Any]) -> bool:
-        """File the names that are there now; whether there were any."""
+        """File the names that exist now; returns whether there were any."""
         before = f"{owner}." if owner else ""
         absent, waiting = {}, self.waiting[owner]
         for last, rows in waiting.items():
@@ -169,7 +170,7 @@ class RuleIndex:
             if found is MISSING:
                 if before + last not in sys.modules:
                     absent[last] = rows
-            elif is_plain_c_function(found) and id(found) not in self.by_id:  # most are; quickly
+            elif is_plain_c_function(found) and id(found) not in self.by_id:  # a fast path for the most common case
                 self.by_id[id(found)] = (found, rows)
             elif not is_module(found):
                 self._file(found, rows)
@@ -206,7 +207,7 @@ def _from(names: dict[str, Any], name: str) -> Any:
 
 
 def _reader(owner: str) -> Callable[[str], Any] | None:
-    """What gives a member of a loaded module or class by name, or MISSING; None when the owner is not loaded."""
+    """A function that returns a member of a loaded module or class, or MISSING; None if the owner is not loaded."""
     if not owner:
         return find_loaded
     found = owner_of_names(owner)
@@ -218,7 +219,7 @@ def _reader(owner: str) -> Callable[[str], Any] | None:
 
 
 def _of_class(owner: Any, name: str) -> Any:
-    """A member of a class. What each class has from `object` counts as none: a rule for it would be one for all."""
+    """A member of a class. Members inherited from `object` don't count: a rule for one would apply to all classes."""
     cls = owner if is_class(owner) else type(owner)
     inherited = cls is not object and class_member(cls, name) is class_member(object, name)
     return MISSING if inherited else member(owner, name)

@@ -1,4 +1,4 @@
-"""What a user marks functions with: `disable`, `allow_in_graph`, `trace_through`, `substitute`."""
+"""The functions with which a user marks others: `disable`, `allow_in_graph`, `trace_through`, `substitute`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def disable(fn: Any = None, *, recursive: bool = True, reason: str = "") -> Any:
-    """A function that always runs eagerly, with all it calls; called in a compiled function it breaks the graph.
+    """A function that always runs eagerly, with everything it calls; a call in a compiled function breaks the graph.
 
-    recursive: with False only its own frame runs eagerly, and what it calls is compiled as usual. A module is changed
-    in place and returned. Without `fn` a decorator is returned. Errors: NotCallable, WrongArgument, BadTarget.
+    recursive: if False, only its own frame runs eagerly, and its callees are compiled as usual. A module is changed in
+    place and returned. Without `fn` a decorator is returned. Errors: NotCallable, WrongArgument, BadTarget.
     """
     if not isinstance(recursive, bool):
         raise WrongArgument(name="recursive", value=recursive, expected="True or False", call="armature.disable")
@@ -47,7 +47,7 @@ def disable(fn: Any = None, *, recursive: bool = True, reason: str = "") -> Any:
 
 
 def not_callable(call: str, what: object) -> NotCallable:
-    """The error of a call that wants a function and was given something else; perhaps a name, as rules take one."""
+    """The error of a call that needs a function and got something else; perhaps a name, as rules accept."""
     named = isinstance(what, str)
     suggestion = f"; names are for rules: armature.rules.skip({what!r})" if named else ""
     return NotCallable(call=call, what=f"{what!r:.80}", wanted="the function itself", suggestion=suggestion)
@@ -85,7 +85,7 @@ def _with_all_below(fn: Callable[..., Any]) -> Any:
 
 
 def _frame_only(fn: Any, reason: str, origin: RuleOrigin) -> Any:
-    """The function with a frame that is never looked at: it has a code object of its own, and `fn` stays as it was."""
+    """A copy of the function whose frame is never traced: it has its own code object, and `fn` is unchanged."""
     if type(fn) is FunctionType:
         return own_copy(fn)
     if type(fn) is MethodType:
@@ -111,10 +111,10 @@ def _named(made: Any, fn: Any) -> Any:
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Put calls of this function in the graph as they are, instead of tracing into it. Returns the function.
+    """Put calls of this function in the graph instead of tracing into it. Returns the function.
 
-    Takes a list or tuple of functions too. `armature.rules.in_graph` is the same with a way back. Errors: NotCallable,
-    BadTarget.
+    Also accepts a list or tuple of functions. `armature.rules.in_graph` does the same and can be undone. Errors:
+    NotCallable, BadTarget.
     """
     if type(fn) in (list, tuple):
         return type(fn)(allow_in_graph(one) for one in fn)
@@ -125,8 +125,8 @@ def trace_through(fn: F) -> F:
     """Record calls of this function as one node each; the graph's compiler then traces through it, at ATen level.
 
     For Python that the front end can't follow and that computes on its arguments only: tensors, constants, containers
-    of them, and objects of classes that torch.utils._pytree knows. Its result is made of the same. What else it reads
-    (globals, closures) counts as constant. Returns the function. Errors: NotCallable, BadTarget.
+    of them, and objects of classes registered with torch.utils._pytree. Its result consists of the same. Anything else
+    it reads (globals, closures) counts as constant. Returns the function. Errors: NotCallable, BadTarget.
     """
     return _kept_whole("armature.trace_through", fn, (call_opaque,))
 
@@ -142,7 +142,7 @@ def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F
 
     def rows(priority: int) -> Said:
         rule = Rule(target, Decision.IN_GRAPH, f"{call} at {place(origin)}", priority, origin=origin)
-        # The handler goes before the rule that comes with it.
+        # The handler precedes the rule that comes with it.
         made = tuple(Handler((target,), handler, priority + 1) for handler in handlers)
         return Said((call, id(target)), (rule,), made)
 
@@ -152,9 +152,9 @@ def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F
 
 
 def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Callable[[F], F]:
-    """A decorator: the function below it, in plain Python, is traced wherever `fn` is called in compiled code.
+    """A decorator: the decorated plain Python function is traced wherever `fn` is called in compiled code.
 
-    It must give what `fn` gives for all arguments. check_signature: refuse it when it takes other arguments. Errors:
+    It must return what `fn` returns for all arguments. check_signature: reject it if its parameters differ. Errors:
     NotCallable, BadTarget, SignatureMismatch.
     """
     if not callable(fn):
@@ -185,7 +185,8 @@ def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Calla
 
 
 def _check_signature(fn: Callable[..., Any], replacement: Callable[..., Any]) -> None:
-    """Raise SignatureMismatch when a call that fits one does not fit the other. Some C functions do not tell theirs."""
+    """Raise SignatureMismatch if a call that fits one does not fit the other. Some C functions have no signature to
+    compare."""
     try:
         wanted = inspect.signature(fn)
     except (ValueError, TypeError):
@@ -203,7 +204,7 @@ def _check_signature(fn: Callable[..., Any], replacement: Callable[..., Any]) ->
 
 
 def difference(wanted: inspect.Signature, given: inspect.Signature) -> str:
-    """How two signatures differ to who calls them, "" when they do not. Annotations do not count."""
+    """How two signatures differ for callers, "" if they do not. Annotations are ignored."""
     ours, theirs = list(given.parameters.values()), list(wanted.parameters.values())
     if len(ours) != len(theirs):
         return f"it has {len(ours)} parameters, not {len(theirs)}"
@@ -211,7 +212,7 @@ def difference(wanted: inspect.Signature, given: inspect.Signature) -> str:
         by_name = other.kind in (other.POSITIONAL_OR_KEYWORD, other.KEYWORD_ONLY)
         if by_name and mine.name != other.name:
             return f"{mine.name!r} stands where {other.name!r} should"
-        # One that takes a name as well takes all calls that give the position alone.
+        # A parameter that accepts a name too accepts every positional-only call.
         if mine.kind != other.kind and (other.kind, mine.kind) != (other.POSITIONAL_ONLY, other.POSITIONAL_OR_KEYWORD):
             return f"{mine.name!r} is {mine.kind.description}, not {other.kind.description}"
         if (mine.default is mine.empty) != (other.default is other.empty) or not _same(mine.default, other.default):

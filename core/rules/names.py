@@ -1,4 +1,4 @@
-"""From a dotted name to the object, importing what it needs, and from a wrong name to those that may be meant."""
+"""From a dotted name to the object, importing modules as needed, and from a wrong name to similar ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from armature.rules.targets import is_dotted
 
 OPERATORS = "torch.ops."
 FILE = re.compile(r"\.py(:|$)")
-# Where a name that stands alone is looked for: `relu` for torch.nn.functional.relu.
+# Where an undotted name is looked up: `relu` for torch.nn.functional.relu.
 OFTEN_MEANT = (("torch.nn.functional", "."), ("torch", "."), ("torch.Tensor", "#"), ("torch.nn", "."))
 ADVICE = "Write the full name, as in torch.nn.functional.gelu or torch.Tensor#add, and check that it is installed."
 
 
 def resolve(name: str) -> Any:
-    """The object of a dotted name; modules it needs are imported. Raises UnknownName, with the nearest name."""
+    """The object of a dotted name, importing modules as needed. Raises UnknownName, with the most similar name."""
     if FILE.search(name):
         raise UnknownName(name=name, advice="Of a file, say the line too: armature why model.py:41.")
     if not is_dotted(name):
@@ -41,7 +41,7 @@ def resolve(name: str) -> Any:
 
 
 def _known_part(name: str) -> str:
-    """How far the name leads, where nothing near to it is there."""
+    """The part of the name that exists, if there is no similar name."""
     parts = name.replace("#", ".").split(".")
     owner, known = _owner(parts)
     if owner is not MISSING:
@@ -50,7 +50,7 @@ def _known_part(name: str) -> str:
 
 
 def import_failure(name: str) -> str:
-    """What a module on the way to the name raises as it is imported, "" when none does."""
+    """The error of a module on the way to the name when it is imported, "" if there is none."""
     parts = name.replace("#", ".").split(".")
     for count in range(1, len(parts) + 1):
         module = ".".join(parts[:count])
@@ -65,7 +65,7 @@ def import_failure(name: str) -> str:
 
 def _operator(name: str) -> Any:
     found: Any = torch.ops
-    for part in name.removeprefix(OPERATORS).split("."):  # packets are made when first asked for
+    for part in name.removeprefix(OPERATORS).split("."):  # packets are made on first access
         found = getattr(found, part)
     return found
 
@@ -78,11 +78,11 @@ def _loaded(name: str) -> Any:
         module = sys.modules.get(owner)
         if module is None or not hasattr(module, "__getattr__"):
             raise
-        return getattr(module, last)  # a module that makes its members at first use
+        return getattr(module, last)  # for a module that makes its members on first access
 
 
 def nearest(name: str) -> str:
-    """The name that is likely meant, "" when none is near."""
+    """The name that is likely meant, "" if none is similar."""
     parts = name.replace("#", ".").split(".")
     owner, known = _owner(parts)
     if owner is MISSING:
@@ -96,7 +96,7 @@ def nearest(name: str) -> str:
 
 
 def _owner(parts: list[str]) -> tuple[Any, int]:
-    """The object that the first parts of a name lead to, and how many they are."""
+    """The object that the first parts of a name lead to, and the number of these parts."""
     found: Any = MISSING
     for count in range(1, len(parts)):
         try:
@@ -132,7 +132,7 @@ def _top_level() -> Iterator[str]:
 
 
 def importable(name: str) -> bool:
-    """Whether a module of that name is there; packages above it are imported."""
+    """Whether a module of that name exists; packages above it are imported."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError, AttributeError):

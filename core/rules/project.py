@@ -27,12 +27,12 @@ SECTION = "tool.armature.rules"
 DECISIONS = {decision.value: decision for decision in Decision}
 FIELDS = ("name", "reason", "requires")
 ENTRY = 'Write a name, "pkg.mod.fn", or { name = "pkg.mod.fn", reason = "why" }.'
-# A string or a comment; a quote inside a comment is no string.
+# A string or a comment; a quote inside a comment does not start a string.
 TOKEN = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'|#[^\n]*", re.DOTALL)
 
 
 def project_rules(folder: Path) -> tuple[Rule, ...]:
-    """The rules of the project that the folder belongs to; none when there is no project. Raises BadProjectRule."""
+    """The rules of the project that contains the folder; none without a project. Raises BadProjectRule."""
     for place in (folder, *folder.parents):
         path = place / FILE
         try:
@@ -46,13 +46,13 @@ def project_rules(folder: Path) -> tuple[Rule, ...]:
 
 @attrs.frozen
 class Reader:
-    """Reads one file, and knows the line of what it reads."""
+    """Reads one file, and finds the lines of its values."""
 
     path: Path
     text: str
 
     def rules(self) -> tuple[Rule, ...] | None:
-        """The rules of the file, None when it has no section for them. Raises BadProjectRule."""
+        """The rules of the file, None if it has no section for them. Raises BadProjectRule."""
         section = self._section()
         if section is None:
             return None
@@ -69,7 +69,7 @@ class Reader:
             section: Mapping[str, Any] = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
             if "tool.armature" not in self.text:
-                return None  # another tool's to complain of
+                return None  # for another tool to report
             where = re.search(r"line (\d+)", str(error))
             line = int(where[1]) if where else self.text.rstrip().count("\n") + 1
             self._wrong(line, f"the file is not TOML: {error}", "Mend the file.")
@@ -77,7 +77,7 @@ class Reader:
             if name not in section:
                 return None
             if not isinstance(section[name], Mapping):
-                self._wrong(self._line_of_key(name), f"{name} is no table", f"Write a table [{SECTION}].")
+                self._wrong(self._line_of_key(name), f"{name} is not a table", f"Write a table [{SECTION}].")
             section = section[name]
         return section
 
@@ -104,11 +104,11 @@ class Reader:
             if name not in FIELDS:
                 self._wrong(line, f"an entry has no {name!r}", f"It may have: {', '.join(FIELDS)}.")
             if not isinstance(value, str) or not value:
-                self._wrong(line, f"{name} is {value!r}, not a text", ENTRY)
+                self._wrong(line, f"{name} is {value!r}, not a string", ENTRY)
         if "name" not in fields:
             self._wrong(line, f"an entry of {key} has no name", ENTRY)
         if not is_dotted(fields["name"]):
-            self._wrong(line, f"{fields['name']!r} is no dotted name", ENTRY)
+            self._wrong(line, f"{fields['name']!r} is not a dotted name", ENTRY)
         requires = fields.get("requires", "")
         self._check_requirement(line, requires)
         reason = fields.get("reason", f"[{SECTION}] of {FILE} says so")
@@ -129,7 +129,7 @@ class Reader:
         self._wrong(second.origin.line if second.origin else 0, problem, "Keep one of them.")
 
     def _start(self) -> int:
-        """Where the section begins, as far as one can see."""
+        """The line where the section probably begins."""
         found = re.search(rf"^\s*\[\s*{re.escape(SECTION)}\s*\]", self.text, re.MULTILINE)
         return found.start() if found else max(self.text.find("armature"), 0)
 
@@ -144,13 +144,13 @@ class Reader:
 
 @attrs.define(eq=False)
 class Strings:
-    """The strings of a file in their order, from a position on: what tomllib does not tell is where a value stands."""
+    """The strings of a file in order, from a position on, because tomllib does not tell where a value is."""
 
     text: str
     at: int
 
     def line_of(self, values: Iterable[str]) -> int:
-        """The line of the first of the next strings with these values, 0 when they are not found."""
+        """The line of the first of the next strings with these values, 0 if they are not found."""
         first = 0
         for value in values:
             for token in TOKEN.finditer(self.text, self.at):

@@ -1,4 +1,5 @@
-"""Why a callable is traced as it is: the verdict, what it overruled, who else speaks of it, and how to change it."""
+"""Explains why a callable is traced as it is: the verdict, what it overruled, other rows about it, and how to change
+it."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ TABLES = ("handlers", "polyfills", "value_types", "decompositions", "lowerings")
 
 @attrs.frozen
 class Speaker:
-    """A row that says how a thing is traced or compiled, other than a rule. `kind`: "handler", "lowering"..."""
+    """A row, other than a rule, that says how something is traced or compiled. `kind`: "handler", "lowering"..."""
 
     kind: str
     origin: RuleOrigin
@@ -64,10 +65,10 @@ class Speaker:
 
 @attrs.frozen
 class Why(Verdict):
-    """A verdict with all that is known about it. Prints well; two are equal when their verdicts are.
+    """A verdict with everything known about it. It prints well; two are equal if their verdicts are.
 
-    name: what was asked about. kind: what that is. file: where it is defined. speakers: rows of other tables about it,
-    the first of a kind answers. changes: what a user can write to have it otherwise.
+    name: the subject. kind: its kind. file: where it is defined. speakers: rows of other tables about it, the first of
+    a kind applies. changes: what a user can write to change the verdict.
     """
 
     name: str = attrs.field(default="", eq=False)
@@ -130,9 +131,9 @@ def place(origin: RuleOrigin) -> str:
 
 
 def why(target: object) -> Why:
-    """The verdict on an object, or on what a dotted name ("pkg.mod.fn", "pkg.mod.Class#method") names.
+    """The verdict on an object, or on the object of a dotted name ("pkg.mod.fn", "pkg.mod.Class#method").
 
-    A `Verdict`: `.decision`, `.reason`, `.origin` (plugin, file, line) and `.overruled`; printed, it says more. Raises
+    A `Verdict`: `.decision`, `.reason`, `.origin` (plugin, file, line) and `.overruled`; printing it shows more. Raises
     UnknownName, a LookupError.
     """
     name = target if type(target) is str else ""
@@ -151,7 +152,7 @@ def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
     found = tuple(speakers(tables, obj))
     called = name or subject.name
     callable_ = is_callable(obj) or type(obj) is classmethod
-    if any(obj is one for one in vars(object).values()):  # of no other class, whatever it was called
+    if any(obj is one for one in vars(object).values()):  # inherited by every class, whatever the name says
         called = subject.name
     said = called if not spelled and (name or _is_named(obj)) else ""
     notes = tuple(_notes(obj, verdict, found)) if callable_ else (NOTHING_TO_CALL,)
@@ -168,7 +169,8 @@ def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
 
 
 def _is_named(obj: Any) -> bool:
-    """Whether the name leads back to it: that of an inner function may not, and an instance has that of its class."""
+    """Whether the object's name leads back to it: an inner function's may not, and an instance has that of its
+    class."""
     functions = list(same_function(obj))
     found = find_loaded(describe(functions[-1]).name)
     return any(function is found for function in functions)
@@ -194,13 +196,13 @@ def _of_module_object(name: str, obj: nn.Module) -> Why:
 
 
 def why_call(name: str, code: CodeType, module: str, spelled: str) -> Why:
-    """The verdict on calls of a function of a module that is not imported. spelled: how the module names it."""
+    """The verdict on calls of a function of a module that is not imported. spelled: its name in the module."""
     cells = tuple(CellType() for _ in code.co_freevars)
     return _of_object(name, FunctionType(code, {"__name__": module}, code.co_name, None, cells), spelled)
 
 
 def why_frame(name: str, code: CodeType, module: str, *, spelled: str = "") -> Why:
-    """The verdict on frames of a code object, whose globals are those of the module. spelled: as in `why_call`."""
+    """The verdict on frames of a code object whose globals are the module's. spelled: as in `why_call`."""
     reason = skip.reason_of_code(code)
     book = plugins.manager().tables().rule_book
     own = Verdict(Decision.SKIP, reason, own_origin(skip.reason_of_code)) if reason else None
@@ -221,7 +223,7 @@ def _answer(verdict: Verdict, **more: Any) -> Why:
 
 
 def _verdict_below(module: str) -> Verdict:
-    """What holds for functions of a module that no rule names: a frame of new code in it is such a one."""
+    """The verdict on functions of a module that no rule names, found by asking about new code in it."""
     code = compile("0", "", "eval")
     return plugins.manager().tables().rule_book.frame_verdict(code, {"__name__": module})
 
@@ -235,7 +237,7 @@ def _place_of_code(code: CodeType) -> str:
 
 
 def speakers(tables: Tables, obj: object) -> Iterator[Speaker]:
-    """The rows about an object in all tables but that of the rules; the first one of a kind is the one that answers."""
+    """The rows about an object in all tables except rules; the first one of a kind applies."""
     registries = tables.registries.by_name()
     for layer in layers(obj):
         for table in TABLES:
@@ -256,7 +258,7 @@ def kind_of(obj: object) -> str:
 
 
 def _meaning(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> str:
-    """What the decision comes to, where someone else is asked before: the interpreter, a handler, a polyfill."""
+    """The effect of the decision, if something else is asked first: the interpreter, a handler, a polyfill."""
     asked = [s for s in found if s.kind in ASKED_FIRST]
     if verdict.decision is not Decision.SKIP or verdict.priority > max([0, *(s.priority for s in asked)]):
         return MEANING[verdict.decision]
@@ -278,7 +280,8 @@ def _notes(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> Iterato
 
 
 def _changes(name: str, verdict: Verdict, obj: object, *, spelled: str = "fn") -> Iterator[str]:
-    """What a user can write to have it otherwise. spelled: how its own program names what has no full name."""
+    """What a user can write to change the verdict. spelled: the name in its own program of something without a full
+    name."""
     if verdict.origin.plugin == USER and verdict.origin.line:
         yield f"your own rule decides: change {verdict.origin.file}:{verdict.origin.line}"
     said = f'"{name}"' if name and is_dotted(name) and "lambda" not in name else spelled
@@ -292,14 +295,14 @@ def _changes(name: str, verdict: Verdict, obj: object, *, spelled: str = "fn") -
 
 @attrs.frozen
 class Way:
-    """Something to write. decision: of the rule that it makes. python: for Python code only, for C only, for both."""
+    """A possible change. decision: of the rule that it makes. python: for Python code only, for C only, for both."""
 
     text: str
     decision: Decision | None = None
     python: bool | None = None
 
     def fits(self, python: bool, obj: object) -> bool:
-        """Whether it is for what is written in Python, or in C, and would not be refused."""
+        """Whether it applies to Python code, or C code, and would not be refused."""
         if self.python not in (None, python):
             return False
         return obj is None or self.decision is None or refusal(obj, self.decision) is None

@@ -1,7 +1,7 @@
-"""What a compilation relied on of the rules: for which callables it asked, and what the answers were.
+"""The rules that a compilation relied on: the callables that it asked about, and the answers.
 
-Tracing asks in the same order each time, so while all answers are the same it would give the same code: a change of
-the rules leaves that code as it is. An object that is gone, or that nothing can watch, counts as one that changed.
+Tracing asks in the same order each time, so if all answers are the same it would produce the same code, and a change of
+the rules does not affect that code. An object that is gone, or that can't be watched, counts as changed.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ Said = tuple[object, ...]
 
 @attrs.frozen(eq=False)
 class Reliance:
-    """A callable, and what was said of it. `find`: gives the callable, None when it is gone."""
+    """A callable, and the rules' answer. `find`: returns the callable, None if it is gone."""
 
     find: Callable[[], object]
     said: Said
 
     def holds(self, tables: Tables) -> bool:
-        """Whether the same is said now."""
+        """Whether the answer is still the same."""
         found = self.find()
         return found is not None and same(said_of(tables, found), self.said)
 
 
 @attrs.define(eq=False)
 class Relied:
-    """What the code made for one code object relied on. `frame`: the module of its frames, and the decision on them."""
+    """The answers behind the code for one code object. `frame`: the module of its frames, and the decision on them."""
 
     frame: tuple[str, Decision] | None = None
     callables: list[Reliance] = attrs.field(factory=list)
 
     def add(self, tables: Tables, asked: Iterable[object]) -> None:
-        """Keep what these tables say of callables that were asked about."""
+        """Record these tables' answers about the callables."""
         self.callables += [Reliance(watched(fn), said_of(tables, fn)) for fn in asked]
 
     def holds(self, tables: Tables, code: CodeType) -> bool:
-        """Whether these tables say the same of all of it."""
+        """Whether these tables give the same answers."""
         if self.frame is not None:
             module, decision = self.frame
             if tables.rule_book.frame_verdict(code, {"__name__": module}).decision is not decision:
@@ -56,7 +56,7 @@ class Relied:
 
 
 def said_of(tables: Tables, fn: Any) -> Said:
-    """What tracing a call of it can depend on: who handles it, what stands in for it, what the rules say."""
+    """Everything that tracing a call can depend on: its handlers, polyfill and verdict."""
     polyfill, verdict = tables.polyfill(fn), tables.rule_book.verdict(fn)
     handled = [said for handler in tables.handlers_of(fn) for said in (handler.fn, handler.priority)]
     replaced = (None, 0) if polyfill is None else (polyfill.replacement, polyfill.priority)
@@ -71,7 +71,7 @@ def same(left: Said, right: Said) -> bool:
 
 
 def watched(fn: Any) -> Callable[[], object]:
-    """What gives the callable as long as it lives."""
+    """A reference that returns the callable as long as it lives."""
     if type(fn) is MethodType:  # made anew at each access
         try:
             return weakref.WeakMethod(fn)
@@ -81,5 +81,5 @@ def watched(fn: Any) -> Callable[[], object]:
 
 
 def gone(*_: object) -> None:
-    """What cannot be watched counts as gone."""
+    """Represents an object that can't be watched, which counts as gone."""
     return

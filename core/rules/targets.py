@@ -1,4 +1,4 @@
-"""What a rule of a user may be about, and where in the user's program it was said."""
+"""The targets that a user's rule may have, and the location in the user's program that declares it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from armature.plugins.registry import name_of
 from armature.rules.data import Decision, RuleOrigin
 from armature.rules.errors import BadTarget
 
-USER = "user"  # the name of the plugin that stands for the user
-# Modules of classes whose objects are such wrappers.
+USER = "user"  # the name of the plugin that represents the user
+# Modules whose classes wrap other callables.
 WRAPPERS = ("armature.rules.declare", "armature.api.compiled_module")
-ORIGINAL = "__armature_original__"  # where armature's own wrappers keep what they wrap
-OWN_FOLDER = str(Path(__file__).parents[1])  # as code objects name it: links are not followed
+ORIGINAL = "__armature_original__"  # the attribute in which armature's own wrappers store the wrapped object
+OWN_FOLDER = str(Path(__file__).parents[1])  # as code objects name it, with links not resolved
 DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(#[^\W\d]\w*)?")
 PIECES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -40,12 +40,12 @@ Check = Callable[[object], tuple[str, str] | None]
 
 
 def is_dotted(name: str) -> bool:
-    """Whether the text is a dotted name, perhaps with `#method` at its end."""
+    """Whether the text is a dotted name, perhaps ending in `#method`."""
     return DOTTED.fullmatch(name) is not None
 
 
 def original(obj: Any) -> Any:
-    """What one of armature's own wrappers (of `compile`, `rules.skip`) stands for; the object itself otherwise."""
+    """The object behind one of armature's own wrappers (of `compile`, `rules.skip`); any other object itself."""
     if type(obj) is not FunctionType and text(class_member(type(obj), "__module__")) not in WRAPPERS:
         return obj
     found = dict.get(obj.__dict__, ORIGINAL)
@@ -61,17 +61,17 @@ def called_from() -> RuleOrigin:
 
 
 def place(origin: RuleOrigin) -> str:
-    """File and line in one, short."""
+    """File and line in one short text."""
     return f"{origin.file}:{origin.line}" if origin.line else origin.file
 
 
 def check_target(call: str, target: object, decision: Decision) -> None:
-    """Raise BadTarget, naming the call, when the target can't have a rule with this decision."""
+    """Raise BadTarget, naming the call, if the target can't have a rule with this decision."""
     named = is_object_of(target, str)
     if named and not is_dotted(str(target)):
-        raise BadTarget(call=call, target=repr(target), problem="it is no dotted name", fix=WANTED)
+        raise BadTarget(call=call, target=repr(target), problem="it is not a dotted name", fix=WANTED)
     meant = find_loaded(str(target)) if named else target
-    if meant is MISSING:  # it may come later
+    if meant is MISSING:  # it may be defined later
         return
     if not (callable(meant) or is_module(meant) or is_object_of(meant, classmethod)):
         problem = f"an object of type {type(meant).__qualname__} can't be called"
@@ -81,7 +81,7 @@ def check_target(call: str, target: object, decision: Decision) -> None:
 
 
 def refusal(target: object, decision: Decision) -> tuple[str, str] | None:
-    """Why a callable or module can't have a rule with this decision, and what to do instead; None when it can."""
+    """Why a callable or module can't have a rule with this decision, and what to do instead; None if it can."""
     if is_module(target):
         return None
     answers = (check(target) for check in (_no_module_object, *CHECKS[decision]))
@@ -89,7 +89,7 @@ def refusal(target: object, decision: Decision) -> tuple[str, str] | None:
 
 
 def inner_function(target: object) -> object:
-    """What a call of the target runs in the end: through bound methods, partials, caches."""
+    """The function that a call of the target finally runs: through bound methods, partials, caches."""
     return list(layers(target))[-1]
 
 

@@ -1,6 +1,6 @@
-"""What the user says, as a plugin like any other: rules of calls and of pyproject.toml, polyfills, marked functions.
+"""The user as a plugin like any other: rules from calls and pyproject.toml, polyfills, marked functions.
 
-The plugin manager has one `UserRules`, under the name "user". `armature.rules.skip` and its kin add to it.
+The plugin manager has one `UserRules`, under the name "user". `armature.rules.skip` and the like add to it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from armature.trace.handlers import Handler, Polyfill
 
 __all__ = ["CALLS_FIRST", "USER", "Mark", "Said", "UserRules", "mark_of"]
 
-CALLS_FIRST = 10_000  # a call goes before pyproject.toml, a later call before an earlier one
+CALLS_FIRST = 10_000  # a call precedes pyproject.toml, a later call precedes an earlier one
 MARK = "__armature_mark__"
 T = TypeVar("T")
 
 
 @attrs.frozen
 class Mark:
-    """A verdict that a function carries itself. `code`: the marked function's own; a wrapper may copy attributes."""
+    """A verdict stored on a function. `code`: the marked function's own; a wrapper may copy attributes."""
 
     code: CodeType = attrs.field(eq=id)
     decision: Decision
@@ -37,7 +37,7 @@ class Mark:
 
 
 def mark_of(fn: object) -> Mark | None:
-    """The mark of a function, None when it has none. Runs none of the function's code."""
+    """The mark of a function, None if it has none. Runs none of the function's code."""
     if type(fn) is not FunctionType:
         return None
     found = dict.get(fn.__dict__, MARK)
@@ -46,7 +46,7 @@ def mark_of(fn: object) -> Mark | None:
 
 @attrs.frozen(eq=False)
 class Said:
-    """The rows of one call, and the object that they are about."""
+    """The rows of one call, and their target."""
 
     about: object
     rules: tuple[Rule, ...] = ()
@@ -56,7 +56,7 @@ class Said:
 
 @attrs.define(eq=False)
 class UserRules:
-    """Everything the user has said in this process. `changed` is called after each change, to have tables made anew.
+    """All rules that the user has given in this process. `changed` is called after each change, to rebuild tables.
 
     project: rules of pyproject.toml.
     """
@@ -70,7 +70,7 @@ class UserRules:
     ARMATURE_PRIORITY = CALLS_FIRST
 
     def say(self, make: Callable[[int], Said]) -> int:
-        """Add rows; `make` gets the priority that puts them before all earlier ones. Returns a number to `unsay`."""
+        """Add rows; `make` gets a priority above all earlier ones. Returns a number for `unsay`."""
         with self._lock:
             number = next(self._numbers)
             self._said[number] = make(CALLS_FIRST + 2 * number)
@@ -78,52 +78,52 @@ class UserRules:
         return number
 
     def mark(self, fn: Any, mark: Mark) -> Any:
-        """The function, carrying the verdict from now on. Asked of the rules, as these answer for the mark."""
+        """Store the verdict on the function, and return it. The mark is one of the rules' sources."""
         fn.__dict__[MARK] = mark
         return fn
 
     def unsay(self, number: int) -> None:
-        """Take the rows of one call back; nothing happens when they are gone."""
+        """Take the rows of one call back; does nothing if they are gone."""
         with self._lock:
             found = self._said.pop(number, None)
         if found is not None:
             self.changed()
 
     def holds(self, number: int) -> bool:
-        """Whether the rows of that call are there still."""
+        """Whether the rows of that call are still in force."""
         with self._lock:
             return number in self._said
 
     def forget(self) -> None:
-        """Take back what calls have said. Rules of pyproject.toml stay."""
+        """Take back all rules from calls. Rules of pyproject.toml stay."""
         with self._lock:
             self._said.clear()
         self.changed()
 
     @property
     def said(self) -> tuple[Said, ...]:
-        """What calls have said and not taken back, the oldest first."""
+        """The rules from calls that are in force, the oldest first."""
         with self._lock:
             return tuple(self._said.values())
 
     @hookimpl
     def armature_rules(self) -> Iterable[Rule]:
-        """The rules, those of calls first."""
+        """The rules, those from calls first."""
         return (*_all(self.said, lambda said: said.rules), *self.project)
 
     @hookimpl
     def armature_handlers(self) -> Iterable[Handler]:
-        """How functions given to `trace_through` are called."""
+        """The handlers of functions passed to `trace_through`."""
         return _all(self.said, lambda said: said.handlers)
 
     @hookimpl
     def armature_polyfills(self) -> Iterable[Polyfill]:
-        """The stand-ins given to `substitute`."""
+        """The polyfills passed to `substitute`."""
         return _all(self.said, lambda said: said.polyfills)
 
     @hookimpl
     def armature_decide(self, subject: Subject) -> Verdict | None:
-        """Functions that carry their verdict, as those of `armature.disable` do."""
+        """The verdicts stored on functions, as by `armature.disable`."""
         mark = mark_of(subject.obj)
         if mark is None:
             return None

@@ -1,4 +1,4 @@
-"""Verdicts on a line of a file: on the function that it stands in, and on what it calls. The file is read, not run."""
+"""Verdicts on a line of a file: on the function that contains it, and on its calls. The file is read, not run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACE = re.compile(r"(?P<file>.+\.pyi?|.*[/\\].+):(?P<line>\d+)")
 
 @attrs.frozen
 class LineAnswer:
-    """Verdicts on a line. unresolved: calls of what only a run of the program would tell."""
+    """Verdicts on a line. unresolved: calls whose target is only known at run time."""
 
     place: str
     text: str
@@ -44,13 +44,13 @@ class LineAnswer:
 
 
 def as_place(text: str) -> tuple[Path, int] | None:
-    """The file and line of "model.py:41", None when the text is something else."""
+    """The file and line of "model.py:41", None for another text."""
     found = PLACE.fullmatch(text)
     return (Path(found["file"]), int(found["line"])) if found else None
 
 
 def why_line(path: Path, line: int) -> LineAnswer:
-    """What is decided about a line. Raises NotAFile and NothingCalled."""
+    """The verdicts on a line. Raises NotAFile and NothingCalled."""
     program = Program.read(path)
     place = f"{path}:{line}"
     lines = program.text.splitlines()
@@ -72,7 +72,7 @@ def why_line(path: Path, line: int) -> LineAnswer:
 
 @attrs.define(eq=False)
 class Program:
-    """A file as text, as a tree and as code, and what its names stand for as far as reading tells."""
+    """A file as text, tree and code, and the meaning of its names as far as reading tells."""
 
     path: Path
     text: str
@@ -95,7 +95,7 @@ class Program:
         return made
 
     def calls(self, line: int) -> Iterator[ast.Call]:
-        """The calls that stand on a line, from left to right."""
+        """The calls on a line, from left to right."""
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
         here = [node for node in found if line in (node.lineno, node.func.end_lineno)]
         return iter(sorted(here, key=lambda node: (node.func.end_lineno or 0, node.func.end_col_offset or 0)))
@@ -109,7 +109,7 @@ class Program:
             yield self._of_frame(node)
 
     def answer(self, func: ast.expr) -> Why | str:
-        """The verdict on what is called; a text where only a run would tell what that is."""
+        """The verdict on the callee; a text if it is only known at run time."""
         text = ast.unparse(func)
         root, _, rest = text.partition(".")
         if not all(part.isidentifier() for part in text.split(".")):
@@ -124,7 +124,7 @@ class Program:
             return self._method(func, text)
 
     def _method(self, func: ast.expr, text: str) -> Why | str:
-        """A method of something that only a run would tell: that of tensors, if they have one of the name."""
+        """A method of an object that is only known at run time: the tensor method, if there is one of that name."""
         if not isinstance(func, ast.Attribute) or class_member(torch.Tensor, func.attr) is MISSING:
             return text
         found = why(f"torch.Tensor#{func.attr}")
@@ -132,7 +132,7 @@ class Program:
         return attrs.evolve(found, notes=(note, *found.notes))
 
     def _own(self, func: ast.expr, text: str) -> Definition | None:
-        """The function of the file that is called: by its name, or as a method of `self`."""
+        """The called function of the file: by its name, or as a method of `self`."""
         wanted = text.removeprefix("self.")
         classes = [n for n in ast.walk(self.tree) if isinstance(n, ast.ClassDef) and covers(n, func.lineno)]
         place = max(classes, key=first_line, default=None) if wanted != text else self.tree
@@ -151,14 +151,14 @@ class Program:
         return why_call(name, code, self.module, spelled) if self._imported(name) is MISSING else why(name)
 
     def _named(self, node: Definition) -> tuple[str, str, CodeType]:
-        """The full name of a definition, what it can be called in its own module, and its code."""
+        """The full name of a definition, how its own module can refer to it, and its code."""
         code = next(code for code in nested(self.code) if fits(code, node))
         return f"{self.module}.{code.co_qualname}", "fn" if "<" in code.co_qualname else code.co_qualname, code
 
     def _imported(self, name: str) -> object:
-        """What the name stands for in the module as imported, to which rules for the very function apply; or MISSING.
+        """The name's value in the imported module, to which rules for the very function apply; or MISSING.
 
-        Only modules of packages are imported: what stands alone may be a program.
+        Only modules of packages are imported, because a standalone file may be a program.
         """
         if "." not in self.module or "<" in name or not importable(self.module.partition(".")[0]):
             return MISSING

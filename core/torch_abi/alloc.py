@@ -1,7 +1,7 @@
-"""The fastest way to make a tensor that torch offers, per device type.
+"""The fastest tensor allocator that torch offers, per device type.
 
-`empty_strided(device_type)` gives `fn(sizes: tuple[int, ...], strides: tuple[int, ...], dtype) -> Tensor`: memory not
-set. Where torch has no short path for a device, `fn` goes through the public `torch.empty_strided`.
+`empty_strided(device_type)` returns `fn(sizes: tuple[int, ...], strides: tuple[int, ...], dtype) -> Tensor` for
+uninitialised memory. Where torch has no fast path for a device, `fn` is the public `torch.empty_strided`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def empty_strided(device_type: str) -> Allocator:
 
 
 def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """The tensor, copied where its strides are others along axes of more than one element."""
+    """The tensor, copied if it has other strides along an axis of more than one element."""
     pairs = zip(tensor.shape, tensor.stride(), strides)
     if tensor.numel() == 0 or all(size == 1 or one == other for size, one, other in pairs):
         return tensor
@@ -41,7 +41,7 @@ def _as_strided(base: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, 
 
 
 # `reinterpret(tensor, sizes, strides, offset)`: the same memory with another layout and no autograd history. `offset`
-# is counted in elements from the tensor's own first one.
+# is in elements from the tensor's own first one.
 reinterpret: Callable[[torch.Tensor, tuple[int, ...], tuple[int, ...], int], torch.Tensor] = getattr(
     _C, "_reinterpret_tensor", _as_strided
 )

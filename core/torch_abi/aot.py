@@ -28,13 +28,14 @@ Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 
 
 def _module(name: str) -> ModuleType:
-    # AOTAutograd takes seconds to import, and a graph without gradients or mutations never needs it.
+    # AOTAutograd takes seconds to import, and a graph without gradients or mutations doesn't need it.
     return importlib.import_module(f"torch._functorch.{name}")
 
 
 @attrs.frozen(eq=False)
 class Compilers:
-    """What is called with each functional graph and its fake inputs; each gives a callable that takes one list."""
+    """Compilers for functional graphs, called with the graph and its fake inputs; each returns a callable that takes
+    one list."""
 
     forward: GraphCompiler
     backward: GraphCompiler
@@ -42,27 +43,28 @@ class Compilers:
     partition: Partition
 
 
-REFUSED = "modified by an inplace operation"  # is said of a tensor that backward was to read
+REFUSED = "modified by an inplace operation"  # part of autograd's error about a tensor that backward was to read
 
 
 class _AsCaptured(Exception):
-    """The graph has to run as it was captured, operator by operator."""
+    """The graph has to run as captured, operator by operator."""
 
 
 @attrs.define(eq=False)
 class _Watch:
-    """Stands between AOTAutograd and the compilers; keeps what it found out and what was compiled."""
+    """Sits between AOTAutograd and the compilers, and stores its findings and the compiled graphs."""
 
     compilers: Compilers
     context: Any
     module: fx.GraphModule  # of torch functions
     inputs: int
-    merged: bool  # inputs are others than those of the graph: some share memory, some hold several tensors
+    merged: bool  # the inputs differ from the graph's: some share memory, or are wrapper subclasses
     inner: Callable[..., Any] | None = None  # the compiled inference graph
     metadata: Any = None
     split: tuple[fx.GraphModule, fx.GraphModule] | None = None
-    lean: Callable[..., Any] | None = None  # the compiled training graphs, connected
-    feeds: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # where they are not: which inputs outputs depend on
+    lean: Callable[..., Any] | None = None  # the compiled training graphs, connected without AOTAutograd's wrapper
+    # if they can't be: which inputs each output depends on
+    feeds: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         if holds_stand_ins(graph):
@@ -81,11 +83,12 @@ class _Watch:
         metadata = self.context.fw_metadata
         if self.split is not None and (
             any(map(holds_stand_ins, self.split))
-            or reads_what_is_written(self.split[0], metadata)  # Backward is to read what the call writes to at its end.
+            or reads_what_is_written(self.split[0], metadata)  # Backward would read what the call writes at its end.
             or self.keeps_new_values(self.split[0], metadata)
         ):
             raise _AsCaptured
-        # Compiled graphs leave their inputs as they are. Told of donated ones, AOTAutograd refuses retain_graph=True.
+        # Compiled graphs don't reuse their inputs' memory. If told of donated inputs, AOTAutograd refuses
+        # retain_graph=True.
         metadata.bw_donated_idxs = []
         wires = None
         if self.split is not None and not self.merged:
@@ -104,8 +107,8 @@ class _Watch:
         return compiled
 
     def keeps_new_values(self, forward: fx.GraphModule, metadata: Any) -> bool:
-        """Whether what inputs are after the call is kept for backward, for calls that read it from these: eager mode
-        keeps the inputs, and refuses to go back when they are written to again."""
+        """Whether the values that inputs get after the call are saved for backward, which would read them from the
+        inputs. Eager mode saves the inputs, and refuses to run backward when they are written to again."""
         changed = new_values(forward, metadata)
         results: Any = forward.graph.output_node().args[0]
         kept = {_storage(node) for node in results[metadata.num_forward :] if isinstance(node, fx.Node)}
@@ -117,13 +120,13 @@ class _Watch:
 
 
 def holds_stand_ins(graph: fx.GraphModule) -> bool:
-    """Whether a constant stands for a part of a wrapper that is no tensor, and there is none to run with: a mesh that
-    torch took from its caches, where an equal one of an ended group was."""
+    """Whether a constant represents a non-tensor part of a wrapper that no longer exists: a mesh that torch took from
+    its caches, equal to one of a destroyed process group."""
     return any(stands_for_part(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr"))
 
 
 def give_memory(graph: fx.GraphModule) -> None:
-    """Forward mode's zeros have no memory: what a graph holds of them as a constant gets some."""
+    """Give memory to the graph's constants that are forward mode's zeros, which have none."""
     for node in graph.graph.find_nodes(op="get_attr"):
         held = getattr(graph, str(node.target), None)
         if isinstance(held, torch.Tensor) and altering.is_zero_tensor(held):
@@ -132,8 +135,8 @@ def give_memory(graph: fx.GraphModule) -> None:
 
 
 def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
-    """Whether memory of an input that is written to after the graph has run is kept for backward: eager mode keeps a
-    copy, or refuses to go back."""
+    """Whether an input's memory that is written to after the graph has run is saved for backward. Eager mode saves a
+    copy, or refuses to run backward."""
     inputs = [node for node in forward.graph.nodes if node.op == "placeholder" and node.name.startswith("primals_")]
     changed = [inputs[position] for position in metadata.mutated_inp_runtime_indices]
     written = {storage for node in changed if (storage := _storage(node)) is not None}
@@ -143,7 +146,7 @@ def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
 
 
 def new_values(forward: fx.GraphModule, metadata: Any) -> set[int]:
-    """The memory of what inputs are given after the call."""
+    """The storages that inputs get after the call."""
     copies = (node for node in forward.graph.nodes if node.target is torch.ops.aten.copy_.default)
     within = (node.args[1] for node in copies if node.args[0].op == "placeholder")
     results: Any = forward.graph.output_node().args[0]
@@ -153,7 +156,7 @@ def new_values(forward: fx.GraphModule, metadata: Any) -> set[int]:
 
 
 def reads_inputs_written(module: fx.GraphModule) -> bool:
-    """Whether a call that has a derivative takes an input that calls write to, or a view of it."""
+    """Whether a differentiable call uses an input that other calls write to, or a view of it."""
     places = [node for node in module.graph.nodes if node.op == "placeholder" and "counts_writes" in node.meta]
     written = {storage for node in places if (storage := _storage(node)) is not None}
     return any(
@@ -173,7 +176,7 @@ def _storage(node: fx.Node) -> int | None:
 
 
 def without_tokens(graph: fx.GraphModule) -> None:
-    """Call operators that check or print as they are: the order that tokens keep is that of the graph's nodes."""
+    """Unwrap operators that check or print: the order that their tokens preserve is that of the graph's nodes."""
     nodes, effect = graph.graph, torch.ops.higher_order.with_effects
     tokens = (effect, torch.ops.prims._make_token.default, torch.ops.prims._sink_tokens.default)
     for node in [node for node in nodes.nodes if node.target is effect]:
@@ -195,12 +198,12 @@ def without_tokens(graph: fx.GraphModule) -> None:
 
 @attrs.define(eq=False)
 class _Later:
-    """Compiles a graph when it is first called, in the tracing context that it came from."""
+    """Compiles a graph on its first call, in the tracing context that it came from."""
 
     compiler: GraphCompiler
     graph: fx.GraphModule | None
     context: Any
-    compiled: Any = None  # a callable, once the graph was called
+    compiled: Any = None  # the callable, after the first call
 
     def __call__(self, args: list[Any]) -> Any:
         if self.graph is not None:
@@ -219,7 +222,7 @@ class _Later:
 
 
 def boxed(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Mark a function as one that takes a single list and may empty it."""
+    """Mark a function as taking a single list, which it may empty."""
 
     def call(args: list[Any]) -> Any:
         return fn(args)
@@ -230,10 +233,10 @@ def boxed(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 @contextlib.contextmanager
 def standing_for(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[None]:
-    """While a back end looks at tensors of the program, AOTAutograd and its kin take their fakes for them.
+    """In this context AOTAutograd uses the given fakes when a back end passes tensors of the program.
 
-    So a size that is a symbol stays one, where the tensor alone would make it a constant. pairs: a tensor and its fake,
-    all of one fake mode.
+    So a symbolic size stays symbolic; the tensor alone would make it a constant. pairs: a tensor and its fake, all of
+    one fake mode.
     """
     mode = fake_mode_of([fake for _, fake in pairs])
     if mode is None:
@@ -254,11 +257,12 @@ def compile_functional(
     compilers: Compilers,
     decompositions: Mapping[torch._ops.OpOverload, Callable[..., Any]],
 ) -> Callable[..., Any]:
-    """The compiled function, called flat. `fakes`: one fake tensor or int per placeholder, all of one fake mode.
+    """Compile the graph; returns a function that is called flat. `fakes`: one fake tensor or int per placeholder, all
+    of one fake mode.
 
-    Where nothing has to be done around the graph (no input written behind its back, no output that is a view), the
-    compiled graphs are called with as little around them as there can be. A graph is returned as it is, where its
-    backward graph would have to guess the class of gradients, or would read inputs that the graph writes to.
+    If the graph needs no runtime wrapper (it writes to no input and returns no views), the compiled graphs are called
+    as directly as possible. The graph is returned uncompiled if its backward graph would have to guess the class of
+    gradients, or would read inputs that the graph writes to.
     """
     if torch.is_grad_enabled() and gives_learning_wrappers(module):
         return module.forward
@@ -268,7 +272,7 @@ def compile_functional(
         fake_mode.shape_env.decomposed = True
     context = guards.TracingContext(fake_mode)
     watch = _Watch(compilers, context, module, len(fakes), meets_wrappers(module, fakes))
-    # Where there are no such classes, torch's own passes over graphs ask proxies (up to torch 2.12).
+    # Without wrapper subclasses, torch's own graph passes ask proxies (up to torch 2.12).
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = untold() if watch.merged else contextlib.nullcontext()
     options = _module("config").patch(
@@ -288,7 +292,7 @@ def compile_functional(
             )
     except _AsCaptured:
         return module.forward
-    except RuntimeError as error:  # of autograd, for what is written to inside
+    except RuntimeError as error:  # raised by autograd, for a write inside the graph
         if REFUSED not in str(error):
             raise
         return module.forward
@@ -303,7 +307,7 @@ def compile_functional(
 
 
 class _Unprinted(TorchFunctionMode):
-    """Tensors have texts without their numbers."""
+    """A mode in which tensors print without their elements."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.__repr__:
@@ -313,7 +317,8 @@ class _Unprinted(TorchFunctionMode):
 
 @contextlib.contextmanager
 def untold() -> Iterator[None]:
-    """No numbers of wrappers are read for texts: of torch's structured log, and those that 2.11 makes for nobody."""
+    """In this context no elements of wrappers are read to print them in torch's structured log (2.11 also formats texts
+    nobody reads)."""
     log = logging.getLogger("torch.__trace")
     handlers, log.handlers = log.handlers, []
     try:
@@ -324,7 +329,7 @@ def untold() -> Iterator[None]:
 
 
 def gives_overlapping(module: fx.GraphModule) -> bool:
-    """Whether an output may have several elements in one place: gradients for them don't fit in its layout."""
+    """Whether several elements of an output may overlap in memory: a gradient would not fit its layout."""
     outputs = [node.meta.get("val", node.meta.get("example_value")) for node in _returned_nodes(module)]
     return any(isinstance(value, torch.Tensor) and may_overlap_itself(value) for value in outputs)
 
@@ -334,20 +339,21 @@ def _returned_nodes(module: fx.GraphModule) -> list[fx.Node]:
 
 
 def gives_learning_wrappers(module: fx.GraphModule) -> bool:
-    """Whether an output holds other tensors and needs a gradient: that may come of its class, plain, or not at all."""
+    """Whether an output is a wrapper subclass that needs a gradient: the gradient may be of its class, plain, or
+    missing."""
     given = (node.meta.get("example_value") for node in _returned_nodes(module))
     return any(isinstance(value, torch.Tensor) and value.requires_grad and is_wrapper(type(value)) for value in given)
 
 
 def meets_wrappers(module: fx.GraphModule, fakes: Sequence[Any]) -> bool:
-    """Whether tensors that hold others come in or are made, so that they have to be taken apart or put together."""
+    """Whether wrapper subclasses are inputs or are made, so that they have to be taken apart or assembled."""
     made = [node.meta.get("example_value", node.target) for node in module.graph.nodes]
     kinds = (value if isinstance(value, type) else type(value) for value in (*fakes, *made))
     return any(map(is_wrapper, kinds))
 
 
 def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """For a graph whose results need no gradients though its inputs do: operators run as they are would record them."""
+    """For a graph whose results need no gradients though its inputs do: disable the recording by its operators."""
 
     def call(args: list[Any]) -> Any:
         torch._C._set_grad_enabled(False)
@@ -360,7 +366,7 @@ def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]]
 
 
 def flat(inner: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """Called with the inputs one by one instead of with a list."""
+    """Wrap a callable that takes a list to take the inputs one by one."""
 
     def call(*args: Any) -> Any:
         return inner([*args])
@@ -383,7 +389,7 @@ def _needs_nothing_around(metadata: Any) -> bool:
 
 
 def _pass_on_what_reads(node: fx.Node) -> None:
-    """Have what is computed from an input, or a view of it, passed on where backward needs it."""
+    """Save values computed from a written input, or a view of it, if backward needs them."""
     for user in node.users:
         target = user.target
         if isinstance(target, torch._ops.OpOverload) and target.is_view:
@@ -395,8 +401,8 @@ def _pass_on_what_reads(node: fx.Node) -> None:
 def min_cut(
     joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Any = None, **_: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Forward and backward graphs that pass on as few bytes as a minimum cut finds; cheap operators are computed
-    again, but not those that read an input which is written to: backward would read what was written."""
+    """Split the joint graph with a minimum cut of the saved bytes. Cheap operators are recomputed, unless they read an
+    input that is written to, because backward would then read the new value."""
     for place in joint.graph.find_nodes(op="placeholder"):
         if any(user.target is torch.ops.aten.copy_.default and user.args[0] is place for user in place.users):
             _pass_on_what_reads(place)

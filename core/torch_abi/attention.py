@@ -1,4 +1,4 @@
-"""Seam to torch's attention, flexible or of nested tensors: what it gives, asked with tensors without numbers."""
+"""Seam to torch's attention, flexible or of nested tensors: the layout of its results, computed on fake tensors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ CASTS = {"cpu": DispatchKey.AutocastCPU, "cuda": DispatchKey.AutocastCUDA}
 
 
 def item_by_tensors(tensor: torch.Tensor, index: Any) -> torch.Tensor:
-    """`tensor[index]` where torch calls functions that are given to attention: a tensor of one int is an index like
-    others, of which Python makes a number elsewhere."""
+    """`tensor[index]` inside the functions passed to attention: there a one-element int tensor is an index like any
+    other, while elsewhere Python makes a number of it."""
     leaves = tree_leaves(index)
     if not all(isinstance(leaf, (torch.Tensor, int)) for leaf in leaves):
         return tensor[index]
@@ -38,8 +38,8 @@ def _as_index(leaf: Any, device: torch.device) -> torch.Tensor:
 def attention_results(
     tensors: Sequence[torch.Tensor], score: Any, mask: tuple[Any, ...], scale: Any, buffers: tuple[Any, Any]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What attention gives for fakes of query, key and value: itself, log-sum-exp and largest scores, in the dtypes and
-    strides of eager mode. buffers: what the functions of scores and of the mask are given besides."""
+    """Attention's results for fakes of query, key and value: output, log-sum-exp and largest scores, with the dtypes
+    and strides of eager mode. buffers: further arguments of the score and mask functions."""
     kind = tensors[0].device.type
     if CASTS.get(kind) in flex_attention.py_kernels and torch.is_autocast_enabled(kind):
         tensors = [_cast(one, kind, torch.get_autocast_dtype(kind)) for one in tensors]
@@ -57,10 +57,10 @@ def nested_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """What `scaled_dot_product_attention` gives for fakes of nested tensors of the jagged layout.
+    """The result of `scaled_dot_product_attention` for fakes of jagged nested tensors.
 
-    Without a kernel for them torch reads the offsets to take them apart; of the result it tells sizes, strides and
-    which inputs it depends on, and whether random numbers are drawn.
+    Without a kernel for them, torch reads the offsets to split them. This function computes the result's sizes, strides
+    and dependencies, and whether random numbers are drawn.
     """
     given = (query, key, value)
     kinds = {(type(one), one.dim(), getattr(one, "_ragged_idx", None)) for one in given}
@@ -84,6 +84,6 @@ def nested_attention(
 
 
 def _takes_apart(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, grouped: bool) -> bool:
-    """Whether torch computes it from one pair of parts after the other."""
+    """Whether torch computes it part by part."""
     found = NESTED_ATTENTION._select_sdp_backend(query, key, value, mask, dropout, causal, grouped)
     return bool(found == SDPBackend.MATH)

@@ -1,4 +1,4 @@
-"""Seam to torch's dispatch modes: only operators run that always give the same, on tensors with numbers."""
+"""Seam to torch's dispatch modes: runs deterministic operators only, on real tensors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 
 class NotKnown(Exception):
-    """A value hangs on more than constants: on what a graph is given, on random numbers, or on memory that changes."""
+    """A value depends on more than constants: on inputs, on random numbers, or on memory that changes."""
 
 
 class OnlyConstants(TorchDispatchMode):
-    """Operators that draw random numbers or write to their arguments raise NotKnown."""
+    """A mode in which operators that draw random numbers or write to their arguments raise NotKnown."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -30,6 +30,6 @@ class OnlyConstants(TorchDispatchMode):
 
 @contextlib.contextmanager
 def on_constants() -> Iterator[None]:
-    """For the body no gradients are kept, modes of tensors without numbers are off, and OnlyConstants is on."""
+    """In this context no gradients are recorded, fake tensor modes are off, and OnlyConstants is on."""
     with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), OnlyConstants():
         yield

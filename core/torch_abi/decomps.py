@@ -1,4 +1,4 @@
-"""Seam to torch's own registry of decompositions, and to the layout that results of operators have however computed."""
+"""Seam to torch's registry of decompositions; makes decompositions preserve the layout of an operator's results."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ Overload = torch._ops.OpOverload
 
 
 def torch_decompositions(ops: Iterable[Overload]) -> Mapping[Overload, Callable[..., Any]]:
-    """torch's decomposition of each operator that has one; the others are left out."""
+    """torch's decomposition of each operator that has one."""
     return {op: decomposition_table[op] for op in ops if op in decomposition_table}
 
 
 def overload(name: str) -> Overload | None:
-    """The operator "add.Tensor" of namespace aten, or None where this torch has none of that name."""
+    """The operator "add.Tensor" of namespace aten, or None if this torch does not have it."""
     packet, _, which = name.partition(".")
     found = getattr(getattr(torch.ops.aten, packet, None), which or "default", None)
     return found if isinstance(found, Overload) else None
 
 
 def keeping_layout(op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition whose result lies as the operator's own; what it is made of may lay it out otherwise."""
+    """A decomposition whose result has the operator's own layout, whatever the operators that compute it would
+    produce."""
     rule = layout_rule(op)
     if rule is None:
         return fn
@@ -47,7 +48,7 @@ def keeping_layout(op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _lies_alike(like: torch.Tensor, result: torch.Tensor) -> bool:
-    """Whether each element stands at the same place: strides along axes of size 1 do not matter."""
+    """Whether two tensors place each element alike: strides along axes of size 1 do not matter."""
     pairs = zip(like.shape, like.stride(), result.stride(), strict=True)
     return like.numel() == 0 or all(size == 1 or one == other for size, one, other in pairs)
 

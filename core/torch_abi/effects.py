@@ -1,5 +1,5 @@
-"""Seam to operators with effects: a check of a tensor that runs with the graph and that nothing drops, though nothing
-reads what it gives. AOTAutograd loses torch's own, `aten._assert_async`, where gradients are recorded."""
+"""Seam to operators with effects: a check of a tensor that runs with the graph and is not removed although its result
+is unused. AOTAutograd loses torch's own, `aten._assert_async`, when gradients are recorded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The frame-evaluation hook: torch's C extension calls back for each Python frame and keeps the code cache.
+"""The frame-evaluation hook: torch's C extension calls back for each Python frame and manages the code cache.
 
-The hook is per thread. A callback takes `(frame, cache_entry, frame_state)` and gives a `FrameOutcome`; torch calls it
-only when no cached code of the same backend key has guards that hold. While the callback runs, the hook is off.
-`set_eval_frame` is torch's own function: it is on the path of every call of a compiled function.
+The hook is per thread. A callback takes `(frame, cache_entry, frame_state)` and returns a `FrameOutcome`; torch calls
+it only if the guards of no cached code of the same backend key hold. The hook is off while the callback runs.
+`set_eval_frame` is torch's own function, because it is on the path of every call of a compiled function.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
 
 
 class GuardHolder:
-    """What torch's cache keeps of the guards: it reads `root` and sets the next three.
+    """The guards in torch's cache: torch reads `root` and sets the next three attributes.
 
-    torch.compile goes through all entries of a code object, ours too, when it compiles a function that armature
-    compiled as well. What stands below `keep_alive` is for it: the class says that the entry is none of its own, and it
-    finds nothing to do in the rest.
+    When torch.compile compiles a function that armature also compiled, it visits all entries of the code object,
+    including ours. The members below `keep_alive` are for that: the class shows that the entry is not torch.compile's,
+    and the others give it nothing to do.
     """
 
     def __init__(self, root: Any) -> None:
@@ -64,11 +64,11 @@ class GuardHolder:
         self.invalidation_reason = "compiled by armature"
 
     def collect_diff_guard_sources(self) -> set[object]:
-        """Nothing that torch.compile should check first."""
+        """Return nothing: torch.compile has nothing to check first."""
         return set()
 
     def populate_diff_guard_manager(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -89,7 +89,7 @@ class GuardedCode:
 
 @attrs.define(eq=False)
 class FrameOutcome:
-    """What the callback answers: how to run the frame, whether that holds for the code object, and code to cache."""
+    """The callback's answer: how to run the frame, whether that applies to the code object, and code to cache."""
 
     frame_exec_strategy: object
     apply_to_code: bool
@@ -98,12 +98,12 @@ class FrameOutcome:
 
 
 def set_code_strategy(code: CodeType, strategy: object) -> None:
-    """How frames of this code are treated from now on."""
+    """Set how frames of this code are treated from now on."""
     _C.set_code_exec_strategy(code, strategy)
 
 
 def skip_code(code: CodeType, *, below: bool = False) -> None:
-    """Never intercept frames of this code; with `below`, frames that they call neither."""
+    """Never intercept frames of this code, nor, with `below`, frames that they call."""
     set_code_strategy(code, SKIP_BELOW if below else SKIP)
 
 
@@ -113,9 +113,9 @@ def dispatch_modes() -> int:
 
 
 def reset_code(code: CodeType) -> bool:
-    """Forget all cached code, strategies and frame state of a code object. False: not now, a callback looks at it."""
+    """Forget all cached code, strategies and frame state of a code object. False if a callback is looking at it now."""
     if any(code is busy for busy in _looked_at):
-        return False  # torch's C code goes on with that state when the callback returns
+        return False  # torch's C code still uses that state when the callback returns
     _C.reset_code(code)
     return True
 
@@ -126,7 +126,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def callback(method: C) -> C:
-    """Mark the method that is a frame callback: while it runs, `reset_code` leaves the code of its frame alone."""
+    """Mark a method as a frame callback: while it runs, `reset_code` leaves the code of its frame alone."""
 
     @functools.wraps(method)
     def call(self: object, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> Any:
@@ -141,13 +141,13 @@ def callback(method: C) -> C:
 
 
 def framelocals_index(code: CodeType) -> dict[str, int]:
-    """Where each local, cell and free variable stands for `RootGuardManager.framelocals_manager`."""
-    # A name may stand twice (an argument that is also a cell): the later one is the one that is set.
+    """The index of each local, cell and free variable for `RootGuardManager.framelocals_manager`."""
+    # A name may occur twice (an argument that is also a cell): the later one is the one that is set.
     return {name: index for index, name in enumerate(_C.code_framelocals_names(code))}
 
 
 def invalidate(holder: GuardHolder, never: Any) -> None:
-    """Make cached code unreachable: its guards become `never`, which always fails. No effect if torch dropped it."""
+    """Make cached code unreachable by replacing its guards with `never`. No effect if torch dropped it."""
     if holder.extra_state is not None and holder.cache_entry is not None:
         entry, state = holder.cache_entry, holder.extra_state
         holder.cache_entry = holder.extra_state = None

@@ -1,4 +1,4 @@
-"""Fake tensors: tensors without numbers, on which torch functions are run to learn shapes, strides and dtypes."""
+"""Fake tensors: tensors without data, on which torch functions are run to learn shapes, strides and dtypes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from armature.torch_abi.operators import may_write, written_of
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
 from armature.torch_abi.wrappers import flatten, innermost, is_wrapper
 
-# What a run on fake tensors raises where only the numbers would tell.
+# Errors of a run on fake tensors for operations that depend on values.
 DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     DataDependentOutputException,
     DynamicOutputShapeException,
     GuardOnDataDependentSymNode,
 )
-DYNAMIC_SHAPE: tuple[type[BaseException], ...] = (DynamicOutputShapeException,)  # of these: for sizes
-NO_MEMORY = "its data is not allocated yet"  # says torch to kernels that read numbers without asking for them
+DYNAMIC_SHAPE: tuple[type[BaseException], ...] = (DynamicOutputShapeException,)  # the subset about sizes
+NO_MEMORY = "its data is not allocated yet"  # torch's message to kernels that read memory without checking for it
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
-# Their fakes are floats, and not quantized; the others that make quantized tensors have none.
+# Their fakes are floats, not quantized; the other operators that make quantized tensors have no fakes.
 _QUANTIZE: Any = torch.ops.aten.quantize_per_tensor
 QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads())
 NO_SIZES: Mapping[Any, Any] = MappingProxyType({})
@@ -74,7 +74,7 @@ __all__ = [
 
 @attrs.frozen
 class Layout:
-    """Sizes and strides of a fake, those that may change as symbols."""
+    """Sizes and strides of a fake, with symbols for those that may change."""
 
     sizes: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -82,21 +82,21 @@ class Layout:
 
 @attrs.frozen
 class Axes:
-    """Which sizes of a wrapper are symbols: its own, and those of the tensors that it holds, by name."""
+    """Which sizes of a wrapper are symbols: its own, and those of its inner tensors by name."""
 
     own: frozenset[int] = frozenset()
     inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
 
 
 def reads_numbers(error: Exception) -> bool:
-    """Whether this is what a fake says to code in C++ that looks into the memory of tensors by itself."""
+    """Whether this is a fake's error to C++ code that reads the memory of tensors directly."""
     return isinstance(error, RuntimeError) and NO_MEMORY in str(error)
 
 
 class WatchingMode(FakeTensorMode):
-    """Notices operators that draw random numbers or write, and knows layouts better than torch.
+    """A mode that records operators which draw random numbers or write, and corrects layouts that torch gets wrong.
 
-    written: the tensors that operators have written to since somebody asked, with their versions before.
+    written: the tensors that operators have written to since the last query, with their versions before.
     """
 
     random = False
@@ -105,7 +105,7 @@ class WatchingMode(FakeTensorMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if isinstance(func, torch._ops.HigherOrderOperator):  # torch looks for a rule for this very class
+        if isinstance(func, torch._ops.HigherOrderOperator):  # torch would look for a rule for this very class
             if func in HOP_RULES:
                 return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
             rule: Any = func.python_key_table.get(FakeTensorMode)
@@ -137,22 +137,22 @@ def _mode_of(world: FakeWorld) -> WatchingMode:
 class FakeWorld:
     """Makes the fakes of one trace. Tensors that share memory get fakes that share memory.
 
-    Enter `mode` while torch functions run on fakes. relaid: by operator, what gives its results the strides that its
-    kernels give them.
+    Enter `mode` while torch functions run on fakes. relaid: by operator, a function that gives its results the strides
+    of the real kernels.
     """
 
     symbols: Symbols = attrs.field(factory=Symbols)
     relaid: Mapping[Any, Relaid] = NO_SIZES
     mode: WatchingMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
-    layouts: dict[int, Layout] = attrs.field(factory=dict)  # by id, of the tensors with symbolic sizes
-    given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake has
+    layouts: dict[int, Layout] = attrs.field(factory=dict)  # of tensors with symbolic sizes, by id
+    given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake uses any more
     getitem: Callable[[Any, Any], Any] = operator.getitem  # how an item of a fake is read
     _storages: dict[int, torch.Tensor | None] = attrs.field(factory=dict)
-    _bases: dict[int, tuple[torch.Tensor, FakeTensor]] = attrs.field(factory=dict)  # by id, of what views are of
+    _bases: dict[int, tuple[torch.Tensor, FakeTensor]] = attrs.field(factory=dict)  # bases of views, by id
 
     @contextlib.contextmanager
     def reading_items(self, getitem: Callable[[Any, Any], Any]) -> Iterator[None]:
-        """While items are read in another way."""
+        """A context in which items are read in another way."""
         before, self.getitem = self.getitem, getitem
         try:
             yield
@@ -165,17 +165,17 @@ class FakeWorld:
         return self.mode.random
 
     def take_written(self) -> tuple[tuple[torch.Tensor, int], ...]:
-        """What operators have written to since this was last called, with versions from before."""
+        """The tensors written to since the last call, with their versions before."""
         written, self.mode.written = self.mode.written, ()
         return written
 
     def run_real(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function as the program would, with tensors that have numbers."""
+        """Call a function as the program would, with real tensors."""
         with torch._C._DisableTorchDispatch():
             return fn(*args, **kwargs)
 
     def afresh(self) -> FakeWorld:
-        """A world over the same symbols in which no fake was changed yet."""
+        """A world over the same symbols, with unmodified fakes."""
         return FakeWorld(self.symbols, self.relaid, layouts=self.layouts)
 
     def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
@@ -187,12 +187,12 @@ class FakeWorld:
             with torch.inference_mode(kind):
                 fake = self._of(tensor, axes, label)
         ragged = ragged_number(tensor)
-        if ragged is not None:  # one symbol for one tensor, in whatever nested tensors it stands
+        if ragged is not None:  # one symbol for one tensor, whichever nested tensors share it
             fake.nested_int_memo = self.mode.create_symbolic_nested_int(nt_tensor_id=ragged)
         return fake
 
     def _of(self, tensor: torch.Tensor, axes: Collection[int] | Axes, label: str) -> FakeTensor:
-        """The fake of a tensor: the one made before, a symbolic one, or one that shares memory with another fake."""
+        """The fake of a tensor: an existing one, a symbolic one, or one that shares memory with another fake."""
         key = id(tensor)
         if isinstance(axes, Axes) or is_wrapper(type(tensor)):
             wrapper: FakeTensor = self._wrapper(tensor, axes if isinstance(axes, Axes) else Axes(), label)
@@ -211,7 +211,7 @@ class FakeWorld:
             return self._convert(tensor)
         if is_plain_view(tensor):
             return self._view(tensor)
-        # A parameter is nearly always alone in its memory, and its fake then is built ten times quicker than by torch.
+        # A parameter is nearly always alone in its memory; building its fake here is ten times faster than in torch.
         memory = storage._cdata
         fresh = memory not in self._storages
         if fresh and is_simple(tensor) and tensor.storage_offset() == 0 and storage.nbytes() == dense_bytes(tensor):
@@ -224,7 +224,7 @@ class FakeWorld:
         return self._sharing(tensor, Layout(tensor.shape, tensor.stride()), held)
 
     def _view(self, tensor: torch.Tensor) -> FakeTensor:
-        """A view of the fake of its base, so that it follows what is done to that, also before it is made."""
+        """A view of the fake of its base, so that changes of the base show in it, even those made before."""
         real: Any = tensor._base
         if id(real) not in self._bases:
             known = self.mode.fake_tensor_converter._get_memo(real)
@@ -241,7 +241,7 @@ class FakeWorld:
         return fake
 
     def _wrapper(self, tensor: torch.Tensor, axes: Axes, label: str) -> Any:
-        """A wrapper of the class, over fakes."""
+        """A wrapper of the same class, over fakes."""
         if is_jagged(tensor):
             return self._jagged(tensor, axes, label)
         layout = self.layouts.get(id(tensor))
@@ -254,7 +254,7 @@ class FakeWorld:
         return self._convert(tensor)
 
     def _jagged(self, tensor: Any, axes: Axes, label: str) -> Any:
-        """A nested tensor over fakes. All sizes follow from what it holds."""
+        """A nested tensor over fakes. All sizes follow from its inner tensors."""
         for name, inner in flatten(tensor).tensors.items():
             chosen = axes.inner.get(name, frozenset())
             if id(inner) not in self.layouts and any(inner.shape[axis] > 1 for axis in chosen):
@@ -265,7 +265,8 @@ class FakeWorld:
         return self._holding(tensor, Layout(tuple(sizes), ()))
 
     def _plan(self, tensor: torch.Tensor, axes: Axes, label: str) -> Layout | None:
-        """The layout of a wrapper; those of what it holds are kept. None where the class can't be made in these."""
+        """The layout of a wrapper; those of its inner tensors are stored. None if the class can't be rebuilt with
+        these."""
         whole = self._layout(tensor, axes.own, label)
         held, kept = flatten(tensor).tensors, dict(self.layouts)
         for name, inner in held.items():
@@ -280,7 +281,7 @@ class FakeWorld:
                 self.layouts[id(inner)] = self._layout(inner, chosen, f"{label}.{name}", known)
         try:
             made = self._holding(tensor, whole)
-        except Exception:  # of the class, which wants to know its sizes
+        except Exception:  # raised by the class, if it needs concrete sizes
             made = None
         if type(made) is type(tensor) and _laid_out(made, whole):
             self.layouts[id(tensor)] = whole
@@ -293,7 +294,7 @@ class FakeWorld:
         return None
 
     def _holding(self, tensor: torch.Tensor, layout: Layout) -> Any:
-        """A wrapper of the class over fakes, with symbols for sizes."""
+        """A wrapper of the class over fakes, with symbolic sizes."""
         found, kind = flatten(tensor), cast(Any, type(tensor))
         inner = {name: self.of(value) for name, value in found.tensors.items()}
         with torch.no_grad(), self.mode:
@@ -309,7 +310,7 @@ class FakeWorld:
     def _layout(
         self, tensor: torch.Tensor, axes: Collection[int], label: str, known: Mapping[int, Any] = NO_SIZES
     ) -> Layout:
-        """Symbols for sizes, `known` or new. A stride that is the span of another axis is so in general, others are
+        """Symbols for sizes, `known` or new. A stride that is the span of another axis is symbolic too; others are
         constants."""
         sizes: list[Any] = list(tensor.shape)
         for axis in axes:
@@ -337,7 +338,7 @@ class FakeWorld:
                 memory = torch.empty((tensor.storage_offset() + last + 1,), dtype=tensor.dtype, device="meta")
                 meta = torch.empty(0, dtype=tensor.dtype, device="meta")
                 _place(meta, memory, tensor.storage_offset(), layout)
-            if tensor.requires_grad:  # inside of a transform torch refuses to be asked
+            if tensor.requires_grad:  # inside of a transform torch refuses the question
                 meta.requires_grad_()
         self._storages[key] = meta
         fake = self._wrap(tensor, meta)
@@ -349,7 +350,7 @@ class FakeWorld:
 
     def _convert(self, tensor: torch.Tensor) -> FakeTensor:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch reads the .grad of tensors that are no leaves
+            warnings.simplefilter("ignore")  # torch reads the .grad of non-leaf tensors
             return self.mode.from_tensor(tensor, static_shapes=True)
 
     def _bare(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -362,7 +363,7 @@ class FakeWorld:
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             meta = torch.empty(0, dtype=tensor.dtype, device="meta")
             _place(meta, held, tensor.storage_offset(), layout)
-            if tensor.requires_grad:  # inside of a transform torch refuses to be asked
+            if tensor.requires_grad:  # inside of a transform torch refuses the question
                 meta.requires_grad_()
         return self._wrap(tensor, meta)
 
@@ -376,13 +377,13 @@ class FakeWorld:
 
 
 def _place(meta: torch.Tensor, memory: torch.Tensor, offset: Any, layout: Layout) -> None:
-    """Have a tensor that was just made over the memory of another, with no change of it counted."""
+    """Give a new tensor the memory of another, without counting a change of it."""
     meta.set_(memory.untyped_storage(), offset, layout.sizes, layout.strides)
     set_versions((meta,), (0,))
 
 
 def _laid_out(tensor: torch.Tensor, layout: Layout) -> bool:
-    """Whether the tensor has just these sizes and strides, symbols included."""
+    """Whether the tensor has exactly these sizes and strides, including symbols."""
     pairs = [*zip(tensor.shape, layout.sizes), *zip(tensor.stride(), layout.strides)]
     return tensor.dim() == len(layout.sizes) and all(_number(one) == _number(other) for one, other in pairs)
 
@@ -392,18 +393,19 @@ def _number(size: Any) -> Any:
 
 
 def tensor_of_number(number: float) -> torch.Tensor:
-    """A tensor of a float or int, with its number also where a fake mode is active."""
+    """A real tensor of a float or int, even if a fake mode is active."""
     with torch._C._DisableTorchDispatch():
         return torch.tensor(number, dtype=torch.float64 if type(number) is float else torch.int64, device="cpu")
 
 
 def is_fake(value: object) -> TypeGuard[FakeTensor]:
-    """Whether the value is a fake of a tensor that holds no others."""
+    """Whether the value is a fake of a plain tensor, not of a wrapper subclass."""
     return type(value) is FakeTensor
 
 
 def like(fake: torch.Tensor) -> torch.Tensor:
-    """Zeros in the layout of a fake, its symbolic sizes as they are in this call; the fake itself if it has no such."""
+    """Zeros in the layout of a fake, with symbolic sizes at their values in this call; the fake itself if it has
+    none."""
     if not is_fake(fake) or fake.layout is not torch.strided or fake.is_quantized:
         return fake
     layout = (fake.shape, fake.stride())
@@ -415,13 +417,13 @@ def like(fake: torch.Tensor) -> torch.Tensor:
 
 
 def is_part_of_sparse(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is the strided values of a sparse one, autograd's view of that: no fake has such a base."""
+    """Whether the tensor is autograd's view of a sparse tensor's values: no fake has such a base."""
     base = tensor._base if tensor.layout is torch.strided and tensor._is_view() else None
     return base is not None and base.layout is not torch.strided and not base.is_nested
 
 
 def without_subclass(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor over the same memory of torch's own class, that stands in autograd's graph in the same way.
+    """A tensor of torch's own class over the same memory, with the same place in autograd's graph.
 
     Called with `__torch_function__` off.
     """
@@ -437,7 +439,7 @@ def alias(fake: torch.Tensor) -> torch.Tensor:
 
 
 def has_layout(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's sizes can be symbols: a plain strided tensor, with its own values."""
+    """Whether the tensor's sizes can be symbols: a plain strided tensor that owns its values."""
     return (
         type(tensor) in PLAIN_TENSORS
         and tensor.layout is torch.strided
@@ -450,7 +452,7 @@ def has_layout(tensor: torch.Tensor) -> bool:
 
 
 def is_simple(tensor: torch.Tensor) -> bool:
-    """Whether nothing but sizes, strides, dtype, device and requires_grad needs to be copied to the fake."""
+    """Whether the fake only needs the tensor's sizes, strides, dtype, device and requires_grad."""
     return has_layout(tensor) and tensor.is_leaf and not tensor._is_view()
 
 
@@ -460,13 +462,13 @@ def is_plain_view(tensor: torch.Tensor) -> bool:
         return False
     base = cast(torch.Tensor, tensor._base)
     if tensor.requires_grad and (tensor.is_leaf or not base.requires_grad):
-        return False  # was told to require gradients after it was made
+        return False  # it was made to require gradients later
     return has_layout(base) and base.dtype == tensor.dtype
 
 
 @contextlib.contextmanager
 def tracking_views() -> Iterator[None]:
-    """Views are marked as such, also where the program runs with autograd's keys off."""
+    """A context in which views are marked as such even if the program runs with autograd's keys off."""
     key = torch._C.DispatchKey.ADInplaceOrView
     excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(key)
     torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
@@ -477,7 +479,7 @@ def tracking_views() -> Iterator[None]:
 
 
 def dense_bytes(tensor: torch.Tensor) -> int:
-    """Bytes from the first to the last element, all included."""
+    """Bytes from the first to the last element, inclusive."""
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -485,13 +487,13 @@ def dense_bytes(tensor: torch.Tensor) -> int:
 
 
 def detached(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor.detach()` of a tensor with numbers, also where a fake mode is active."""
+    """`tensor.detach()` of a real tensor, even if a fake mode is active."""
     with torch._C._DisableTorchDispatch():
         return tensor.detach()
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether torch.func wraps it, or it is fake already: tracing then happens inside another transform."""
+    """Whether torch.func wraps it, or it is already fake: tracing then happens inside another transform."""
     return isinstance(tensor, FakeTensor) or of_transform(tensor)
 
 
@@ -501,23 +503,23 @@ def in_transform() -> bool:
 
 
 def of_transform(tensor: torch.Tensor) -> bool:
-    """Whether a transform of torch.func has made the tensor for itself: it means something only inside."""
+    """Whether a torch.func transform made the tensor: it is only meaningful inside."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def version_of(tensor: Any) -> int:
-    """How often the tensor was changed in place; 0 for inference tensors, which do not count."""
+    """The version counter of a tensor; 0 for inference tensors, which have none."""
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
 def set_versions(tensors: Iterable[torch.Tensor], versions: Iterable[int]) -> None:
-    """Count changes of tensors, as `version_of` gives them, from here on."""
+    """Set the version counters of tensors."""
     pairs = [(tensor, version) for tensor, version in zip(tensors, versions) if not tensor.is_inference()]
     torch._C._autograd._unsafe_set_version_counter(tuple(t for t, _ in pairs), tuple(v for _, v in pairs))
 
 
 def count_write(tensor: torch.Tensor) -> None:
-    """Have it that something has written to a fake tensor: the numbers it was known to have are not known any more."""
+    """Record a write to a fake tensor: its known values are no longer valid."""
     if isinstance(tensor, FakeTensor) and tensor.constant is not None:
         tensor.fake_mode.fake_tensor_converter.invalidate_constant_aliases(tensor.constant)
     if isinstance(tensor, FakeTensor) and isinstance(tensor.fake_mode, WatchingMode):
@@ -527,7 +529,7 @@ def count_write(tensor: torch.Tensor) -> None:
 
 
 def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a function in TorchScript, which bears the name of its class: FX would write that."""
+    """Wrap the call of a TorchScript function, because FX would print the name of its class."""
 
     def call_scripted(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
@@ -537,7 +539,7 @@ def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def call_with_constants(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function in TorchScript, which may hold tensors of its own, with fakes."""
+    """Call a TorchScript function, which may hold tensors of its own, with fakes."""
     before = fake_tensor_tls.allow_non_fake_inputs_override
     fake_tensor_tls.allow_non_fake_inputs_override = True
     try:

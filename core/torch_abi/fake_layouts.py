@@ -1,5 +1,5 @@
-"""Seam to what torch says of tensors without numbers: the layout of results, and of a few the dtype, where torch says
-another than its kernels give. The rules behind it are written in terms of other operators, and follow those."""
+"""Corrections of fake tensors' results: their layout, and in a few cases their dtype, where torch's meta functions
+differ from its kernels. These functions are composed of other operators, and follow those."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Rule = Callable[[Sequence[Any], Any], Any]
 
 
 def contiguous(args: Sequence[Any], result: Any) -> Any:
-    """Row-major, whatever the arguments are."""
+    """Row-major, whatever the arguments' layouts."""
     return in_layout(result, torch.contiguous_format)
 
 
 def in_layout(result: Any, layout: torch.memory_format) -> Any:
-    """Without gaps, and with the strides that axes of size 1 have in new memory: `contiguous` leaves these alone."""
+    """Dense, with the strides of new memory along axes of size 1, which `contiguous` does not change."""
     return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=layout)
 
 
@@ -33,7 +33,7 @@ def first_contiguous(args: Sequence[Any], result: Any) -> Any:
 
 
 def as_sum(args: Sequence[Any], result: Any) -> Any:
-    """As the sum of the first two arguments lies: the kernel goes over both at once."""
+    """The layout of the sum of the first two arguments: the kernel iterates over both at once."""
     like = aten.add.Tensor(args[0], args[1])
     return (
         result
@@ -43,24 +43,24 @@ def as_sum(args: Sequence[Any], result: Any) -> Any:
 
 
 def as_product_with_power(args: Sequence[Any], result: Any) -> Any:
-    """As the product of the first argument and 2 to the power of the second, which is row-major."""
+    """The layout of the product of the first argument and 2 to the power of the second, which is row-major."""
     return as_sum((args[0], contiguous(args, args[1])), result)
 
 
 def sum_on_cpu(args: Sequence[Any], result: Any) -> Any:
-    """The same on a CPU; torch knows the kernels of others."""
+    """Like `as_sum` on a CPU; torch is right about other devices."""
     return as_sum(args, result) if result.device.type == "cpu" else result
 
 
 def in_format(args: Sequence[Any], result: Any) -> Any:
-    """On a CPU with channels last where the first argument has them so, else row-major."""
+    """On a CPU, channels last if the first argument is, else row-major."""
     if result.device.type != "cpu":
         return result
     return in_layout(result, suggest_memory_format(args[0]))
 
 
 def first_in_format(args: Sequence[Any], result: Any) -> Any:
-    """The same for the first of several results; what axes of size 1 have for strides makes no difference."""
+    """Like `in_format` for the first of several results; strides of axes of size 1 make no difference."""
     given, formats = args[0], {4: torch.channels_last, 5: torch.channels_last_3d}
     layout = formats.get(given.dim(), torch.contiguous_format)
     if result[0].device.type == "cpu" and not given.is_contiguous() and given.is_contiguous(memory_format=layout):
@@ -69,8 +69,8 @@ def first_in_format(args: Sequence[Any], result: Any) -> Any:
 
 
 def of_batch_norm(args: Sequence[Any], result: Any) -> Any:
-    """The same for a batch norm; its statistics are in float32 on a CPU where a parameter of a narrow input is, and
-    new running ones in the dtype of the old."""
+    """Like `in_format` for a batch norm. On a CPU its statistics are in float32 if a parameter of a 16-bit input is,
+    and new running statistics have the dtype of the old."""
     given, parameters = args[0], [one for one in args[1:5] if isinstance(one, torch.Tensor)]
     output, mean, inverse, *running = first_in_format(args, result)
     if output.device.type == "cpu":
@@ -81,12 +81,12 @@ def of_batch_norm(args: Sequence[Any], result: Any) -> Any:
 
 
 def in_dtype(result: Any, dtype: torch.dtype) -> Any:
-    """The same sizes and strides."""
+    """The same sizes and strides in another dtype."""
     return result if result.dtype == dtype else torch.empty_like(result, dtype=dtype)
 
 
 def as_viewed(args: Sequence[Any], result: Any) -> Any:
-    """A view: torch gives axes of size 1 other strides than its kernels do."""
+    """A view: torch's strides for axes of size 1 differ from its kernels'."""
     if not _is_static(args[0]) or not _is_static(result) or 1 not in result.shape:
         return result
     strides = view_strides(args[0].shape, args[0].stride(), result.shape)
@@ -96,23 +96,24 @@ def as_viewed(args: Sequence[Any], result: Any) -> Any:
 
 
 def as_iterated(args: Sequence[Any], result: Any) -> Any:
-    """As TensorIterator lays out what it makes of its operands, one by one; torch forgets the strides that axes of size
-    1 have, and by which a convolution or a norm that follows may take its input for one with channels last."""
+    """The layout that TensorIterator chooses for a result of its operands. torch ignores the strides of axes of size 1,
+    by which a following convolution or norm may take its input for channels last."""
     return _iterated(args, result, numbers=any(isinstance(arg, (bool, int, float, complex)) for arg in args[:2]))
 
 
 def without_numbers(args: Sequence[Any], result: Any) -> Any:
-    """The same, for kernels to which a number among the arguments is no operand."""
+    """The same, for kernels that do not treat a number among the arguments as an operand."""
     return _iterated(args, result, numbers=False)
 
 
 def as_told(args: Sequence[Any], result: Any) -> Any:
-    """As torch says."""
+    """torch's own answer."""
     return result
 
 
 def as_first(args: Sequence[Any], result: Any) -> Any:
-    """As the first argument lies, down to the strides of axes of size 1, if it has no gaps; results may be several."""
+    """The first argument's layout, including strides of axes of size 1, if it is dense; there may be several
+    results."""
     if not isinstance(result, torch.Tensor):
         return type(result)(as_first(args, one) for one in result)
     given = args[0]
@@ -122,23 +123,23 @@ def as_first(args: Sequence[Any], result: Any) -> Any:
 
 
 def loss_as_first(args: Sequence[Any], result: Any) -> Any:
-    """As the first argument lies, where the loss has a number for each of its own."""
+    """The first argument's layout, if the loss has one element for each of its own."""
     return as_first(args, result) if result.shape == args[0].shape else result
 
 
 def gradient_as_input(args: Sequence[Any], result: Any) -> Any:
-    """As the input lies, which follows the gradient of the result."""
+    """The layout of the input, which follows the gradient among the arguments."""
     return as_first(args[1:], result)
 
 
 def as_second_and_first(args: Sequence[Any], result: Any) -> Any:
-    """As the sum of the first two arguments lies; the kernel names the second one first."""
+    """The layout of the sum of the first two arguments, with the second one as first operand of the kernel."""
     return as_sum((args[1], args[0]), result)
 
 
 def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if not all(map(_is_static, (*tensors, result))):  # comparing sizes that only a run tells breaks the graph
+    if not all(map(_is_static, (*tensors, result))):  # comparing unbacked sizes breaks the graph
         return result
     alike = all(one.stride() == result.stride() and one.shape == result.shape for one in tensors)
     if alike and 1 not in result.shape:
@@ -154,7 +155,7 @@ def _is_static(tensor: Any) -> bool:
 
 
 def view_strides(sizes: Ints, strides: Ints, wanted: Ints) -> tuple[int, ...] | None:
-    """The strides of `view` (`computeStride` of ATen/TensorUtils.cpp). None: it has to be copied, or is empty."""
+    """The strides of `view` (`computeStride` of ATen/TensorUtils.cpp). None: it needs a copy, or is empty."""
     if not sizes or 0 in sizes:
         return None
     found = [0] * len(wanted)
@@ -162,7 +163,7 @@ def view_strides(sizes: Ints, strides: Ints, wanted: Ints) -> tuple[int, ...] | 
     for axis in range(len(sizes) - 1, -1, -1):
         have *= sizes[axis]
         if axis and (sizes[axis - 1] == 1 or strides[axis - 1] == have * base):
-            continue  # the next axis lies on in the same piece of memory
+            continue  # the next axis continues in the same contiguous block
         while place >= 0 and (seen < have or wanted[place] == 1):
             found[place] = seen * base
             seen *= wanted[place]
@@ -175,8 +176,8 @@ def view_strides(sizes: Ints, strides: Ints, wanted: Ints) -> tuple[int, ...] | 
 
 
 def iterated_strides(sizes: Ints, operands: Sequence[tuple[Ints, Ints]], numbers: bool) -> tuple[int, ...]:
-    """The strides of a new result of TensorIterator: those that all operands share, or else its axes in the order that
-    their strides tell, the first operand first. numbers: whether a number is among the operands."""
+    """The strides of a new TensorIterator result: those that all operands share, or else dense ones in the order of the
+    operands' strides, the first operand first. numbers: whether a number is among the operands."""
     if not numbers and all(shape == sizes for shape, _ in operands):
         for order in (range(len(sizes)), *CHANNELS_LAST.get(len(sizes), ())):
             dense = dense_strides(sizes, order)
@@ -189,7 +190,7 @@ def iterated_strides(sizes: Ints, operands: Sequence[tuple[Ints, Ints]], numbers
 
 
 def dense_strides(sizes: Ints, order: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps; order: of the axes, the outermost first."""
+    """Dense strides; order: of the axes, the outermost first."""
     strides, step = [0] * len(sizes), 1
     for axis in reversed(order):
         strides[axis] = step
@@ -222,7 +223,7 @@ def _order_of_axes(sizes: Ints, operands: Sequence[Ints]) -> list[int]:
     def compare(first: int, second: int) -> int:
         for strides in operands:
             one, other = strides[first], strides[second]
-            if not one or not other:  # broadcast: it has no say
+            if not one or not other:  # broadcast: it doesn't count
                 continue
             if one != other:
                 return -1 if one < other else 1
@@ -243,7 +244,7 @@ def _order_of_axes(sizes: Ints, operands: Sequence[Ints]) -> list[int]:
     return order[::-1]
 
 
-# torch describes these by several other operators, and lays their results out as the last of those does.
+# torch composes these of several other operators, and uses the layout of the last of those.
 DESCRIBED = (
     aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
     aten.logical_or.default, aten.logical_xor.default, aten.logit_backward.default, aten.special_xlog1py.default,
@@ -292,8 +293,8 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
 
 @functools.cache
 def layout_rule(op: Any) -> Rule | None:
-    """The rule of an operator; None: torch says it right. Those that work number by number run over a TensorIterator,
-    and take a number for an operand where their overload is named for it."""
+    """The correction for an operator; None if torch is right. Elementwise operators use TensorIterator; a number is an
+    operand if the overload's name says so."""
     if op in LAYOUTS or not isinstance(op, torch._ops.OpOverload):
         return LAYOUTS.get(op)
     schema = op._schema

@@ -1,4 +1,4 @@
-"""Switches of torch's own state that appear in captured graphs, and how each is found and set back."""
+"""Switches of torch's state that occur in captured graphs, and how to read and restore each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ exit_autocast: Callable[[Any], Any] = torch.amp.autocast_mode._exit_autocast
 enter_inference: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
 exit_inference: Callable[[Any], Any] = torch.autograd.grad_mode._exit_inference_mode
 
-AUTOCAST_DEVICES = ("cpu", "cuda")  # types of devices whose autocast a program may be traced under
+AUTOCAST_DEVICES = ("cpu", "cuda")  # device types whose autocast is supported while tracing
 
 LEVELS = torch._C._functorch
 
 
 def with_default_dtype(dtype: torch.dtype, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is while `dtype` is torch's default dtype, whichever it is when it runs."""
+    """Wrap a function to run with `dtype` as torch's default dtype."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         before = torch.get_default_dtype()
@@ -40,14 +40,14 @@ def with_default_dtype(dtype: torch.dtype, function: Callable[..., Any]) -> Call
 
 @attrs.frozen
 class Switch:
-    """A piece of torch's state: `read` gives what `restore` takes."""
+    """A piece of torch's state: `restore` takes the result of `read`."""
 
     read: Callable[[], Any]
     restore: Callable[[Any], Any]
 
 
 def in_dual_level() -> bool:
-    """Whether forward mode has a level: torch allows no second one."""
+    """Whether forward mode is inside a level: torch allows only one."""
     try:
         level = torch._C._enter_dual_level()
     except RuntimeError:
@@ -57,12 +57,12 @@ def in_dual_level() -> bool:
 
 
 def leave_dual_level(inside: bool) -> None:
-    """Go back to no level, if that is what there was."""
+    """Leave the level if there was none before."""
     if not inside and in_dual_level():
         torch._C._exit_dual_level(0)
 
 
-# By the name of the kind of a level, as torch gives it.
+# By the name that torch gives the kind of a level.
 LEAVE_LEVEL: Mapping[str, Callable[[], Any]] = {
     "Grad": LEVELS._grad_decrement_nesting,
     "Jvp": LEVELS._jvp_decrement_nesting,
@@ -72,7 +72,7 @@ LEAVE_LEVEL: Mapping[str, Callable[[], Any]] = {
 
 
 def leave_transforms(depth: int) -> None:
-    """Leave levels of transforms until there are as many; torch's own function for it takes two at a time (2.11)."""
+    """Leave levels of transforms down to this depth; torch's own function leaves two at a time (2.11)."""
     while LEVELS.get_dynamic_layer_stack_depth() > depth:
         LEAVE_LEVEL[LEVELS.peek_interpreter_stack().key().name]()
 
@@ -82,10 +82,10 @@ FORWARD_MODE = Switch(torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enab
 IN_PLACE = Switch(LEVELS.get_inplace_requires_grad_allowed, LEVELS.set_inplace_requires_grad_allowed)
 TRANSFORMS = Switch(LEVELS.get_dynamic_layer_stack_depth, leave_transforms)
 DUAL_LEVEL = Switch(in_dual_level, leave_dual_level)
-# Passes of torch turn it off for a time; a context that was entered then and is left later turns it off for good.
+# Passes of torch turn it off temporarily; a context entered then and left later would turn it off for good.
 AUTOCAST_CACHE = Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
 
-# What a function in a graph changes, without an object that could be asked to change it back.
+# The state that a function in a graph changes without an object that could restore it.
 CHANGED_BY: Mapping[Callable[..., Any], Switch] = {
     set_grad_enabled: GRAD_MODE,
     torch._C._set_fwd_grad_enabled: FORWARD_MODE,
@@ -99,12 +99,12 @@ CHANGED_BY: Mapping[Callable[..., Any], Switch] = {
 
 @contextmanager
 def switches_set_back() -> Iterator[None]:
-    """Afterwards all that functions of `CHANGED_BY` change, and torch's own passes, is as it was before."""
+    """A context that restores everything that functions of `CHANGED_BY`, and torch's own passes, change."""
     switches = (AUTOCAST_CACHE, *dict.fromkeys(CHANGED_BY.values()))
     before = [switch.read() for switch in switches]
     try:
         yield
     finally:
-        # The grad mode last: levels of transforms set it to what they found when they are left.
+        # The grad mode last: leaving a level of transforms sets it to its value at entry.
         for switch, known in reversed([*zip(switches, before, strict=True)]):
             switch.restore(known)

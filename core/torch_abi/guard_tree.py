@@ -1,6 +1,6 @@
 """torch's C++ guard tree, typed: a root, managers for the objects below it, guards on each.
 
-Managers are never given an example value that is a dict: torch would then want an enum of its own compiler's.
+A manager never gets a dict as example value: torch would then expect an enum of its own compiler.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from armature.introspection import class_member
 _C: Any = torch._C._dynamo.guards
 ITS_CLASS: Any = object.__dict__["__class__"]
 
-Parts = list[str]  # what a failing guard says of itself
+Parts = list[str]  # the texts that a failing guard reports
 
 
 class DebugInfo(Protocol):
-    """What `check_verbose` answers."""
+    """The result of `check_verbose`."""
 
     result: bool
     verbose_code_parts: list[str]
@@ -95,8 +95,8 @@ def never() -> Root:
 
 
 def example(obj: object) -> object:
-    """The object as example value for a manager: None in place of a dict, and of an object that would be asked for its
-    `__class__` and answers by code of the program."""
+    """An object as example value for a manager: None in place of a dict, and of an object whose `__class__` is computed
+    by code of the program."""
     kind = type(obj)
     plain = class_member(kind, "__class__") is ITS_CLASS and isinstance(
         class_member(kind, "__getattribute__"), WrapperDescriptorType
@@ -118,28 +118,28 @@ def tensor_match(
 
 
 def forward_level() -> int:
-    """The level of forward mode that the program is in, -1 for none."""
+    """The current level of forward mode, -1 for none."""
     level: int = torch.autograd.forward_ad._current_level
     return level
 
 
 def global_state(manager: Manager, parts: Parts) -> None:
     """Guard grad mode, autocast, default dtype, determinism, threads, active function modes and the level of forward
-    mode: as they are now."""
+    mode."""
     manager.add_global_state_guard(_C.GlobalStateGuard(), parts, None)
     manager.add_dual_level_match_guard(forward_level(), parts, None)
     count = torch._C._len_torch_function_stack()
     modes = [torch._C._get_function_stack_at(position) for position in range(count)]
     manager.add_torch_function_mode_stack_guard(modes, parts, None)
-    if modes:  # the stack is compared by type: two default devices are told apart by their own guard
+    if modes:  # the stack is compared by type: a separate guard distinguishes default devices
         manager.add_default_device_guard(parts, None)
 
 
 def same_object(first: Manager, second: Manager, parts: Parts) -> None:
-    """Guard that two managers see one object."""
+    """Guard that two managers lead to the same object."""
     _C.install_object_aliasing_guard(first, second, parts, None)
 
 
 def different_objects(managers: list[Manager], names: list[str], parts: Parts) -> None:
-    """Guard that no two managers see the same object, of whatever type."""
+    """Guard that no two managers lead to the same object, whatever its type."""
     _C.install_no_tensor_aliasing_guard(managers, names, parts, None)

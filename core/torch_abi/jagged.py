@@ -1,6 +1,7 @@
-"""Seam to nested tensors of the jagged layout: wrappers with one size of their own kind, the ragged one.
+"""Seam to nested tensors of the jagged layout: wrappers with one special size, the ragged one.
 
-That size stands for the tensor of offsets (or of lengths) that it was made for: two are equal where that is one object.
+That size represents the tensor of offsets (or lengths) that it was made for: two are equal if they were made for the
+same tensor object.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import is_nested_int
 from torch.nested._internal.nested_tensor import NestedTensor, _tensor_symint_registry
 
-REGISTRY: Any = _tensor_symint_registry  # which ragged size stands for a tensor, by identity
+REGISTRY: Any = _tensor_symint_registry  # the ragged size of each offsets tensor, by identity
 
 __all__ = [
     "NestedTensor",
@@ -32,22 +33,22 @@ def is_jagged(tensor: object) -> bool:
 
 
 def meets_jagged(graph: fx.Graph) -> bool:
-    """Whether a captured graph takes or makes such tensors."""
+    """Whether a captured graph has such tensors."""
     return any(is_jagged(node.meta.get("example_value")) for node in graph.nodes)
 
 
 def ragged_name(tensor: Any) -> str:
-    """The attribute with the tensor for which the ragged size stands."""
+    """The attribute that holds the tensor behind the ragged size."""
     return "_offsets" if tensor._lengths is None else "_lengths"
 
 
 def ragged_axis(tensor: Any) -> int:
-    """Along which axis the sizes of the parts differ."""
+    """The axis along which the parts differ in size."""
     return int(tensor._ragged_idx)
 
 
 def ragged_number(tensor: torch.Tensor) -> int | None:
-    """The number of the ragged size that stands for a tensor of the program; None where none does."""
+    """The number of the ragged size of an offsets tensor of the program; None if it has none."""
     found = REGISTRY.get(tensor)
     return None if found is None else int(found.node.nested_int())
 

@@ -1,4 +1,4 @@
-"""What torch's public functions leave on a program's functions for compilers to read."""
+"""Marks that torch's public functions leave on a program's functions for compilers to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import torch._compile
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-ORIGINAL = "_torchdynamo_orig_callable"  # the attribute that holds what torch.compile put a wrapper around
+ORIGINAL = "_torchdynamo_orig_callable"  # the attribute that holds the callable wrapped by torch.compile
 
 
 def assumed_constant(fn: object) -> bool:
@@ -23,7 +23,7 @@ def assumed_constant(fn: object) -> bool:
 def allowed_in_graph(fn: object) -> bool:
     """Whether `torch.compiler.allow_in_graph` was applied to a function that is not torch's own.
 
-    torch.compile keeps the mark by the function's identity, where other decorators of torch keep theirs too.
+    torch.compile stores the mark by the function's identity, in a table that other torch decorators use too.
     """
     rules = sys.modules.get("torch._dynamo.trace_rules")  # the decorator imports it
     if rules is None or id(fn) not in rules._allowed_callable_ids:
@@ -34,10 +34,10 @@ def allowed_in_graph(fn: object) -> bool:
 
 
 def unpatched(fn: Any) -> Callable[..., Any] | None:
-    """The function of torch that torch.compile has put a wrapper of its own around; None for other functions.
+    """The torch function that torch.compile has wrapped; None for other functions.
 
-    It does so to `nn.Module.__init__`, to `torch.manual_seed`, to what records TorchScript and FX graphs, and in
-    optimizers to the methods that make their state and to fused steps.
+    It wraps `nn.Module.__init__`, `torch.manual_seed`, the functions that record TorchScript and FX graphs, and in
+    optimizers the methods that initialise state and fused steps.
     """
     if not isinstance(fn, FunctionType):
         return None
@@ -56,18 +56,19 @@ def unpatched(fn: Any) -> Callable[..., Any] | None:
 
 
 def is_of_torch_compile(fn: Any) -> bool:
-    """Whether `torch.compile` returned the function; what it compiles is under ORIGINAL then."""
-    # functools.wraps copies the marks to other functions, but they keep the number of the first.
+    """Whether `torch.compile` returned the function; the callable it compiles is then under ORIGINAL."""
+    # functools.wraps copies the marks to other functions, but they carry the number of the first.
     held = fn.__dict__ if isinstance(fn, FunctionType) else {}
     return "_torchdynamo_inline" in held and held.get("_torchdynamo_wrapper_id") == id(fn)
 
 
 def why_disabled(fn: Any) -> str:
-    """Why `torch.compiler.disable`, or torch in its own functions, leaves a function to eager mode; "": it does not."""
+    """Why a function is left to eager mode by `torch.compiler.disable`, or by torch for its own functions; "" if it is
+    not."""
     if not isinstance(fn, FunctionType):
         return ""
     held, code = fn.__dict__, fn.__code__
-    # functools.wraps copies the marks to other functions, but they keep the number of the first.
+    # functools.wraps copies the marks to other functions, but they carry the number of the first.
     if held.get("_torchdynamo_disable") and held.get("_torchdynamo_wrapper_id") == id(fn):
         return str(held.get("_torchdynamo_disable_msg") or "torch.compiler.disable was applied to it")
     if code.co_filename == torch._compile.__file__ and code.co_qualname.startswith("_disable_dynamo."):
@@ -76,6 +77,6 @@ def why_disabled(fn: Any) -> str:
 
 
 def call_for_real(fn: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a function with no fake tensors about."""
+    """Call a function with fake tensor modes off."""
     with unset_fake_temporarily():
         return fn(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Who uses the memory of a tensor: addresses, and how many tensors share it."""
+"""The memory of tensors: addresses, and how many tensors share it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ uses: Callable[[int], int] = _C._storage_Use_Count
 
 
 def storage_number(tensor: Tensor) -> int:
-    """The storage of a tensor, as `uses` takes it. Its Python object is made here, so that asking for it later on
-    counts nothing more; the number holds as long as the tensor lives."""
+    """The number of a tensor's storage, as `uses` takes it; it is valid while the tensor lives. This creates the
+    storage's Python object, so that asking for it later does not change the count."""
     number: int = tensor.untyped_storage()._cdata
     return number
 
 
 def copy_all(targets: list[Tensor], values: list[Tensor]) -> None:
-    """Write values into tensors of the same dtypes, in few launches; autograd is told nothing of it."""
-    before = torch.is_grad_enabled()  # the switch itself: a context manager takes longer than a short copy's call
+    """Copy values into tensors of the same dtypes, in few launches, unseen by autograd."""
+    before = torch.is_grad_enabled()  # not a context manager, which takes longer than launching a short copy
     _C._set_grad_enabled(False)
     try:
         torch._foreach_copy_(targets, values)

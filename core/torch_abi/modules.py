@@ -1,4 +1,4 @@
-"""What a call of an nn.Module does besides calling `forward`."""
+"""The effects of calling an nn.Module besides its `forward`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _PLAIN_CALL = nn.Module.__call__
 
 
 def calls_forward_only(module: nn.Module) -> bool:
-    """Whether `module(...)` is `module.forward(...)` and nothing else: no hooks, no tracer, no call of its own."""
+    """Whether `module(...)` is `module.forward(...)` and nothing else: no hooks, no tracer, no `__call__` of its
+    own."""
     return not (
         module._forward_hooks
         or module._forward_pre_hooks

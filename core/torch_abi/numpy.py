@@ -1,6 +1,6 @@
-"""numpy as torch sees it: `torch._numpy`, numpy's functions on tensors in place of arrays. Also without numpy.
+"""numpy as torch implements it: `torch._numpy`, numpy's functions on tensors in place of arrays. Works without numpy.
 
-What a graph calls are functions of tensors: `in_layer` and `operator_on` make them.
+Graphs call functions of tensors: `in_layer` and `operator_on` make them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ DTYPE_TYPES: frozenset[type] = frozenset() if numpy is None else frozenset(type(
 
 
 def as_tensor(array: Any) -> torch.Tensor | None:
-    """A tensor over the memory of an array; None where torch has no such tensors."""
+    """A tensor over the memory of an array; None if torch does not support the dtype."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of arrays that are not to be written to
+        warnings.simplefilter("ignore")  # about arrays that are not writable
         try:
             return torch.from_numpy(array)
         except (TypeError, ValueError):
@@ -52,24 +52,24 @@ def as_tensor(array: Any) -> torch.Tensor | None:
 
 
 def memory_of(array: Any) -> torch.Tensor | None:
-    """The same while tracing, when tensors made otherwise are fakes."""
+    """The same while tracing, when new tensors would otherwise be fakes."""
     with torch._C._DisableTorchDispatch():
         return as_tensor(array)
 
 
 def as_array(tensor: torch.Tensor) -> Any:
-    """The array over a tensor's memory. Its base is an array too: programs ask `a.base.size`, which a tensor answers
-    with a method."""
+    """The array over a tensor's memory. Its base is an array too, because programs read `a.base.size`, which is a
+    method of tensors."""
     return tensor.numpy()[...]
 
 
 def as_scalar(tensor: torch.Tensor) -> Any:
-    """The scalar of numpy that a tensor without dimensions holds."""
+    """The numpy scalar that a 0-d tensor holds."""
     return tensor.numpy()[()]
 
 
 def number_in(scalar: Any) -> Any:
-    """The number of Python that a scalar of numpy is to torch's operators."""
+    """The Python number that torch's operators take a numpy scalar for."""
     return scalar.item()
 
 
@@ -79,12 +79,12 @@ def is_array(obj: object) -> bool:
 
 
 def comparable(array: Any) -> torch.Tensor:
-    """A tensor of an array's dtype, sizes, strides and numbers."""
+    """A tensor with an array's dtype, sizes, strides and values."""
     return torch.from_numpy(numpy.asarray(array))
 
 
 def function_of_layer(fn: Any) -> Callable[..., Any] | None:
-    """What torch has in the place of a function of numpy."""
+    """torch's implementation of a numpy function."""
     module, name = str(getattr(fn, "__module__", None) or "numpy"), getattr(fn, "__name__", "")
     for known, home in (("numpy.linalg", layer.linalg), ("numpy.fft", layer.fft), ("numpy", layer)):
         if module.startswith(known):
@@ -96,7 +96,7 @@ def function_of_layer(fn: Any) -> Callable[..., Any] | None:
 
 @functools.lru_cache(maxsize=1024)
 def in_layer(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A function of the layer as one of tensors. Other arguments go to it as they are."""
+    """A function of the layer as a function of tensors. Other arguments are passed unchanged."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return unwrapped(fn(*wrapped(args), **wrapped(kwargs)))
@@ -106,7 +106,7 @@ def in_layer(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def method_of_layer(name: str) -> Callable[..., Any]:
-    """A method of arrays as a function of tensors."""
+    """A method of arrays, as a function of tensors."""
     return _method(name)
 
 
@@ -120,12 +120,12 @@ def _method(name: str) -> Callable[..., Any]:
 
 @functools.lru_cache(maxsize=1024)
 def attribute_of_layer(name: str) -> Callable[..., Any]:
-    """An attribute of arrays as a function of tensors."""
+    """An attribute of arrays, as a function of tensors."""
     return in_layer(operator.attrgetter(name), name)
 
 
 def wrapped(value: Any) -> Any:
-    """Arrays of the layer in place of tensors, in tuples, lists, dicts and slices too."""
+    """Replace tensors by arrays of the layer, also in tuples, lists, dicts and slices."""
     if isinstance(value, torch.Tensor):
         return Array(value)
     if isinstance(value, (tuple, list)):
@@ -136,7 +136,7 @@ def wrapped(value: Any) -> Any:
 
 
 def unwrapped(value: Any) -> Any:
-    """The way back."""
+    """The inverse of `wrapped`."""
     if isinstance(value, Array):
         return value.tensor
     if isinstance(value, (tuple, list)):
@@ -149,11 +149,12 @@ def with_strides(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-# What numpy itself would give: it is asked with arrays of zeros.
+# numpy's own result, found by calling it with arrays of zeros.
 
 
 def shadow_of(tensor: torch.Tensor, sizes: tuple[int, ...]) -> Any:
-    """An array of zeros of the dtype, sizes and strides of a tensor, as `tensor.numpy()` has them; None: too large."""
+    """An array of zeros with the dtype, sizes and strides of a tensor, as `tensor.numpy()` has them; None if too
+    large."""
     last = sum((size - 1) * int(stride) for size, stride in zip(sizes, tensor.stride())) if 0 not in sizes else -1
     if last >= LARGEST:
         return None
@@ -162,19 +163,19 @@ def shadow_of(tensor: torch.Tensor, sizes: tuple[int, ...]) -> Any:
     return numpy.ndarray(sizes, held.dtype, held, 0, strides)
 
 
-LARGEST = 1 << 26  # elements of an array of zeros that is worth the memory
+LARGEST = 1 << 26  # limit in elements
 
 
 @contextlib.contextmanager
 def asking() -> Iterator[None]:
-    """While numpy is asked with zeros."""
+    """A context in which numpy is called with zeros."""
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
 
 
 def reports_errors() -> bool:
-    """Whether a division by zero or an overflow in numpy does more now than to warn: the layer says nothing of them."""
+    """Whether numpy is set to do more than warn about a division by zero or overflow: the layer reports neither."""
     reports = set(numpy.geterr().values()) - {"ignore"}
     if not reports <= {"warn"}:
         return True

@@ -1,4 +1,4 @@
-"""Calling an ATen operator without the Python method in between; operators that are made of kernels in Triton."""
+"""Facts about ATen operators: fast calls, the arguments they write to, and operators made of Triton kernels."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from armature.torch_abi.pytree import tree_leaves
 
 T = TypeVar("T")
 
-# They write running statistics (the arguments 3 and 4) where they train (the argument 5). The schemas of all but the
-# last do not say so, and that of the last does not say when.
+# They write running statistics (the arguments 3 and 4) when training (the argument 5). The schemas of all but the last
+# do not say so, and that of the last does not say when.
 WRITE_STATISTICS = frozenset({
     torch.ops.aten.native_batch_norm.default,
     torch.ops.aten.cudnn_batch_norm.default,
@@ -30,25 +30,25 @@ OWN = ("aten::", "prims::")  # operators of torch itself
 
 
 def may_write(target: torch._ops.OpOverload) -> bool:
-    """Whether an operator may write to what it is given."""
+    """Whether an operator may write to an argument."""
     return target._schema.is_mutable or target in WRITE_STATISTICS
 
 
 def direct(target: torch._ops.OpOverload) -> Callable[..., Any]:
-    """The operator as a function of C++, with the same arguments; about 0.6 us shorter than the overload's call."""
+    """The operator as a C++ function with the same arguments; about 0.6 us faster to call than the overload."""
     return getattr(target, "_op", target)
 
 
 def is_triton_operator(target: object) -> bool:
-    """Whether an operator was made by `torch.library.triton_op`. AOTAutograd would call the function that it is made of
-    on tensors without memory."""
+    """Whether an operator was made by `torch.library.triton_op`. AOTAutograd would call its implementation on tensors
+    without memory."""
     if not isinstance(target, torch._ops.OpOverload):
         return False
     return target._schema.name in triton_operators.triton_ops_to_kernels
 
 
 def is_of_library(target: object) -> bool:
-    """Whether it is an operator that a library or the program has registered; its derivative may be any function."""
+    """Whether a library or the program has registered the operator; its derivative may be any function."""
     if isinstance(target, torch._ops.OpOverloadPacket):
         return not target._qualified_op_name.startswith(OWN)
     return isinstance(target, torch._ops.OpOverload) and not target.name().startswith(OWN)
@@ -56,7 +56,7 @@ def is_of_library(target: object) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def written_positions(target: torch._ops.OpOverload) -> frozenset[int]:
-    """Which arguments an operator writes to, as its schema says."""
+    """The positions of arguments that an operator writes to, according to its schema."""
     arguments = target._schema.arguments
     return frozenset(n for n, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write)
 
@@ -75,8 +75,8 @@ def written_of(
 
 @attrs.frozen
 class WrittenArgument:
-    """An argument that a function writes to. name: by keyword, "" where it has none. flag: the argument that has to be
-    true for that, None where it always does; many: it is a list of tensors."""
+    """An argument that a function writes to. name: its keyword, "" if it has none. flag: the argument that must be true
+    for the write, None if it always happens; many: it is a list of tensors."""
 
     position: int | None
     name: str
@@ -90,8 +90,8 @@ NOTHING_WRITTEN: tuple[WrittenArgument, ...] = ()
 
 @functools.lru_cache(maxsize=4096)
 def written_arguments(fn: Callable[..., Any] | str) -> tuple[WrittenArgument, ...]:
-    """What a function of torch, or the method of tensors of that name, writes to: as its signature says if it is
-    written in Python, else the schemas of its operator."""
+    """The arguments that a torch function, or the tensor method of that name, writes to: by its signature if it is
+    written in Python, else by its operator's schemas."""
     found = inspect.getattr_static(torch.Tensor, fn, fn) if isinstance(fn, str) else fn
     if isinstance(found, FunctionType):
         return _by_signature(found)
@@ -101,10 +101,10 @@ def written_arguments(fn: Callable[..., Any] | str) -> tuple[WrittenArgument, ..
 
 
 def _by_signature(fn: FunctionType) -> tuple[WrittenArgument, ...]:
-    """By convention `out` is written to, and the first argument where `inplace` is true."""
+    """By convention a function writes to `out`, and to its first argument if `inplace` is true."""
     try:
         parameters = inspect.signature(fn).parameters
-    except (TypeError, ValueError):  # torch has functions whose signatures are those of others, or unreadable
+    except (TypeError, ValueError):  # some torch functions have another function's signature, or none
         return NOTHING_WRITTEN
     places = {
         name: None if one.kind is one.KEYWORD_ONLY else place for place, (name, one) in enumerate(parameters.items())
@@ -132,9 +132,9 @@ def _by_schemas(schemas: Iterable[Any]) -> tuple[WrittenArgument, ...]:
 
 
 def by_position(name: str, args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[Sequence[T], Mapping[str, T]]:
-    """The arguments of a call of an operator, where one is named by a word of Python (`from`) given by position.
+    """The arguments of an operator call, with one passed by position if its name is a Python keyword (`from`).
 
-    Code that calls it by name can't be written: programs pass it as `x.random_(**{"from": 1})`.
+    Code can't pass it by name: programs write `x.random_(**{"from": 1})`.
     """
     word = next(filter(keyword.iskeyword, kwargs), None)
     if word is None:

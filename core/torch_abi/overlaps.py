@@ -1,6 +1,6 @@
-"""What torch's kernels refuse for where memory lies: writes to what is written twice, or read as well.
+"""The memory-overlap checks of torch's kernels: they refuse to write to elements that overlap, or that are also read.
 
-Tensors without numbers are never refused, and a back end would compute something.
+Fake tensors never refuse, and a back end would compute something.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from armature.torch_abi.fake import of_transform
 
-# They change what a tensor is, not its numbers.
+# They change a tensor's state, not its elements.
 LAYOUTS = frozenset({
     "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "detach_", "requires_grad_", "resize_",
     "resize_as_", "set_", "set_data_", "as_strided_", "rename_", "share_memory_",
@@ -20,33 +20,33 @@ LAYOUTS = frozenset({
 
 
 def writes_numbers(name: str, written: torch.Tensor) -> bool:
-    """Whether an operator in place looks at the memory of what it writes to."""
+    """Whether an in-place operator checks the memory of its target."""
     return name not in LAYOUTS and is_strided(written)
 
 
 def sharing(written: torch.Tensor, others: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Those of other tensors that are in the same memory."""
+    """The other tensors in the same memory."""
     memory = memory_of(written)
     return [one for one in others if one is not written and is_strided(one) and memory_of(one) == memory]
 
 
 def refuses(written: torch.Tensor, others: list[torch.Tensor]) -> bool:
-    """Whether an operator in place raises for the memory of what it writes to, which other arguments are in as well."""
+    """Whether an in-place operator raises because its target overlaps itself, or other arguments."""
     return repeats(written) or any(overlap(written, other) for other in others)
 
 
 def is_strided(tensor: torch.Tensor) -> bool:
-    """Whether the numbers of a tensor stand in memory at strides, and it is no tensor of a transform."""
+    """Whether it is a strided tensor with memory, not one of a torch.func transform."""
     return tensor.layout is torch.strided and not tensor.is_nested and not of_transform(tensor)
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """What tells the memory of a tensor."""
+    """Identifies the memory of a tensor."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def repeats(tensor: torch.Tensor) -> bool:
-    """Whether elements of the tensor surely share memory."""
+    """Whether elements of the tensor certainly overlap."""
     return any(
         isinstance(stride, int) and stride == 0 and not (isinstance(size, int) and size <= 1)
         for size, stride in zip(tensor.shape, tensor.stride())
@@ -54,7 +54,7 @@ def repeats(tensor: torch.Tensor) -> bool:
 
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two tensors in one memory overlap in part, as ATen tells: of dense ones only."""
+    """Whether two tensors in one memory overlap partially, by ATen's own test: it covers dense tensors only."""
     if first.numel() == 0 or second.numel() == 0 or not (is_dense(first) and is_dense(second)):
         return False
     (begin, end), (other_begin, other_end) = extent(first), extent(second)
@@ -64,7 +64,7 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements lie side by side, in whatever order."""
+    """Whether the elements are contiguous, in any axis order."""
     expected: Any = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
         if size == 1:

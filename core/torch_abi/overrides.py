@@ -1,7 +1,7 @@
-"""`__torch_function__`: what tensor subclasses and function modes make of torch's functions.
+"""`__torch_function__`: how tensor subclasses and function modes override torch's functions.
 
 torch itself is asked who overrides a call, with which function, types and arguments: the call is made on stand-ins, and
-the first `__torch_function__` that it comes to notes what it was given and stops the call.
+the first `__torch_function__` that it reaches records its arguments and stops the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.jagged import NestedTensor
 
-_UNINITIALIZED: type = vars(parameter)["UninitializedTensorMixin"]  # of public classes, and not in their types
+# a base of public classes that their types don't mention
+_UNINITIALIZED: type = vars(parameter)["UninitializedTensorMixin"]
 
 T = TypeVar("T")
 Quiet: Any = torch._C.DisableTorchFunction
@@ -45,7 +46,7 @@ ASKING = frozenset({
 
 
 class Off(enum.IntEnum):
-    """Whose `__torch_function__` is not asked."""
+    """Whose `__torch_function__` overrides are disabled."""
 
     NOBODY = 0
     SUBCLASSES = 1
@@ -54,14 +55,14 @@ class Off(enum.IntEnum):
 
 @attrs.frozen
 class Overriding:
-    """The function modes that are active in this thread, the innermost last, and who is not asked."""
+    """The function modes that are active in this thread, the innermost last, and whose overrides are disabled."""
 
     modes: tuple[object, ...] = ()
     off: Off = Off.NOBODY
 
 
 def overriding() -> Overriding:
-    """As it is now."""
+    """The current state."""
     modes = tuple(mode_at(position) for position in range(mode_count()))
     if torch._C._is_torch_function_all_disabled():
         return Overriding(modes, Off.ALL)
@@ -70,7 +71,8 @@ def overriding() -> Overriding:
 
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
-    """No mode of the program sees what torch is asked to do inside. torch's own tracers do, which are such objects."""
+    """A context in which no mode of the program sees torch calls. torch's own tracers, which are such modes, still
+    do."""
     held = [pop_mode() for _ in range(mode_count())]
     try:
         with Asking():
@@ -81,7 +83,7 @@ def suspended() -> Iterator[None]:
 
 
 def quietly(fn: Callable[..., T]) -> Callable[..., T]:
-    """The function, such that no mode and no subclass sees what it asks torch to do."""
+    """Wrap a function such that no mode and no subclass sees its torch calls."""
 
     @functools.wraps(fn)
     def call(*args: Any) -> T:
@@ -92,18 +94,18 @@ def quietly(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def run_plain(graph: Callable[..., Any], *inputs: Any) -> Any:
-    """Run a compiled graph, in which all overriding is done already, on the tensors without their subclass."""
+    """Run a compiled graph, which already contains all overrides, on the tensors without their subclass."""
     with Quiet():
         return graph(*[plain(given) if isinstance(given, torch.Tensor) else given for given in inputs])
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, without a subclass that overrides functions only. Called with overriding off."""
+    """The tensor without a subclass that only overrides functions. Called with overrides off."""
     return tensor if type(tensor) in KINDS or dispatches(type(tensor)) else tensor.as_subclass(torch.Tensor)
 
 
 def as_subclass(tensor: torch.Tensor, kind: type, recorded: bool) -> torch.Tensor:
-    """`tensor.as_subclass(kind)`; recorded: whether autograd records it, whatever the mode is."""
+    """`tensor.as_subclass(kind)`; recorded: whether autograd records it, whatever the grad mode."""
     before = torch.is_grad_enabled()
     with Quiet():
         set_grad_enabled(recorded)
@@ -120,8 +122,8 @@ def size(tensor: torch.Tensor, axis: int) -> int:
 
 
 def is_overriding(kind: type) -> bool:
-    """Whether objects of the type take over torch's functions that they are given to: all but those of torch's own
-    classes, whose tensors go in the graph as they are."""
+    """Whether objects of the type override torch functions that get them as arguments. Not so torch's own classes,
+    whose tensors enter the graph unchanged."""
     if kind in KINDS or kind is NestedTensor:
         return False
     method = getattr(kind, "__torch_function__", None)
@@ -129,30 +131,30 @@ def is_overriding(kind: type) -> bool:
 
 
 def without_numbers(kind: type) -> bool:
-    """Whether tensors of the class may wait for their shape."""
+    """Whether tensors of the class may be uninitialised."""
     return issubclass(kind, _UNINITIALIZED)
 
 
 def dispatches(kind: type) -> bool:
-    """Whether the tensor subclass takes over operators, below autograd."""
+    """Whether the tensor subclass overrides operators, below autograd."""
     return getattr(kind, "__torch_dispatch__", NO_DISPATCH) is not NO_DISPATCH
 
 
 def asks(fn: FunctionType) -> bool:
-    """Whether a Python function of torch asks, before all else, whether it is overridden."""
+    """Whether a Python function of torch checks for overrides before anything else."""
     return not ASKING.isdisjoint(fn.__code__.co_names) and not is_of_levels(fn)
 
 
 def is_of_levels(fn: FunctionType) -> bool:
-    """Whether a function works on levels of torch.func, and asks nobody but a mode of torch.export's own."""
+    """Whether a function works on levels of torch.func, and only checks for a mode of torch.export's own."""
     return EXPORTING in fn.__code__.co_names
 
 
-# Asking torch.
+# Asking torch about overrides.
 
 
 class Asked(BaseException):
-    """What a `__torch_function__` was called with."""
+    """The arguments with which a `__torch_function__` was called."""
 
     def __init__(self, given: tuple[Any, ...]) -> None:
         super().__init__()
@@ -170,7 +172,7 @@ def _ask(cls: type, *given: Any) -> NoReturn:
 
 @functools.lru_cache(maxsize=256)
 def spy_class(kind: type) -> type:
-    """A class that stands in for one that overrides torch's functions: derived as that is, and it only takes notes."""
+    """A stand-in for a class that overrides torch's functions: it has the same base classes, and only records calls."""
     bases = tuple(spy_class(base) for base in kind.__bases__ if base is not object and is_overriding(base))
     if issubclass(kind, torch.Tensor) and not any(issubclass(base, torch.Tensor) for base in bases):
         bases = (*bases, nn.Parameter if issubclass(kind, nn.Parameter) else torch.Tensor)
@@ -178,7 +180,7 @@ def spy_class(kind: type) -> type:
 
 
 def stand_in(kind: type) -> Any:
-    """An object in the place of one of the type: a tensor without elements, or something that is like one."""
+    """A stand-in for an object of the type: a tensor without elements, or an arbitrary object."""
     made: Any = spy_class(kind) if is_overriding(kind) else kind
     if not issubclass(kind, torch.Tensor):
         return made()
@@ -188,17 +190,18 @@ def stand_in(kind: type) -> Any:
 
 
 def stood_for(kind: type) -> type:
-    """The class that a spy class stands for; any other class itself."""
+    """The class behind a spy class; any other class itself."""
     return cast(type, kind.__dict__.get("stands_for", kind))
 
 
 def asked(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, modes: bool
 ) -> tuple[Any, ...] | None:
-    """What `__torch_function__` gets when `fn` is called on stand-ins: the function, the types, the arguments and,
-    where there are any, the keyword arguments. None: nobody is asked. Errors: those of the call.
+    """The arguments of the `__torch_function__` that is called when `fn` is called on stand-ins: the function, the
+    types, the arguments and, if there are any, the keyword arguments. None if there is no override. Errors: those of
+    the call.
 
-    modes: whether a mode is active. A Python function that has another one asked is said to ask nobody.
+    modes: whether a mode is active. A Python function that delegates the check to another one counts as not checking.
     """
     try:
         with (

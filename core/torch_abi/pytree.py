@@ -1,4 +1,4 @@
-"""torch's trees of containers: flatten, map and rebuild nested tuples, lists and dicts as torch itself does."""
+"""torch's trees of containers: flattens, maps and rebuilds nested tuples, lists and dicts as torch itself does."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["NodeType", "registered_class", "tree_flatten", "tree_leaves", "tree_
 
 @attrs.frozen
 class NodeType:
-    """How objects of a class are taken apart, `flatten(obj) -> (children, context)`, and made again."""
+    """How objects of a class are flattened, `flatten(obj) -> (children, context)`, and rebuilt."""
 
     flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten: Callable[[Iterable[Any], Any], Any]
 
 
 def registered_class(cls: type) -> NodeType | None:
-    """What was registered for a class with torch.utils._pytree, None when nothing was."""
+    """The registration of a class with torch.utils._pytree, None when there is none."""
     found = SUPPORTED_NODES.get(cls)
     return None if found is None else NodeType(found.flatten_fn, found.unflatten_fn)

@@ -1,4 +1,4 @@
-"""Operators that raise for the numbers that they are given, which tensors without numbers do not tell."""
+"""Operators that may raise because of their arguments' values, which fake tensors do not show."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import fx
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import is_unbacked
 
-# By the beginnings of their names.
+# By prefixes of their names.
 RAISES = re.compile(
     r"_*(index|gather|scatter|take|put|embedding|nll|cross_entropy|multi(?!ply)|one_hot|bincount|ctc|repeat_interleave|masked_scatter|"
     r"bernoulli|normal(?!ize)|poisson|binomial|cauchy|exponential|geometric|log_normal|cholesky|inv|pinv|solve|triangular|lu|"
     r"ldl|qr|svd|eig|lstsq|det(?!ach)|slogdet|logdet|matrix|tensorinv|tensorsolve|cond|hist|quantile|nanquantile|tensor_split|"
     r"max_unpool|fake_quantize|quantize|segment|pack|pad_packed|assert|check|item|tolist|local_scalar)"
 )
-# By zero, or to a power below it.
+# Division by zero, or zero to a negative power.
 RAISES_FOR_INTEGERS = re.compile(r"_*(i?floordiv|floor_div|i?mod|remainder|fmod|div|i?pow|rpow|rmod|rfloordiv)")
-# For tensors of several dtypes, which their counterparts without numbers may take.
+# Errors about mixed dtypes that fake tensors may accept.
 RAISES_FOR_MIXED = re.compile(
     r"_*(r?matmul|\w*mm|mv|addmv|(bi)?linear|\w*conv\w*|einsum|v?dot|tensordot|inner|lerp|cross|\w*attention|\w*_norm|lstm|gru|rnn)"
 )
@@ -29,7 +29,7 @@ ITEMS = frozenset({operator.getitem, operator.setitem})
 
 
 def may_raise(node: fx.Node) -> bool:
-    """Whether a node's function may raise for the numbers that it is given."""
+    """Whether a node's function may raise because of its arguments' values."""
     if node.op == "call_module" or any(is_unbacked(value) for value in values_of(node)):
         return True
     if node.target in ITEMS:
@@ -44,10 +44,10 @@ def may_raise(node: fx.Node) -> bool:
 
 
 def values_of(node: fx.Node) -> list[Any]:
-    """What a node of a captured graph returns, flat."""
+    """The values that a captured node returns, flattened."""
     return tree_leaves(node.meta.get("example_value"))
 
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
-    """The tensors among that."""
+    """The tensors among a node's values."""
     return [value for value in values_of(node) if isinstance(value, torch.Tensor)]

@@ -1,8 +1,7 @@
-"""Seam to dispatch modes: runs a captured graph once on fake tensors and records the ATen operators that arrive.
+"""Seam to dispatch modes: runs a captured graph once on fake tensors and records the ATen operators that it dispatches.
 
-Enough where nothing is differentiated and nothing written: there AOTAutograd, which runs the graph several times and
-takes
-seconds to import, would find the same graph.
+This suffices if nothing is differentiated or written: AOTAutograd, which runs the graph several times and takes seconds
+to import, would find the same graph.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ ORIGIN = "origin"
 
 
 class NotPlain(Exception):
-    """The graph writes, differentiates or returns something for which this recorder is not enough; says what."""
+    """The graph writes, differentiates or returns something that this recorder does not support; the text says what."""
 
 
 class _Recorder(TorchDispatchMode):
-    """Puts each operator that arrives in a graph. Tensors are known by identity; all are kept alive until the end."""
+    """Records each dispatched operator in a graph. Tensors are known by identity; all are kept alive until the end."""
 
     def __init__(self, decompositions: Mapping[Overload, Callable[..., Any]], fake_mode: FakeTensorMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -49,7 +48,7 @@ class _Recorder(TorchDispatchMode):
         node.meta["val"] = fake
         if isinstance(fake, Tensor):
             if is_wrapper(type(fake)):
-                raise NotPlain("a tensor that holds others")
+                raise NotPlain("a wrapper subclass")
             self.know(fake, node)
             for axis, size in enumerate(fake.shape):
                 if (symbol := symbols.lone(size)) is not None:
@@ -66,7 +65,7 @@ class _Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func.namespace == "prim":
-            return func(*args, **kwargs)  # a question about the tensor, such as its device
+            return func(*args, **kwargs)  # a query about the tensor, such as its device
         if func in self.decompositions:
             with self:
                 result = self.decompositions[func](*args, **kwargs)
@@ -81,7 +80,7 @@ class _Recorder(TorchDispatchMode):
                 return result
         result = func(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
-        if any(item is None or isinstance(item, Tensor) for item in results):  # None: it checks something
+        if any(item is None or isinstance(item, Tensor) for item in results):  # None: a check
             self.record(func, args, kwargs, result)
         return result
 
@@ -101,7 +100,7 @@ class _Recorder(TorchDispatchMode):
                     self.know(item, part)
 
     def replaced(self, value: Any) -> Any:
-        """Arguments with nodes for tensors; lists and dicts as in the call."""
+        """The arguments with tensors replaced by nodes; lists and dicts as in the call."""
         if isinstance(value, Tensor):
             return self.node_of(value)
         if isinstance(value, (list, tuple)):
@@ -136,15 +135,15 @@ class _Recorder(TorchDispatchMode):
         if held is not None:
             return held[0]
         if is_wrapper(type(value)):
-            raise NotPlain("a tensor that holds others")
+            raise NotPlain("a wrapper subclass")
         if isinstance(value, FakeTensor):
             if value.constant is None:
-                raise NotPlain("a tensor from elsewhere")
+                raise NotPlain("a tensor from outside the graph")
             value = value.constant
         return self.constant(value)
 
     def constant(self, value: Tensor) -> fx.Node:
-        """A tensor burnt into the graph."""
+        """A tensor stored in the graph."""
         name = f"constant_{len(self.attributes)}"
         self.attributes[name] = value
         node = self.graph.create_node("get_attr", name)
@@ -158,7 +157,7 @@ def record(
     fakes: Sequence[object],
     decompositions: Mapping[Overload, Callable[..., Any]],
 ) -> fx.GraphModule:
-    """The ATen graph of a captured graph of torch functions, flat inputs and outputs; `meta["origin"]` is the
+    """The ATen graph of a captured graph of torch functions, with flat inputs and outputs; `meta["origin"]` is the
     captured node's.
 
     Errors: NotPlain, and whatever the operators raise on fake tensors.
@@ -181,12 +180,12 @@ def record(
 
 @contextmanager
 def _restored_grad_mode() -> Iterator[None]:
-    """Errors: NotPlain when the graph leaves gradients switched otherwise than it found them."""
+    """A context that checks the grad mode. Errors: NotPlain if the graph leaves it changed."""
     before = torch.is_grad_enabled()
     try:
         yield
         if torch.is_grad_enabled() != before:
-            raise NotPlain("gradients switched on or off for the caller")
+            raise NotPlain("the graph leaves the grad mode changed")
     finally:
         torch.set_grad_enabled(before)
 
@@ -207,8 +206,8 @@ def _run(captured: fx.GraphModule, node: fx.Node, values: Mapping[fx.Node, Any])
 
 def _finish(recorder: _Recorder, outputs: Any) -> None:
     if not isinstance(outputs, (tuple, list)):
-        raise NotPlain("an output that is no tuple")
+        raise NotPlain("an output that is not a tuple")
     for leaf in pytree.tree_leaves(outputs):
         if isinstance(leaf, Tensor) and leaf.requires_grad and torch.is_grad_enabled():
-            raise NotPlain("an output with a gradient")
+            raise NotPlain("an output that requires gradients")
     recorder.graph.output(tuple(recorder.replaced(value) for value in outputs))

@@ -1,7 +1,7 @@
 """Seam to torch's other tools that record or read a program: torch.jit, torch.onnx, torch.fx, torch.export.
 
-They have to see the program's own operators. Of a compiled graph they would record the numbers that it computed, and
-torch.jit.trace ends the process where compiled code is looked up while it records.
+They need to see the program's own operators. From a compiled graph they would record its computed results, and
+torch.jit.trace ends the process if compiled code is looked up while it records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from armature.introspection import existing
 
 jit_tracing = torch._C._is_tracing
 
-# Functions below which they call the program. `torch.jit.script` only reads it, in code that is not worth compiling.
+# Functions that call the program for recording. `torch.jit.script` only reads it, in code that is not worth compiling.
 _BEGIN = (
     "torch.export.draft_export",
     "torch.export.export",
@@ -34,20 +34,20 @@ _BEGIN = (
 
 
 def at_work() -> bool:
-    """Whether one of them records what is about to run on this thread. Asked in each call of a compiled function.
+    """Whether one of them records the next calls on this thread. Called in each call of a compiled function.
 
-    torch.compile takes its own question for True, and so traces what was compiled instead of what calls it.
+    torch.compile treats its own check for this as True, so it traces the original callable, not the compiled function.
     """
     return is_compiling() or jit_tracing() or symbolic_trace._is_fx_tracing_flag
 
 
 def fx_at_work() -> bool:
-    """Whether torch.fx traces: values are its proxies, not tensors."""
+    """Whether torch.fx traces, so that values are its proxies, not tensors."""
     return symbolic_trace._is_fx_tracing_flag
 
 
 def begins(code: CodeType) -> bool:
-    """Whether the code is that of a function with which one of them begins."""
+    """Whether the code is that of a function that starts one of these tools."""
     return id(code) in _CODES
 
 

@@ -1,8 +1,8 @@
-"""Derivatives of the gradients that a compiled backward graph gives.
+"""Derivatives of gradients that a compiled backward graph computes.
 
-A backward graph is no function that autograd can follow. Where a gradient is differentiated, the captured graph is run
-once more, operator by operator, and autograd finds what it would have found in eager mode. That takes the inputs as
-they were in the call, of which only weak references are kept: almost no training differentiates twice.
+Autograd can't differentiate a backward graph. When a gradient is differentiated, the captured graph is run once more,
+operator by operator, and autograd finds what it would have found in eager mode. That needs the inputs of the call,
+which are only referenced weakly, because almost no training differentiates twice.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _version: Callable[[Tensor], int] = _C.TensorBase._version.__get__
 
 @attrs.frozen(eq=False)
 class Replay:
-    """A captured graph as a function that autograd follows."""
+    """A captured graph as a function that autograd can differentiate."""
 
     module: fx.GraphModule
-    learning: tuple[int, ...]  # inputs that want a gradient
-    casts: tuple[tuple[str, bool, torch.dtype], ...]  # autocast of each device in the call
+    learning: tuple[int, ...]  # inputs that require a gradient
+    casts: tuple[tuple[str, bool, torch.dtype], ...]  # autocast state per device during the call
 
     def gradients(self, inputs: Sequence[Any], pulled: Sequence[tuple[int, Tensor]]) -> Gradients:
-        """The gradients of all inputs, for those of outputs, given by their position."""
+        """The gradients of all inputs, given those of the outputs by position."""
         with torch.enable_grad(), ExitStack() as modes:
             # Fused attention has no second derivative.
             modes.enter_context(sdpa_kernel(SDPBackend.MATH))
@@ -51,9 +51,9 @@ class Replay:
 
 
 def replay_of(module: fx.GraphModule, forward: fx.GraphModule, learning: tuple[int, ...]) -> Replay | None:
-    """For the captured graph. None: running it again would do more, or other, than give the same once more.
+    """A Replay for the captured graph. None if running it again would have effects or a different result.
 
-    forward: the functional graph made of it.
+    forward: the functional graph made from it.
     """
     if not all(_gives_the_same(node) for node in forward.graph.nodes if node.op == "call_function"):
         return None
@@ -80,32 +80,33 @@ def _drops_nothing(node: fx.Node, arguments: Sequence[Any]) -> bool:
 
 
 def _apart(values: Sequence[Any]) -> list[Any]:
-    """The tensors with histories that begin here and go on: derivatives by one of them leave out the others."""
+    """The tensors, each with a history of its own that continues in theirs: a derivative by one leaves out the
+    others."""
     return [v.view_as(v) if isinstance(v, Tensor) and v.requires_grad else v for v in values]
 
 
 @attrs.frozen(eq=False)
 class Inputs:
-    """What a graph was called with, not kept alive."""
+    """The inputs of a graph's call, held weakly."""
 
     given: list[Any]
     versions: int
 
     def values(self) -> list[Any] | None:
-        """The inputs; None where one is gone, or was written to since."""
+        """The inputs; None if one is gone or was written to since."""
         found = [each() if type(each) is weakref.ref else each for each in self.given]
         tensors = [value for value in found if isinstance(value, Tensor)]
         if any(value is None for value in found) or sum(map(_version, tensors)) != self.versions:
             return None
         for tensor in tensors:
-            if fix := getattr(tensor, "_fix_weakref", None):  # its count of references, where C++ alone held it
+            if fix := getattr(tensor, "_fix_weakref", None):  # restores its reference count, if only C++ held it
                 fix()
         return found
 
 
 def remembering(numbers: Collection[int], own: Collection[int]) -> Callable[[Sequence[Any]], Inputs | None]:
-    """A function from the inputs of a call to what is remembered of them. numbers: those that are no tensors; own:
-    tensors that nobody but the call holds."""
+    """A function that captures weak references to a call's inputs. numbers: positions of inputs that are not tensors;
+    own: of tensors that only the call holds."""
     held = frozenset((*numbers, *own))
 
     def remember(args: Sequence[Any]) -> Inputs | None:
@@ -114,14 +115,14 @@ def remembering(numbers: Collection[int], own: Collection[int]) -> Callable[[Seq
                 return Inputs([*map(weakref.ref, args)], sum(map(_version, args)))
             versions = sum(_version(arg) for k, arg in enumerate(args) if k not in numbers)
             return Inputs([arg if k in held else weakref.ref(arg) for k, arg in enumerate(args)], versions)
-        except RuntimeError:  # a tensor of inference mode counts no writes
+        except RuntimeError:  # a tensor of inference mode has no version counter
             return None
 
     return remember
 
 
 class _Gradients(torch.autograd.Function):
-    """Gradients that a compiled graph has computed, with derivatives by what they were computed from."""
+    """Gradients that a compiled graph has computed, differentiable by their inputs."""
 
     @staticmethod
     def forward(ctx: Any, replay: Replay, made: Gradients, pulled: Sequence[int], *causes: Any) -> Gradients:
@@ -162,6 +163,6 @@ _differentiable: Callable[..., Gradients] = _Gradients.apply
 def differentiable(
     replay: Replay, inputs: Sequence[Any], made: Gradients, pulled: Sequence[tuple[int, Tensor]]
 ) -> Gradients:
-    """The gradients of the inputs that a compiled graph has `made`, for those of outputs by their position, so that
-    they can be differentiated as often as the program likes."""
+    """The gradients of the inputs that a compiled graph has `made`, from those of outputs by position, made
+    differentiable any number of times."""
     return _differentiable(replay, made, [k for k, _ in pulled], *inputs, *(g for _, g in pulled))

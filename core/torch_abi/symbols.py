@@ -1,4 +1,4 @@
-"""Seam to torch's symbolic sizes: a ShapeEnv that notes the user's lines, and expressions as text or graph nodes."""
+"""Seam to torch's symbolic sizes: a ShapeEnv that records the user's lines, and expressions as text or graph nodes."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ __all__ = [
 
 ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
 """`ASSERT(condition, message)` in a graph: a RuntimeError where the condition does not hold."""
-TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator takes a number out of a tensor for itself
-# The functions of `math` of one number that torch has for symbolic numbers too.
+TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator itself takes a number out of a tensor
+# The functions of `math` on one number that torch also has for symbolic numbers.
 MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
     getattr(math, name): found
     for name in ("sqrt", "exp", "log", "log2", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
     if (found := getattr(torch, f"_sym_{name}", None)) is not None
 }
 UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
-SMALLEST_SIZE = 2  # that a symbol stands for: operators take 0 and 1 for something of their own
+SMALLEST_SIZE = 2  # the smallest value of a symbol, because operators treat 0 and 1 specially
 
 
 TORCHS_SUM = sym_node._optimized_add
 
 
 def exact_sum(lhs: Any, rhs: Any, lhs_is_sum: bool = False, rhs_is_sum: bool = False) -> tuple[bool, Any]:
-    """The sum of two sympy expressions, and whether it adds different symbols. For `sym_node._optimized_add`.
+    """The sum of two sympy expressions, and whether it adds different symbols. Replaces `sym_node._optimized_add`.
 
-    That one adds to a sum of different symbols by its parts alone, and is told to go on so when some of the symbols
-    became equal, or known: `(s0 + s1) + s2` was `s0 + s2 + 2` where it is `2*s0 + s2`, and `s2` where it is `2*s2`.
+    torch's version adds the parts of such a sum without looking, and is told to do so even if some symbols became equal
+    or known: `(s0 + s1) + s2` was `s0 + s2 + 2` instead of `2*s0 + s2`, and `s2` instead of `2*s2`.
     """
     return TORCHS_SUM(lhs, rhs, lhs_is_sum and _adds_symbols(lhs), rhs_is_sum and _adds_symbols(rhs))
 
@@ -82,11 +82,11 @@ def _adds_symbols(expr: Any) -> bool:
 
 
 class LateGuard(Exception):
-    """A decision about a symbolic size after the guards were built."""
+    """A decision about a symbolic size was made after the guards were built."""
 
 
 class _Named(TorchSource):
-    """A place in torch's sense: a name, and nothing that torch could read by itself."""
+    """A source in torch's sense: only a name, which torch cannot read itself."""
 
     label: str
 
@@ -105,37 +105,37 @@ class _Named(TorchSource):
 
 
 class Symbols(ShapeEnv):
-    """The symbols of one compilation, and what was decided about them.
+    """The symbols of one compilation, and the decisions made about them.
 
-    `where` gives the user's line that is being traced; `lines` holds it for each guard. After `close` a decision that
-    needs a new guard raises LateGuard. `decomposed`: the program is traced, and what operators are made of may read
-    values of tensors, as the derivative of a masked write does.
+    `where` returns the user's line that is being traced; `lines` has it for each guard. After `close`, a decision that
+    needs a new guard raises LateGuard. `decomposed`: the program has been traced, and operators' decompositions may
+    read values of tensors, as the derivative of a masked write does.
     """
 
     def __init__(self, *, scalar_outputs: bool = False, output_shapes: bool = False) -> None:
         super().__init__(allow_scalar_outputs=scalar_outputs, allow_dynamic_output_shape_ops=output_shapes)
-        # For good: backward graphs are compiled later, in other threads too. The function keeps nothing.
+        # Permanently: backward graphs are compiled later, also in other threads. The function has no state.
         vars(sym_node)["_optimized_add"] = exact_sum
         self.where: Callable[[], str] = str
         self.lines: list[str] = []
         self.closed = False
-        self.ragged: set[Any] = set()  # symbols that stand for ragged sizes of nested tensors
+        self.ragged: set[Any] = set()  # symbols of ragged sizes of nested tensors
         self.hints: dict[Any, int] = {}
         self.decomposed = False
 
     @property
     def allow_scalar_outputs(self) -> bool:
-        """Whether `item` gives a symbol."""
+        """Whether `item` returns a symbol."""
         return self.decomposed or super().allow_scalar_outputs
 
     @property
     def allow_dynamic_output_shape_ops(self) -> bool:
-        """Whether `nonzero` and its like give a tensor with a symbol for a size."""
+        """Whether `nonzero` and the like return a tensor with a symbolic size."""
         return self.decomposed or super().allow_dynamic_output_shape_ops
 
     @contextlib.contextmanager
     def taking_numbers(self) -> Iterator[None]:
-        """While numbers may be taken out of tensors, whatever the settings say."""
+        """A context in which numbers may be taken out of tensors, whatever the settings say."""
         before = self.settings
         self.take_numbers()
         try:
@@ -144,7 +144,7 @@ class Symbols(ShapeEnv):
             self.settings = before
 
     def take_numbers(self) -> None:
-        """Let numbers be taken out of tensors from now on."""
+        """Allow numbers to be taken out of tensors from now on."""
         self.settings = dataclasses.replace(self.settings, allow_scalar_outputs=True)
 
     def size(self, value: int, label: str) -> torch.SymInt:
@@ -162,14 +162,14 @@ class Symbols(ShapeEnv):
         return cast(torch.SymInt, self.create_symintnode(symbol, hint=value))
 
     def create_symbol(self, val: Any, *args: Any, **kwargs: Any) -> Any:
-        """torch's, noting which are for ragged sizes."""
+        """torch's method, which also records ragged sizes."""
         symbol = super().create_symbol(val, *args, **kwargs)
         if is_ragged(val):
             self.ragged.add(symbol)
         return symbol
 
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
-        """torch's, noting the user's line of a new guard."""
+        """torch's method, which also records the user's line of a new guard."""
         result = super().evaluate_expr(*args, **kwargs)
         if len(self.guards) > len(self.lines):
             if self.closed:
@@ -178,32 +178,32 @@ class Symbols(ShapeEnv):
         return result
 
     def _maybe_guard_rel(self, expr: Any) -> None:  # type: ignore[override]  # torch's is cached
-        """torch's, which learns from a relation that holds: not where it would divide by what may be zero to do so."""
+        """torch's method, which learns from a relation that holds; skipped if solving it might divide by zero."""
         if not isinstance(expr, sympy.Rel) or not divides_by_zero(self.simplify(expr)):
             super()._maybe_guard_rel(expr)
 
     def assumptions(self) -> list[tuple[Any, str]]:
-        """What must hold of numbers that only a run will tell: (sympy condition, message), in the order found."""
+        """What must hold of unbacked symbols: (sympy condition, message), in the order found."""
         return [(found.expr, found.msg) for held in self.deferred_runtime_asserts.values() for found in held]
 
     def unknown_float(self) -> torch.SymFloat:
-        """A symbol for a float that only a run will tell."""
+        """A symbol for a float that is only known at run time."""
         return self.create_unbacked_symfloat()
 
     def condition(self, expr: Any) -> torch.SymBool:
-        """A condition over symbols as a symbolic truth value."""
+        """A condition over symbols as a symbolic bool."""
         made: Callable[..., torch.SymBool] = torch.SymBool
         return made(SymNode(expr, self, bool, None))
 
     def close(self) -> None:
-        """No more guards: those that exist are being built."""
+        """Allow no more guards: the existing ones are being built."""
         self.closed, self.where = True, str
 
     def conditions(self) -> list[tuple[Any, str]]:
-        """What must hold for the decisions made: (sympy condition over symbols, the user's line).
+        """The conditions of the decisions made: (sympy condition over symbols, the user's line).
 
-        Of ragged sizes nothing is to be told but which are equal: the tensors they stand for are guarded. Where one is
-        compared in a product with other sizes, these have to be what they are.
+        For ragged sizes only equality needs checking, because the tensors behind them are guarded. If one is compared
+        in a product with other sizes, these must keep their values.
         """
         found: dict[Any, str] = {}
         for guard, line in zip(self.guards, self.lines, strict=True):
@@ -217,7 +217,7 @@ class Symbols(ShapeEnv):
 
 
 def divides_by_zero(relation: Any) -> bool:
-    """Whether solving the relation for one of its symbols may divide by zero: `a*b + a = 0` does not say `b = -1`."""
+    """Whether solving the relation for a symbol may divide by zero: `a*b + a = 0` does not imply `b = -1`."""
     for product in relation.atoms(sympy.Mul):
         factors = [factor for factor in product.args if factor.free_symbols]
         if len(factors) > 1 and not all(factor.is_nonzero for factor in factors):
@@ -226,7 +226,7 @@ def divides_by_zero(relation: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The number that a symbolic value is known to be; the value itself where it is not known."""
+    """The number that a symbolic value is known to be; the value itself if unknown."""
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         node = value.node
         for known in (node.maybe_as_int, node.maybe_as_float, node.maybe_as_bool):
@@ -248,30 +248,30 @@ def symbols_of(value: Any) -> list[Any]:
 
 
 def lone(value: Any) -> Any:
-    """The symbol that a symbolic int is, None for a number or anything computed."""
+    """The symbol that a symbolic int consists of; None for a number or a compound expression."""
     if not isinstance(value, torch.SymInt) or not isinstance(plain(value), torch.SymInt):
         return None
     return value.node.expr if isinstance(value.node.expr, sympy.Symbol) else None
 
 
 def is_unbacked(value: Any) -> bool:
-    """Whether only a run will tell the value."""
+    """Whether the value is only known at run time."""
     return bool(free_unbacked_symbols(value))
 
 
 def was_unbacked(value: Any) -> bool:
-    """Whether only a run tells the value, also where a check of that run lets it count as known (u0 == 2)."""
+    """Whether the value is only known at run time, even if a run-time check lets it count as known (u0 == 2)."""
     told: Any = value.node._expr if isinstance(value.node, SymNode) else None
     return told is not None and any(symbol_is_type(symbol, UNBACKED) for symbol in told.free_symbols)
 
 
 def hint(value: Any) -> int:
-    """What a symbolic int is in this call; no guard."""
+    """The value of a symbolic int in this call, without a guard."""
     return int(value.node.hint)
 
 
 class _Printer(PythonPrinter):
-    """torch's printer, for numbers only: no symbolic ones are computed with."""
+    """torch's printer, for expressions over numbers only."""
 
     def _print_ToFloat(self, expr: Any) -> str:
         return f"float({self._print(expr.args[0])})"
@@ -281,13 +281,13 @@ class _Printer(PythonPrinter):
 
 
 def assume(condition: torch.SymBool, message: str) -> None:
-    """Take a condition over numbers that only a run will tell for true; it becomes one of `Symbols.assumptions`."""
+    """Assume a condition over unbacked symbols; it becomes one of `Symbols.assumptions`."""
     check: Callable[..., None] = torch._check
     check(condition, lambda: message)
 
 
 def depends_on_numbers(graph: fx.Graph) -> bool:
-    """Whether a captured graph has sizes or numbers that only a run will tell."""
+    """Whether a captured graph has unbacked sizes or numbers."""
     for node in graph.nodes:
         if TAKES_NUMBERS in node.meta:
             return True
@@ -304,7 +304,7 @@ def text(expr: Any) -> str:
 
 
 class _OfProxies(PythonReferenceAnalysis):
-    """What torch's own class leaves to sympy, which wants to know the numbers."""
+    """Operations that torch's own class delegates to sympy, which needs the numbers."""
 
     @staticmethod
     def int_truediv(a: Any, b: Any) -> Any:
@@ -316,8 +316,8 @@ class _OfProxies(PythonReferenceAnalysis):
 
 
 def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: dict[Any, Any]) -> Any:
-    """A node that computes a symbolic value; a number when it is one. `leaf` gives the node of a symbol; `made` keeps
-    what was computed before, by expression."""
+    """A node that computes a symbolic value; a number if it is one. `leaf` returns the node of a symbol; `made` caches
+    nodes by expression."""
     known = plain(value)
     if not isinstance(known, SYMBOLIC):
         return known
@@ -329,14 +329,15 @@ def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: d
     else:
         tracer = fx.proxy.GraphAppendingTracer(graph)
         env = {symbol: fx.Proxy(leaf(symbol), tracer) for symbol in symbols_of(expr)}
-        with Asking():  # a proxy is asked what torch's functions make of it
+        with Asking():  # a proxy is asked how it overrides torch's functions
             found = sympy_interp(_OfProxies, env, expr).node
     made[expr] = found
     return found
 
 
 def fill(graph: fx.Graph, last: fx.Node | None, key: str) -> list[fx.Node]:
-    """Note under `meta[key]` what the nodes after `last` give, calls on symbolic numbers or sizes; returns these."""
+    """Store the example values of the nodes after `last`, calls on symbolic numbers or sizes, under `meta[key]`;
+    returns the nodes."""
     fresh: list[fx.Node] = []
     for node in reversed(graph.nodes):
         if node is last:

@@ -1,9 +1,8 @@
-"""A compiled forward and backward graph behind an autograd function of few lines, for graphs that need no more.
+"""A compiled forward and backward graph behind a short autograd function, for graphs that need no more.
 
-AOTAutograd's own wrapper handles everything, at tens of microseconds a call. `wiring` tells whether a graph is one of
-those that need nothing of it: no write to an input that has to be repeated outside the graph, no output that shares
-memory with an input or another output, no subclass, no token, no state of a random generator. `connect` then makes the
-function.
+AOTAutograd's own wrapper handles everything, at tens of microseconds a call. `wiring` decides whether a graph needs any
+of it: no write to an input that has to be repeated outside the graph, no output that shares memory with an input or
+another output, no subclass, no token, no random generator state. `connect` then makes the function.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Tangent:
     memory_format: torch.memory_format | None
 
     def laid_out(self, gradient: Tensor) -> Tensor:
-        """The gradient as the graph was traced for it. TypeError: it is of a subclass."""
+        """The gradient in the layout that was traced. TypeError if it is a tensor subclass."""
         if type(gradient) not in (Tensor, torch.nn.Parameter):
             raise TypeError(f"a graph compiled for plain tensors got a gradient of type {type(gradient).__name__}")
         if self.strides is None:
@@ -53,42 +52,44 @@ class Tangent:
 
 @attrs.frozen(eq=False)
 class Shared:
-    """A saved tensor that is an output, or in the memory of an input or output, with whose version counter it has to
-    be saved."""
+    """A saved tensor that is an output, or shares memory with an input or output; it is saved with that owner's version
+    counter."""
 
     saved: int
     of_output: bool
     owner: int
-    whole: bool  # of the same shape and strides as the owner, or the same: the owner is saved itself
+    whole: bool  # of the same shape and strides as the owner: then the owner itself is saved
 
 
 @attrs.frozen(eq=False)
 class Wiring:
-    """How a forward graph `(*inputs) -> (*outputs, *saved, *sizes)` and its backward graph
-    `(*sizes, *saved, *tangents) -> (*grads)` belong together. Numbers are positions among inputs or outputs."""
+    """How a forward graph `(*inputs) -> (*outputs, *saved, *sizes)` and its backward graph `(*sizes, *saved, *tangents)
+    -> (*grads)` are connected. Numbers are positions among inputs or outputs."""
 
     outputs: int
     tangents: tuple[Tangent, ...]
     constant: tuple[int, ...]  # outputs without gradient
-    unsafe_views: tuple[int, ...]  # outputs that are views, of what nobody else sees
-    cut: tuple[int, ...]  # inputs whose history no gradient ever reaches
-    learning: tuple[int, ...]  # inputs that want a gradient, and may get one
-    written: tuple[int, ...]  # inputs that the graph writes to in sight of autograd
+    unsafe_views: tuple[int, ...]  # outputs that are views of tensors that nobody else sees
+    cut: tuple[int, ...]  # inputs whose history no gradient reaches
+    learning: tuple[int, ...]  # inputs that require a gradient and may get one
+    written: tuple[int, ...]  # inputs that the graph writes to visibly for autograd
     shared: tuple[Shared, ...] = ()
-    numbers: frozenset[int] = frozenset()  # inputs that are no tensors
-    sizes: int = 0  # how many numbers are kept for the backward graph
-    feeds: tuple[int, ...] = ()  # of each input the tangents that its gradient comes from, as bits; only if several
+    numbers: frozenset[int] = frozenset()  # inputs that are not tensors
+    sizes: int = 0  # the number of sizes saved for the backward graph
+    # per input, the tangents that its gradient depends on, as bits; empty if there is one tangent
+    feeds: tuple[int, ...] = ()
 
 
 def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inputs: int) -> Wiring | None:
-    """How the graphs are connected; None where that takes AOTAutograd's wrapper. `metadata`: its findings."""
+    """How the graphs are connected; None if AOTAutograd's wrapper is needed. `metadata`: its findings."""
     if not _is_simple(metadata) or len(metadata.input_info) != inputs:
         return None
     infos = metadata.output_info
     results, gradients = _returned(forward), _returned(backward)
     places = [node for node in backward.graph.nodes if node.op == "placeholder"]
     tensors = [k for k, info in enumerate(infos) if issubclass(info.raw_type, Tensor)]
-    # Before torch 2.12 one flag of an output said both that it requires grad and that a gradient comes in for it.
+    # Before torch 2.12 one flag of an output meant both that it requires grad and that backward receives a gradient for
+    # it.
     expected = [k for k in tensors if getattr(infos[k], "requires_grad_for_backward", infos[k].requires_grad)]
     tangents = [_tangent(k, meta) for k, meta in zip(expected, metadata.subclass_tangent_meta, strict=False)]
     sizes = metadata.num_symints_saved_for_bw
@@ -108,7 +109,7 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
     learning = [k for k, info in enumerate(metadata.input_info) if info.requires_grad]
     cut = tuple(k for k in learning if gradients[k] is None)
     if len(cut) == len(learning) and any(infos[k].requires_grad for k in tensors):
-        return None  # a result requires a gradient though none reaches an input
+        return None  # a result requires a gradient although none reaches an input
     return Wiring(
         outputs=len(infos),
         tangents=tuple(t for t in tangents if t is not None),
@@ -130,8 +131,8 @@ def _numbers(forward: fx.GraphModule) -> Iterator[int]:
 
 
 def _is_simple(metadata: Any) -> bool:
-    """Whether AOTAutograd's wrapper has nothing to do for a graph of this metadata but to call it."""
-    # A number that a version of torch doesn't have is none of these: its wrapper stays in charge.
+    """Whether AOTAutograd's wrapper would do nothing but call a graph with this metadata."""
+    # A field that a torch version lacks has none of the expected values, so its wrapper is used.
     missing = object()
     nothing = (
         "num_mutated_inp_runtime_indices",
@@ -162,7 +163,7 @@ def _shared(
 ) -> Iterator[Shared]:
     """Saved tensors that are outputs, or views of inputs or outputs. apart: outputs that the caller does not get.
 
-    A node that is saved too need not be one tensor: views of a kernel's memory are made anew for each use.
+    A saved node need not be one tensor: views of a kernel's memory are made anew for each use.
     """
     inputs = [node for node in forward.graph.nodes if node.op == "placeholder"]
     given = {node: k for k, node in enumerate(results[:outputs]) if isinstance(node, fx.Node) and k not in apart}
@@ -183,12 +184,12 @@ def _shared(
 
 
 def _plain(value: Any) -> bool:
-    # Views that conjugate or negate have their base's memory, but not its values.
+    # Views that conjugate or negate share their base's memory, but not its values.
     return isinstance(value, Tensor) and not value.is_conj() and not value.is_neg()
 
 
 def _layout(node: fx.Node) -> tuple[Any, ...] | None:
-    """Dtype, shape, strides and offset; None where they depend on symbols."""
+    """Dtype, shape, strides and offset; None if they depend on symbols."""
     value = node.meta["val"]
     numbers = (*value.shape, *value.stride(), value.storage_offset())
     return (value.dtype, value.dim(), *numbers) if all(type(n) is int for n in numbers) else None
@@ -216,8 +217,8 @@ def _tangent(output: int, meta: Any) -> Tangent | None:
 
 
 class _Once(torch.autograd.Function):
-    """Gives gradients on under create_graph=True where they can't be differentiated, so that doing it, by whatever
-    they depend on, is an error, not silently zero."""
+    """Passes on gradients under create_graph=True that can't be differentiated, so that differentiating them, by any of
+    their inputs, is an error instead of silently zero."""
 
     @staticmethod
     def forward(ctx: Any, made: Sequence[Tensor | None], *causes: Tensor) -> tuple[Tensor | None, ...]:
@@ -229,7 +230,7 @@ class _Once(torch.autograd.Function):
 
 
 def _history(tensors: list[Tensor]) -> Tensor:
-    """An empty tensor with the history of all of these, in whose memory it is not."""
+    """An empty tensor with the combined history of all of these, without sharing their memory."""
     with torch.enable_grad():
         made = _C._functions.DelayedError(_TWICE, len(tensors))(*tensors)
     token: Tensor = made if isinstance(made, Tensor) else made[0]
@@ -238,7 +239,8 @@ def _history(tensors: list[Tensor]) -> Tensor:
 
 
 def _causes(ctx: Any, gradients: Sequence[Any]) -> Iterator[Tensor]:
-    """What the gradients depend on: the inputs, of which those with a history may be gone, and what came in."""
+    """The tensors that the gradients depend on: the inputs (those with a history may be gone) and the incoming
+    gradients."""
     yield from (node.variable for node, _ in ctx.next_functions if hasattr(node, "variable"))
     if ctx.history is not None:
         yield ctx.history
@@ -248,7 +250,7 @@ def _causes(ctx: Any, gradients: Sequence[Any]) -> Iterator[Tensor]:
 def connect(
     wires: Wiring, forward: Boxed, backward: Boxed, replay: second_order.Replay | None = None
 ) -> Callable[..., tuple[Any, ...]]:
-    """The two compiled graphs as one differentiable function, called flat. replay: what they were compiled from."""
+    """Join the two compiled graphs into one differentiable function, called flat. replay: reruns the captured graph."""
     methods = {
         "forward": staticmethod(_forward(wires, _without_autocast(forward), replay is not None)),
         "backward": staticmethod(_backward(wires, _without_autocast(backward), replay)),
@@ -256,7 +258,7 @@ def connect(
     function: Any = type("Compiled", (torch.autograd.Function,), methods)
     for method in methods.values():
         skip_code(method.__wrapped__.__code__, below=True)
-    # Function.apply looks for transforms and wrappers left over from them, in Python and for each input.
+    # Function.apply checks for transforms and stale wrappers, in Python and for each input.
     apply = super(torch.autograd.Function, function).apply
     transforms_active: Callable[[], bool] = _C._are_functorch_transforms_active
     cut, written = wires.cut, wires.written
@@ -276,7 +278,7 @@ def connect(
 
 
 def _without_autocast(inner: Boxed) -> Boxed:
-    """The graph with autocast off: its casts were traced, and its operators must not add any."""
+    """Wrap the graph to run with autocast off: its casts were traced, and its operators must not add any."""
     enabled: Callable[[], bool] = _C._is_any_autocast_enabled
 
     def run(args: list[Any]) -> Any:
@@ -308,7 +310,7 @@ def _forward(wires: Wiring, inner: Boxed, twice: bool) -> Callable[..., tuple[An
             outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
         if shared:
             _tie(shared, args, outputs, saved)
-        # A view that is kept would keep its base's history alive too. Detached, it has the same version counter.
+        # A saved view would keep its base's history alive too. Detached, it has the same version counter.
         ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in saved])
         if constant:
             ctx.mark_non_differentiable(*[outputs[k] for k in constant])
@@ -328,9 +330,9 @@ def _tie(shared: tuple[Shared, ...], args: Sequence[Any], outputs: Sequence[Any]
 
 
 def tied(metadata: Any, forward: fx.GraphModule, compiled: Boxed) -> Boxed:
-    """The compiled forward graph for AOTAutograd's wrapper: what it saves counts writes with the outputs and inputs
-    whose memory it is in. The wrapper would make outputs that are views another tensor after that; here they are one
-    before it."""
+    """Wrap the compiled forward graph for AOTAutograd's wrapper: saved tensors share the version counter of the outputs
+    and inputs whose memory they are in. The wrapper would later replace outputs that are views; here they are replaced
+    before."""
     count, before = metadata.num_forward, metadata.num_mutated_inp_runtime_indices
     unsafe_views = tuple(before + k for k in metadata.unsafe_view_out_indices)
     apart = {*range(before), *(before + k for k in metadata.aliased_out_indices)}
@@ -352,7 +354,7 @@ def tied(metadata: Any, forward: fx.GraphModule, compiled: Boxed) -> Boxed:
 
 
 def _within(tensor: Tensor, owner: Tensor) -> Tensor:
-    # The compiled graph's views have version counters of their own; this one counts its owner's writes.
+    # The compiled graph's views have version counters of their own; this one shares its owner's.
     if tensor.dtype != owner.dtype or not _C._is_alias_of(tensor, owner):
         return tensor
     return owner.detach().as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
@@ -363,8 +365,8 @@ def _own(output: Tensor) -> Tensor:
 
 
 def _without_tangents(feeds: tuple[int, ...], inner: Boxed) -> Callable[[list[Any], int], Any]:
-    """The backward graph, told which tangents came in, as bits. Inputs that only went into other outputs get None, as
-    from eager mode, not the zeros that the graph computes."""
+    """Wrap the backward graph to take the received tangents, as bits. Inputs that only affect other outputs get None,
+    as in eager mode, not the zeros that the graph computes."""
     if not feeds:
         return lambda args, came: inner(args)
 
@@ -376,7 +378,7 @@ def _without_tangents(feeds: tuple[int, ...], inner: Boxed) -> Callable[[list[An
 
 
 def _zeros(ctx: Any, number: int) -> Tensor:
-    """The gradient of an output that had none."""
+    """The gradient of an output that received none."""
     shape, dtype, device = ctx.asked[number]
     return torch.zeros(shape, dtype=dtype, device=device)
 
@@ -393,7 +395,7 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
 
     def backward(ctx: Any, *gradients: Any) -> Any:
         if transforms_active() or not all(g is None or has_memory(g) for g in gradients):
-            return followed(ctx, gradients, None)  # is_grads_batched=True has tensors of its own that stand for several
+            return followed(ctx, gradients, None)  # is_grads_batched=True passes special tensors that represent several
         args = [*ctx.sizes, *ctx.saved_tensors]
         came = -1
         for k, output, strides, tangent in tangents:
@@ -407,15 +409,15 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
             with torch.no_grad():
                 made = run(args, came)
             return followed(ctx, gradients, made)
-        release(ctx)  # memory that the graph is done with can be used again before it ends
+        release(ctx)  # so that memory the graph is done with can be reused before it ends
         return run(args, came)
 
     return backward
 
 
 def _followed(wires: Wiring, replay: second_order.Replay | None) -> Callable[..., Any]:
-    """From what backward was called with, and the gradients of inputs if they are known, to those that autograd can
-    follow."""
+    """A function from backward's arguments, and the gradients of inputs if they are known, to differentiable
+    gradients."""
     outputs = tuple(tangent.output for tangent in wires.tangents)
     apply_once: Callable[..., Any] = _Once.apply
 

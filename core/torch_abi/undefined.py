@@ -1,7 +1,7 @@
-"""Which inputs of a compiled graph get no gradient when some of its outputs get none.
+"""Finds inputs of a compiled graph that must get no gradient when some of its outputs receive none.
 
-Eager mode leaves the gradient of an input that is only reached through unused outputs undefined, and optimizers pass
-over it; with zeros they would apply weight decay and momentum. A backward graph computes zeros for it.
+In eager mode an input that only affects unused outputs has an undefined gradient, and optimizers skip it; given zeros
+they would apply weight decay and momentum. A backward graph computes zeros for it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PROPER_OUTPUTS = ("non_alias", "unsafe_view_alias", "custom_function_view")
 def feeds(forward: fx.GraphModule, backward: fx.GraphModule, outputs: Sequence[int]) -> tuple[int, ...]:
     """For each input, the outputs through which a gradient reaches it, as bits: bit k is the k-th of `outputs`.
 
-    These are the outputs that are computed from it, less those from whose gradient nothing leads to its own: there the
-    program cuts it off, as `detach` does.
+    These are the outputs computed from it, except those from whose gradient nothing leads to its own: there the program
+    cuts the gradient, as `detach` does.
     """
     results: Any = forward.graph.output_node().args[0]
     computed = _forth(forward, {results[position]: 1 << k for k, position in enumerate(outputs)})
@@ -46,14 +46,14 @@ def _forth(forward: fx.GraphModule, results: Mapping[fx.Node, int]) -> dict[fx.N
 
 
 def _back(backward: fx.GraphModule, tangents: int) -> dict[fx.Node, int]:
-    """For each node of the backward graph the tangents that it is computed from; all, where one may be missing."""
+    """For each node of the backward graph the tangents that it is computed from; all, if one may be missing."""
     places = backward.graph.find_nodes(op="placeholder")
     reached = {node: 1 << k for k, node in enumerate(places[len(places) - tangents :])}
     for node in backward.graph.nodes:
         parts = [reached.get(used, 0) for used in node.all_input_nodes]
         for part in parts:
             reached[node] = reached.get(node, 0) | part
-        # A derivative that is zero whatever comes in, that of `floor`, is a constant, and does not tell whose it is.
+        # A derivative that is always zero, like that of `floor`, is a constant and does not show its tangent.
         if node.target is _ADD and any(parts) and not all(parts):
             reached[node] = _ALL
     return {node: found or _ALL for node, found in reached.items()}
@@ -62,8 +62,8 @@ def _back(backward: fx.GraphModule, tangents: int) -> dict[fx.Node, int]:
 def feeds_of_wrapper(
     metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The outputs that take gradients, and the feeds of the inputs that are tensors, for AOTAutograd's own function.
-    None: there is nothing to leave out, or inputs and outputs are not those of the graph."""
+    """The outputs that receive gradients, and the feeds of the tensor inputs, for AOTAutograd's own function. None if
+    nothing has to be undefined, or inputs and outputs are not those of the graph."""
     results: Any = forward.graph.output_node().args[0]
     gradients: Any = backward.graph.output_node().args[0]
     places = forward.graph.find_nodes(op="placeholder")
@@ -85,10 +85,11 @@ def feeds_of_wrapper(
 
 
 def _with_tangents(metadata: Any) -> tuple[int, ...]:
-    """Positions of the outputs that the backward graph takes a gradient of: what inputs become after the call, the
-    outputs that are no views, and the tensors of which the others are views."""
+    """Positions of the outputs for which the backward graph takes a gradient: inputs' values after the call, outputs
+    that are not views, and the bases of the views."""
     changed = [metadata.input_info[k] for k in metadata.mutated_inp_runtime_indices]
-    # Before torch 2.12 one flag of an output said both that it requires grad and that a gradient comes in for it.
+    # Before torch 2.12 one flag of an output meant both that it requires grad and that backward receives a gradient for
+    # it.
     takes = [
         *(info.mutates_data and info.requires_grad for info in changed),
         *(
@@ -103,8 +104,8 @@ def _with_tangents(metadata: Any) -> tuple[int, ...]:
 
 
 def leave_undefined(metadata: Any, outputs: Sequence[int], fed: Sequence[int]) -> None:
-    """Have AOTAutograd's function of this metadata give None where eager mode does: it computes zeros. `fed`: of each
-    input that is a tensor, as bits, those of `outputs` through which a gradient reaches it."""
+    """Make AOTAutograd's function with this metadata return None where eager mode does; it computes zeros. `fed`: per
+    tensor input, as bits, those of `outputs` through which a gradient reaches it."""
     made = [each for each in torch.autograd.Function.__subclasses__() if vars(each).get("metadata") is metadata]
     for function in made:
         vars_of: Any = function
@@ -112,7 +113,7 @@ def leave_undefined(metadata: Any, outputs: Sequence[int], fed: Sequence[int]) -
 
 
 def _told(forward: Callable[..., Any], outputs: Sequence[int], fed: Sequence[int]) -> Callable[..., Any]:
-    """A forward method whose backward is told, by a hook, which gradients came in."""
+    """Wrap a forward method so that a hook tells its backward which gradients were received."""
 
     def leave_out(made: Sequence[Tensor | None], came: Sequence[Tensor | None]) -> tuple[Tensor | None, ...] | None:
         missing = [k for k, position in enumerate(outputs) if came[position] is None]

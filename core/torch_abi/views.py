@@ -1,8 +1,8 @@
-"""Seam to what tensors over the same memory have in common: which is a view of which, and the count of writes.
+"""Seam to relations between tensors over one memory: which is a view of which, and shared version counters.
 
-A compiled graph gives tensors over the right memory, each of them on its own, or one in the place of two, and its
-kernels write without a word to autograd. Eager mode has such tensors count writes together, and views of one another
-follow each other's history in autograd's graph.
+A compiled graph returns tensors over the right memory, but each as a separate tensor, or one in place of two, and its
+kernels write unseen by autograd. In eager mode such tensors share version counters, and views follow each other's
+history in autograd's graph.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _C: Any = torch._C
 
 @attrs.frozen
 class Kinship:
-    """How one result is made anew: of an input or an earlier result, or of itself; and whether it is autograd's view.
+    """How one result is reconstructed: from an input or an earlier result, or from itself; and whether it is a view for
+    autograd.
 
-    base: a key of the tensor, which nobody else has, that it is a view of; None: it is a view of the owner.
+    base: a key of an otherwise unreachable tensor that it is a view of; None: it is a view of the owner.
     """
 
     result: int
@@ -33,18 +34,18 @@ class Kinship:
     of_input: bool
     is_view: bool
     base: int | None = None
-    creation: Any = None  # what autograd knows of how the view was made: without gradients, as one of several
-    counts: bool = True  # writes together with the owner; not what `x.data` gives
+    creation: Any = None  # autograd's record of how the view was made: under no_grad, as one of several
+    counts: bool = True  # whether it shares the owner's version counter; not for `x.data`
 
 
 def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinship, ...]:
-    """What is to be said of results which share the memory of others, all of them fakes."""
+    """How to reconstruct results that share memory with others, all given as fakes."""
     givers = [(k, True, fake) for k, fake in enumerate(inputs) if _is_plain(fake)]
     known = {id(fake) for _, _, fake in givers}
     made: list[tuple[int, bool, Any]] = [
         (k, False, fake) for k, fake in enumerate(results) if _is_plain(fake) and id(fake) not in known
     ]
-    made.sort(key=lambda other: other[2]._is_view())  # what others are views of is made before them
+    made.sort(key=lambda other: other[2]._is_view())  # bases before their views
     sharing = Counter(_memory(fake) for _, _, fake in (*givers, *made))
     return tuple(
         found
@@ -70,8 +71,8 @@ def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship 
 
 
 def in_other_forms(inputs: Sequence[object], results: Sequence[object]) -> bool:
-    """Whether a result is over memory that an input or another result has in another form: as numbers of another
-    dtype, or conjugated. A lowered graph gives copies of these."""
+    """Whether a result shares an input's or another result's memory in another form: with another dtype, or conjugated.
+    A lowered graph returns copies of these."""
     forms: dict[int, set[object]] = {}
     given: dict[int, Any] = {id(fake): fake for fake in (*inputs, *results) if _is_strided(fake)}
     for fake in given.values():
@@ -84,7 +85,7 @@ def _is_strided(fake: Any) -> bool:
 
 
 def count_together(tensor: Tensor, other: Tensor) -> bool:
-    """Whether what is written to one of two tensors counts for both."""
+    """Make writes to one of two tensors count for both."""
     if tensor.is_inference() or other.is_inference():
         return False
     before = tensor._version, other._version
@@ -95,21 +96,21 @@ def count_together(tensor: Tensor, other: Tensor) -> bool:
 
 
 def creation_of(view: Tensor) -> Any:
-    """How a view was made, None where autograd allows all that is done to it."""
+    """autograd's record of how a view was made; None if it does not restrict what may be done to it."""
     found = _C._autograd._get_creation_meta(view)
     return None if found == _C._autograd.CreationMeta.DEFAULT else found
 
 
 def share_memory(left: Tensor, right: Tensor) -> bool:
-    """Whether two strided tensors, fake ones too, are over the same memory."""
+    """Whether two strided tensors, also fake ones, share memory."""
     return _memory(left) == _memory(right)
 
 
 def may_overlap_itself(tensor: Tensor) -> bool:
-    """Whether two elements may lie in one place. False is sure; tensors of symbolic sizes are taken not to."""
+    """Whether two elements may overlap. False is certain; tensors of symbolic sizes are assumed not to."""
     if is_wrapper(type(tensor)) or tensor.layout is not torch.strided or tensor._has_symbolic_sizes_strides:
         return False
-    last = 0  # the place of the last element along the axes with smaller steps
+    last = 0  # the position of the last element along the axes with smaller steps
     for step, size in sorted(
         (step, size) for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1
     ):
@@ -125,14 +126,14 @@ def _memory(fake: Any) -> int:
 
 
 def _is_plain(fake: Any) -> bool:
-    """Whether the tensor is over memory that a view has in the same form. What gradients follow is AOTAutograd's."""
+    """Whether a view can have the tensor's form over its memory. Gradients are AOTAutograd's business."""
     if not _is_strided(fake):
         return False
     return not (fake.requires_grad or fake.is_inference() or fake.is_quantized or fake.is_conj() or fake.is_neg())
 
 
 def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The results, those that share memory made anew as eager mode makes them."""
+    """The results; those that share memory are reconstructed as eager mode makes them."""
     made = [*results]
     bases: dict[int, Tensor] = {}
     for kind in kinds:
@@ -152,15 +153,15 @@ def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any,
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    """All of the memory in one row."""
+    """All of the memory as one dimension."""
     return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0).detach()
 
 
 def counting(run: Callable[..., Any], counts: Mapping[int, bool]) -> Callable[..., Any]:
-    """A callable whose inputs at some positions, which it writes to, count that, or do not: what is written through
-    `x.data` eager mode does not count."""
+    """Wrap a callable to count, or not count, its writes to inputs at some positions; in eager mode writes through
+    `x.data` are not counted."""
 
-    # Some share a count, `x` and `x.detach()`, and may not know it of each other: if one counts, all have.
+    # Some share a counter, like `x` and `x.detach()`, unknown to each other: if one is counted, all are.
     positions = sorted(counts.items(), key=lambda item: item[1])
 
     def counted(*args: Any) -> Any:

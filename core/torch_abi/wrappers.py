@@ -1,6 +1,6 @@
-"""Seam to traceable wrapper subclasses: tensors that hold other tensors and take over operators, below autograd.
+"""Seam to traceable wrapper subclasses: tensors that hold inner tensors and override operators, below autograd.
 
-Such a class says what its tensors are made of (`__tensor_flatten__`) and makes one again (`__tensor_unflatten__`).
+Such a class takes its tensors apart (`__tensor_flatten__`) and rebuilds them (`__tensor_unflatten__`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from armature.introspection import existing
 from armature.torch_abi.jagged import NestedTensor
 from armature.torch_abi.overrides import DEFAULT, KINDS, NO_FUNCTION, dispatches
 
-# The older name warns where there is the newer one.
+# The older name warns if the newer one exists.
 OPAQUE: tuple[type, ...] = existing("torch._custom_class_base.CustomClassBase") or existing(
     "torch._opaque_base.OpaqueBase"
 )
@@ -29,7 +29,7 @@ PLAIN = frozenset({*KINDS, FakeTensor})
 
 @attrs.frozen(eq=False)
 class Flattened:
-    """What a wrapper is made of: tensors and other objects by name, and what else there is to know."""
+    """The parts of a wrapper: inner tensors and other objects by name, and other metadata."""
 
     tensors: dict[str, Any]
     objects: dict[str, Any]
@@ -37,7 +37,7 @@ class Flattened:
 
 
 def is_wrapper(kind: type) -> bool:
-    """Whether tensors of the class hold others, and the class says which."""
+    """Whether the class is a wrapper subclass: its tensors hold others, and it says which."""
     return kind not in PLAIN and issubclass(kind, torch.Tensor) and dispatches(kind) and _says_parts(kind)
 
 
@@ -46,7 +46,7 @@ def _says_parts(kind: type) -> bool:
 
 
 def asks_as_tensors_do(kind: type) -> bool:
-    """Whether the class has no `__torch_function__` of its own: torch's, or none. That of nested tensors is torch's."""
+    """Whether the class's `__torch_function__` is torch's own, or it has none. That of nested tensors is torch's."""
     if kind is NestedTensor:
         return True
     method = getattr(kind, "__torch_function__", NO_FUNCTION)
@@ -54,7 +54,7 @@ def asks_as_tensors_do(kind: type) -> bool:
 
 
 def flatten(tensor: torch.Tensor) -> Flattened:
-    """What a wrapper is made of. Errors: those of the class."""
+    """The parts of a wrapper. Errors: those of the class."""
     wrapper: Any = tensor
     names, context = wrapper.__tensor_flatten__()
     found = {name: getattr(tensor, name) for name in names}
@@ -63,17 +63,17 @@ def flatten(tensor: torch.Tensor) -> Flattened:
 
 
 def stands_for_part(obj: object) -> bool:
-    """Whether AOTAutograd has put the object in a graph for a part of a wrapper that is no tensor."""
+    """Whether AOTAutograd has put the object in a graph for a non-tensor part of a wrapper."""
     return isinstance(obj, FakeScriptObject)
 
 
 def is_known(part: object) -> bool:
-    """Whether a part that is no tensor is of a class whose objects do not change: those that torch calls opaque."""
+    """Whether a non-tensor part is of a class whose objects are immutable: torch calls them opaque."""
     return isinstance(part, OPAQUE)
 
 
 def innermost(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensors with numbers of their own in a wrapper, at any depth; any other tensor itself."""
+    """The plain tensors in a wrapper, at any depth; any other tensor itself."""
     if not is_wrapper(type(tensor)):
         yield tensor
         return
@@ -82,13 +82,13 @@ def innermost(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def fake_mode_of(fakes: Iterable[object]) -> Any:
-    """The mode of the first fake tensor, also of one in a wrapper; None where there is none."""
+    """The mode of the first fake tensor, including one in a wrapper; None if there is none."""
     tensors = (inner for fake in fakes if isinstance(fake, torch.Tensor) for inner in innermost(fake))
     return next((inner.fake_mode for inner in tensors if isinstance(inner, FakeTensor)), None)
 
 
 def held(tensor: torch.Tensor) -> tuple[object, ...]:
-    """All attributes of a wrapper and of those in it, to be compared by identity."""
+    """All attributes of a wrapper and its inner wrappers, for comparison by identity."""
     found: list[object] = []
     for name, value in tensor.__dict__.items():
         found += [name, value]
@@ -100,7 +100,7 @@ def held(tensor: torch.Tensor) -> tuple[object, ...]:
 def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
     """A test whether another tensor of the class has parts of the same names and an equal context.
 
-    Errors: TypeError where a copy of the context is not equal to it, so that nothing could be told later.
+    Errors: TypeError if a copy of the context does not equal it, so that the test could never succeed.
     """
     found = flatten(tensor)
     kind = type(tensor)
@@ -125,22 +125,23 @@ def like(tensor: torch.Tensor) -> Callable[[Any], bool]:
 
 
 def takes_strides(tensor: torch.Tensor) -> bool:
-    """Whether views of a wrapper can be made by sizes and strides, as AOTAutograd makes them of its memory.
+    """Whether views of a wrapper can be made from sizes and strides, as AOTAutograd makes them of its memory.
 
-    Not where it has other sizes than what it holds, as on a mesh.
+    Not if its sizes differ from its inner tensor's, as on a mesh.
     """
     if flatten(tensor).objects:
         return False
     try:
         with torch.no_grad():
             tensor.as_strided((), ())
-    except (RuntimeError, TypeError):  # the class refuses it, or has no answer (TypeError of torch's dispatcher)
+    # the class refuses it, or does not implement it (torch's dispatcher raises TypeError)
+    except (RuntimeError, TypeError):
         return False
     return True
 
 
 def comes_back(tensor: torch.Tensor) -> bool:
-    """Whether the class makes the like of a wrapper out of its parts, at any depth. Errors: those of the class."""
+    """Whether the class rebuilds an equal wrapper from its parts, at any depth. Errors: those of the class."""
     found = flatten(tensor)
     kind: Any = type(tensor)
     again = kind.__tensor_unflatten__({**found.tensors, **found.objects}, found.context, tensor.size(), tensor.stride())
@@ -149,5 +150,5 @@ def comes_back(tensor: torch.Tensor) -> bool:
 
 
 def in_dispatch() -> bool:
-    """Whether a `__torch_dispatch__` is running: autograd is at work on the operator already, and keeps away."""
+    """Whether a `__torch_dispatch__` is running: autograd has handled the operator and must not again."""
     return bool(torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.PythonTLSSnapshot))
