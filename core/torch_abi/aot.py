@@ -80,10 +80,11 @@ class _Watch:
         return self.split
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compile the forward graph. Raises _AsCaptured if the graph has to run operator by operator."""
         metadata = self.context.fw_metadata
         if self.split is not None and (
             any(map(holds_stand_ins, self.split))
-            or reads_what_is_written(self.split[0], metadata)  # Backward would read what the call writes at its end.
+            or reads_what_is_written(self.split[0], metadata)  # backward would read what the call writes at its end
             or self.keeps_new_values(self.split[0], metadata)
         ):
             raise _AsCaptured
