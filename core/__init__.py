@@ -59,7 +59,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: the stages take a second to import, and plugins need single modules only.
+    # Imported lazily: the stages take a second to import, and plugins need single modules only.
     if name not in __all__:
         raise AttributeError(f"module 'armature' has no attribute {name!r}")
     place = importlib.import_module(_PLACES.get(name, "armature.api.public"))

@@ -1,6 +1,6 @@
-"""What back ends and lowerings may import: loops, plans of kernels, and helpers that print them.
+"""What back ends and lowerings may import: loops, kernel plans, and helpers that print them.
 
-Versioned with `plugin_api`, by its API_VERSION. Rules, handlers, values and passes are there.
+Versioned with `plugin_api`, by its API_VERSION. That module has rules, handlers, values and passes.
 """
 
 from armature.codegen.backend import DeviceBackend

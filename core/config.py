@@ -1,7 +1,7 @@
-"""All settings: one frozen class, from which the variables, the checks and the documentation are derived.
+"""All settings: one frozen class, from which environment variables, checks and documentation are derived.
 
-`current()` is what applies here and now; `patch(strict=True)` changes it for the body of a `with` in this thread,
-`update(threads=4)` for the whole process from now on. Values of the environment are read once, on first use.
+`current()` returns the settings in force; `patch(strict=True)` changes them for the body of a `with` in this thread,
+`update(threads=4)` for the whole process from now on. The environment is read once, on first use.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from armature.errors import BadSetting, UnknownSetting
 Parse = Callable[[str], object]
 COMPILERS = ("c++", "g++", "clang++")
 MAX_WORKERS = 16
-STAGES = ("fx", "aten", "loops", "plan", "kernels", "wrapper")  # that can be printed
-TOPICS = ("frame", "guards", "recompiles", "graph", "kernels")  # that can be logged
+STAGES = ("fx", "aten", "loops", "plan", "kernels", "wrapper")  # stages that can be printed
+TOPICS = ("frame", "guards", "recompiles", "graph", "kernels")  # topics that can be logged
 
 
 def parse_bool(text: str) -> bool:
-    """A switch, as environment variables spell it. Raises ValueError for anything else."""
+    """Parse a switch from an environment variable. Raises ValueError for unknown text."""
     lowered = text.strip().lower()
     if lowered in ("1", "true", "yes", "on"):
         return True
@@ -42,7 +42,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Names parted by commas or spaces, in their order."""
+    """Parse names separated by commas or spaces, in order."""
     return tuple(text.replace(",", " ").split())
 
 
@@ -57,7 +57,8 @@ PARSERS: Mapping[type, Parse] = {
 
 
 def checked(kind: type[Any], minimum: int, choices: tuple[str, ...] = ()) -> Callable[[Any, Attribute[Any], Any], None]:
-    """A validator: the value is of `kind`, not below `minimum` when it is a number, and of `choices` if there are."""
+    """A validator: the value has type `kind`, is at least `minimum` if it is a number, and one of `choices` if
+    given."""
 
     def check(_: object, attribute: Attribute[Any], value: Any) -> None:
         if type(value) is not kind and not (kind is Path and isinstance(value, Path)):
@@ -73,7 +74,8 @@ def checked(kind: type[Any], minimum: int, choices: tuple[str, ...] = ()) -> Cal
 
 
 def as_collection(kind: type) -> Callable[[Any], Any]:
-    """A converter: any collection of strings becomes a tuple or set of them. Anything else is left for the check."""
+    """A converter: any collection of strings becomes a tuple or set of them. Other values are left for the
+    validator."""
     return lambda value: kind(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
@@ -86,9 +88,9 @@ def setting(
     minimum: int = 0,
     choices: tuple[str, ...] = (),
     of_process: bool = False,
-) -> Any:  # Any: it stands where the value of the annotated type would stand, as attrs.field does
-    """Declare a setting. `default` is a value, or a function that finds it when settings are first read.
-    of_process: it is no setting of a single function."""
+) -> Any:  # Any, as for attrs.field: it is assigned to fields of every type
+    """Declare a setting. `default` is a value, or a function that computes it when settings are first read. of_process:
+    it can't be set for a single function."""
     value = default() if callable(default) else default
     kind = Path if isinstance(value, Path) else type(value)
     return attrs.field(
@@ -107,17 +109,17 @@ def available_cores() -> int:
 
 
 def default_workers() -> int:
-    """How many kernels are built side by side unless told otherwise."""
+    """The default number of parallel kernel builds."""
     return min(available_cores(), MAX_WORKERS)
 
 
 def first_compiler() -> str:
-    """The first C++ compiler on PATH, "c++" when there is none: a back end reports what is missing."""
+    """The first C++ compiler on PATH, "c++" if there is none: a back end then reports what is missing."""
     return next((name for name in COMPILERS if shutil.which(name)), COMPILERS[0])
 
 
 def default_cache_dir() -> Path:
-    """Where built kernels are kept unless told otherwise."""
+    """The default folder of built kernels."""
     return Path(platformdirs.user_cache_dir("armature"))
 
 
@@ -129,7 +131,7 @@ PASS_SETTINGS = frozenset({"disabled_passes", "pass_order"})
 
 @attrs.frozen
 class Config:
-    """The settings. Each field names its variable and says what it does; docs and `armature doctor` print them."""
+    """The settings. Each field names its variable and describes itself; docs and `armature doctor` print that."""
 
     strict: bool = setting(False, env="ARMATURE_STRICT", help="Raise where armature would fall back to eager.")
     disabled_plugins: frozenset[str] = setting(
@@ -211,7 +213,7 @@ class Config:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Config:
-        """Settings of an environment, defaults for the rest. Raises BadSetting naming the variable."""
+        """Settings from an environment, with defaults for the rest. Raises BadSetting naming the variable."""
         values: dict[str, Any] = {}
         for field in attrs.fields(cls):
             env = field.metadata["env"]
@@ -224,7 +226,7 @@ class Config:
         return cls(**values)
 
     def changed(self, changes: Mapping[str, Any]) -> Config:
-        """A copy with changes. Raises UnknownSetting, with the nearest name, and BadSetting."""
+        """A copy with changes. Raises UnknownSetting, with the most similar name, and BadSetting."""
         names = [field.name for field in attrs.fields(type(self))]
         for name in changes:
             if name not in names:
@@ -235,7 +237,7 @@ class Config:
 
 @attrs.define
 class Settings:
-    """What holds the settings of this process, and those of a `patch` in this thread."""
+    """Holds the settings of this process, and those of a `patch` in this thread."""
 
     base: Config
     patched: ContextVar[Config | None] = attrs.field(factory=lambda: ContextVar("armature_config", default=None))
@@ -243,12 +245,12 @@ class Settings:
 
 @cache
 def settings() -> Settings:
-    """The one holder of this process, filled from the environment on first use."""
+    """The process's holder of settings, initialised from the environment on first use."""
     return Settings(Config.from_env(os.environ))
 
 
 def current() -> Config:
-    """The settings that apply here and now."""
+    """The settings in force."""
     held = settings()
     return held.patched.get() or held.base
 
@@ -266,7 +268,7 @@ def patch(**changes: object) -> Iterator[Config]:
 
 
 def update(**changes: object) -> Config:
-    """Change settings for the whole process, from now on. A `patch` that is open keeps its own values."""
+    """Change settings for the whole process, from now on. An open `patch` keeps its own values."""
     held = settings()
     held.base = held.base.changed(changes)
     return held.base

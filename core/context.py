@@ -1,4 +1,4 @@
-"""The one explicit context: what a stage may reach besides its input. Made by `pipeline` for each compilation.
+"""The explicit context of a stage: everything it may use besides its input. Made by `pipeline` for each compilation.
 
 Passes of plugins and back ends see it as `armature.services.Services`.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class CompileContext:
-    """Settings, knowledge and services of one compilation.
+    """Settings, tables and services of one compilation.
 
     tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
-    builds kernels. emit: tells observers of an event. compile_id counts compilations of this process. asked: callables
-    that plugins were asked about, by id. users_backend: what runs the graph is made by a function of the user's.
-    timeline: what is told of each run of a graph or kernel; None: nothing is. passes: those that have run, if kept.
-    device_backend comes from `tables.device_backend(device_type)`.
+    builds kernels. emit: sends an event to observers. compile_id counts compilations of this process. asked: callables
+    that plugins were asked about, by id. users_backend: whether a user's function makes what runs the graph. timeline:
+    records each run of a graph or kernel; None: not recorded. passes: those that have run, if recorded. device_backend
+    comes from `tables.device_backend(device_type)`.
     """
 
     config: Config
@@ -44,10 +44,10 @@ class CompileContext:
     passes: list[PassRun] = attrs.field(factory=list)
 
     def emit(self, event: CompileEvent) -> None:
-        """Keep the event and tell observers."""
+        """Record the event and tell observers."""
         self.events.append(event)
         self.tables.observe_compile(event)
 
     def lowered(self, op: torch._ops.OpOverload) -> bool:
-        """Whether a plugin has a lowering for the operator: it may still decline, and leave an ATen call."""
+        """Whether a plugin has a lowering for the operator; it may still decline, leaving an ATen call."""
         return bool(self.tables.lowering_chain(op))

@@ -1,7 +1,7 @@
 """All errors. Each class has a code, a text in the user's terms and a hint that says what to do.
 
-A raise gives facts, never prose: `raise UnknownBackend(name=name, known=...)`. The user's file and line, where known,
-come first in the printed message. A1xx plugins, A2xx what a user asked for, A3xx tracing, A4xx lowering and scheduling,
+A raise passes facts, never prose: `raise UnknownBackend(name=name, known=...)`. The user's file and line, if known,
+come first in the printed message. A1xx plugins, A2xx a user's requests, A3xx tracing, A4xx lowering and scheduling,
 A5xx code generation and tools, A9xx armature's own faults.
 """
 
@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 
 class ArmatureError(Exception):
-    """Base of all. Subclasses set `code`, `text` and `hint`, templates over the facts given to the constructor."""
+    """Base class of all errors. Subclasses set `code`, `text` and `hint`, templates over the constructor's facts."""
 
     code: ClassVar[str] = "A000"
     text: ClassVar[str] = ""
@@ -25,25 +25,25 @@ class ArmatureError(Exception):
         super().__init__(self.message())
 
     def message(self) -> str:
-        """The whole message: place, code, what happened, what to do."""
+        """The whole message: location, code, what happened, what to do."""
         lead = f"{self.where}: " if self.where else ""
         body = f"{lead}[{self.code}] {self.text.format(**self.facts)}"
         hint = self.hint.format(**self.facts)
         return f"{body}\n  What to do: {hint}" if hint else body
 
     def again(self) -> Self:
-        """A fresh copy to raise: an error that is kept must not gather the tracebacks of those who raise it."""
+        """A fresh copy to raise, so that a stored error does not collect tracebacks."""
         return type(self)(where=self.where, **self.facts)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest of the known names, with a space at its end; "" where none is near."""
+    """A question with the most similar known name, ending in a space; "" if none is similar."""
     nearest = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean {nearest[0]!r}? " if nearest else ""
 
 
 class InvariantError(ArmatureError):
-    """Something that armature itself guarantees does not hold."""
+    """A guarantee of armature itself is violated."""
 
     code = "A900"
     text = "{what} ({details})"
@@ -51,7 +51,7 @@ class InvariantError(ArmatureError):
 
 
 def invariant(condition: bool, what: str, **facts: object) -> None:
-    """Raise InvariantError naming the facts when the condition does not hold."""
+    """Raise InvariantError with the facts if the condition does not hold."""
     if not condition:
         details = ", ".join(f"{k}={v!r}" for k, v in facts.items())
         raise InvariantError(what=what, details=details)
@@ -74,7 +74,7 @@ class BackendError(ArmatureError):
 
 
 class NoKernelFolder(ArmatureError):
-    """Neither the folder of the settings nor a temporary one can hold built kernels."""
+    """Neither the configured folder nor a temporary one can hold built kernels."""
 
     code = "A502"
     text = "there is no folder to build kernels in: {folder} can't be used ({reason}), nor a temporary one ({error})"
@@ -90,7 +90,7 @@ class LoweringError(ArmatureError):
 
 
 class PluginError(ArmatureError):
-    """Something is wrong with a plugin. Facts of all: plugin, distribution, version, hook ("" where none is)."""
+    """A problem with a plugin. Facts of all: plugin, distribution, version, hook ("" if none)."""
 
     code = "A100"
     text = "plugin {plugin} ({distribution} {version}): {problem}"
@@ -110,22 +110,22 @@ class PluginVersionMismatch(PluginError):
 
     code = "A102"
     text = "plugin {plugin} ({distribution} {version}) is written for {wanted}; this is {have}"
-    hint = "Install a version of {distribution} that fits, or leave it out with ARMATURE_DISABLE_PLUGINS={plugin}."
+    hint = "Install a version of {distribution} that matches, or leave it out with ARMATURE_DISABLE_PLUGINS={plugin}."
 
 
 class UnknownHook(PluginError):
     """A function is marked as a hook implementation, but there is no such hook."""
 
     code = "A103"
-    text = "plugin {plugin} ({distribution} {version}) implements {hook}, which is no hook of armature"
-    hint = "Did you mean {nearest}? All hooks stand in armature.hookspecs."
+    text = "plugin {plugin} ({distribution} {version}) implements {hook}, which is not a hook of armature"
+    hint = "Did you mean {nearest}? All hooks are in armature.hookspecs."
 
 
 class WrongHookSignature(PluginError):
-    """A hook implementation takes other arguments than its hook gives."""
+    """A hook implementation's parameters differ from the hook's."""
 
     code = "A104"
-    text = "plugin {plugin} ({distribution} {version}): {hook}({given}) takes other arguments than the hook gives"
+    text = "plugin {plugin} ({distribution} {version}): {hook}({given}) takes other arguments than the hook passes"
     hint = "Write it as {expected}; arguments that are not needed may be left out."
 
 
@@ -138,10 +138,10 @@ class HookFailed(PluginError):
 
 
 class InvalidRow(PluginError):
-    """A hook returned something that is no row of its table."""
+    """A hook returned something that is not a row of its table."""
 
     code = "A106"
-    text = "plugin {plugin} ({distribution} {version}): {hook} gave {row}: {problem}"
+    text = "plugin {plugin} ({distribution} {version}): {hook} returned {row}: {problem}"
     hint = "Return rows as the docstring of armature.hookspecs.{hook} shows."
 
 
@@ -162,7 +162,7 @@ class PassOrderCycle(PluginError):
 
 
 class PassFailed(ArmatureError):
-    """A pass raised, or left something behind that is wrong."""
+    """A pass raised, or broke the graph."""
 
     code = "A112"
     text = "pass {name} of plugin {plugin} failed: {problem}"
@@ -178,7 +178,7 @@ class DuplicatePlugin(PluginError):
 
 
 class UnknownPlugin(ArmatureError):
-    """A name that no plugin has."""
+    """A name that is not a plugin's."""
 
     code = "A110"
     text = "there is no plugin {name!r}"
@@ -186,7 +186,7 @@ class UnknownPlugin(ArmatureError):
 
 
 class UnknownPass(ArmatureError):
-    """A name that no pass has."""
+    """A name that is not a pass's."""
 
     code = "A113"
     text = "there is no pass {name!r}"
@@ -194,10 +194,10 @@ class UnknownPass(ArmatureError):
 
 
 class UnknownBreakType(ArmatureError):
-    """A graph break is raised by an id that stands in no catalogue."""
+    """A graph break was raised with an id that is in no catalogue."""
 
     code = "A111"
-    text = "no plugin gives a break type {id!r}"
+    text = "no plugin has a break type {id!r}"
     hint = "Return it from armature_break_types, or install the plugin that does: pip install {distribution}."
 
 
@@ -210,7 +210,7 @@ class UnknownName(ArmatureError, LookupError):
 
 
 class PathTaken(ArmatureError):
-    """A file or folder that was to be made is there already."""
+    """A file or folder to be made already exists."""
 
     code = "A204"
     text = "{path} exists already"
@@ -218,7 +218,7 @@ class PathTaken(ArmatureError):
 
 
 class BadPluginName(ArmatureError):
-    """A name for a new plugin that can't be that of a package."""
+    """A name for a new plugin that can't be a package's."""
 
     code = "A205"
     text = "{name!r} can't be the name of a plugin"
@@ -226,11 +226,11 @@ class BadPluginName(ArmatureError):
 
 
 class BadSetting(ArmatureError):
-    """A setting has a value that it can't have."""
+    """A setting has an invalid value."""
 
     code = "A201"
     text = "{name} is {value!r}: {problem}"
-    hint = "Set it to a value it takes, or leave it out for the default; `armature doctor` lists all settings."
+    hint = "Set it to a valid value, or leave it out for the default; `armature doctor` lists all settings."
 
 
 class UnknownSetting(ArmatureError):
@@ -242,11 +242,11 @@ class UnknownSetting(ArmatureError):
 
 
 class ArmatureWarning(UserWarning):
-    """Something runs eagerly that could have been compiled, or is built in each process that could have been kept."""
+    """Something runs eagerly that could have been compiled, or kernels are rebuilt that could have been cached."""
 
 
 class NotCallable(ArmatureError):
-    """Something that is no function was given to `compile`, `disable` and their kin, which `call` names."""
+    """A value that can't be called was passed to `compile`, `disable` or the like, which `call` names."""
 
     code = "A210"
     text = "{call} was given {what}, which can't be called"
@@ -258,7 +258,7 @@ class NotCallable(ArmatureError):
 
 
 class UnknownBackend(ArmatureError):
-    """A name that is no graph backend."""
+    """A name that is not a graph backend's."""
 
     code = "A211"
     text = "there is no backend {name!r}"
@@ -266,7 +266,7 @@ class UnknownBackend(ArmatureError):
 
 
 class UnknownMode(ArmatureError):
-    """A name that is no mode."""
+    """A name that is not a mode's."""
 
     code = "A212"
     text = "there is no mode {name!r}"
@@ -274,7 +274,7 @@ class UnknownMode(ArmatureError):
 
 
 class ModeNotThere(UnknownMode):
-    """A mode of torch.compile that armature does not have: taking it would promise what is not done."""
+    """A mode of torch.compile that armature does not have: accepting it would promise something untrue."""
 
     code = "A225"
     text = "the mode {name!r} of torch.compile is not there in armature"
@@ -282,7 +282,7 @@ class ModeNotThere(UnknownMode):
 
 
 class UnknownOption(ArmatureError):
-    """A key of `options` that is no setting of a compilation."""
+    """A key of `options` that is not a setting of a compilation."""
 
     code = "A213"
     text = "there is no option {name!r}"
@@ -298,7 +298,7 @@ class OptionOfProcess(UnknownOption):
 
 
 class WrongArgument(ArmatureError):
-    """An argument of `compile` and its kin, which `call` names, has the wrong type."""
+    """An argument of `compile` or the like, which `call` names, has the wrong type."""
 
     code = "A214"
     text = "{name} is {value!r}; expected {expected}"
@@ -309,7 +309,7 @@ class WrongArgument(ArmatureError):
 
 
 class NoPlugins(ArmatureError):
-    """The core is installed alone."""
+    """Only the core is installed."""
 
     code = "A215"
     text = "no plugins are installed, so armature compiles nothing and runs your program as it is"
@@ -336,15 +336,15 @@ class DeviceBackendUnready(ArmatureError):
 
 
 class ReadsSource(ArmatureError):
-    """A tool of torch that reads the class of a module, instead of calling it, was given a compiled module."""
+    """A torch tool that reads a module's class instead of calling it was given a compiled module."""
 
     code = "A218"
-    text = "{tool} reads the class of a module, which tells nothing of one that armature compiled"
+    text = "{tool} reads the class of a module, which does not describe a module compiled by armature"
     hint = "Give it the module that was compiled, `module.__armature_original__`, and compile what it returns."
 
 
 class BackendFunctionFailed(ArmatureError):
-    """A function given as `backend` raised, or did not do what is expected of one. `__cause__` is what it raised."""
+    """A function passed as `backend` raised, or did not do what is expected of one. `__cause__` is its error."""
 
     code = "A219"
     text = "the backend {backend} {problem} (for the graph of {function})"

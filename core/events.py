@@ -1,4 +1,4 @@
-"""Compile events: what observers (`armature_compile_event`) are told. Observers cannot change anything."""
+"""Compile events for observers (`armature_compile_event`). Observers cannot change anything."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class EventKind(Enum):
 
 @attrs.frozen
 class CompileEvent:
-    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: which stage, guard, file; why; of
-    REPLAY, which graph was recorded, or why it is not.
+    """One event of one compilation. `seconds` is set on FINISH and STAGE; `detail`: the stage, guard, file or reason;
+    for REPLAY, the graph that was recorded, or why it is not.
 
-    at: when it was made, in seconds of `time.perf_counter`; a stage has ended then.
+    at: when it was made, in seconds of `time.perf_counter`; for a stage, its end.
     """
 
     kind: EventKind

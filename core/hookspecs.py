@@ -2,8 +2,8 @@
 
 A plugin is a distribution with an entry point in group `armature` that names a module (or object) whose functions are
 decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when
-plugins come or go, and their rows collected into tables; `..._event` hooks observe and return nothing; the
-`firstresult` hooks answer one question each, once, and the answer is kept. No hook runs while a compiled function is
+plugins come or go, and their rows are collected into tables; `..._event` hooks observe and return nothing; the
+`firstresult` hooks answer one question each, once, and the answer is cached. No hook runs while a compiled function is
 called.
 
 Each hook below says who calls it, when, with what, and what None means. docs/plugins.md has a worked example of each.
@@ -48,7 +48,7 @@ def armature_rules() -> Iterable[Rule]:
 
 @hookspec(firstresult=True)
 def armature_decide(subject: Subject) -> Verdict | None:
-    """Decide what no row covers, computed from the object itself. Must not run user code.
+    """Compute a verdict on a callable that no rule names, from the object itself. Must not run user code.
 
     Called by the rule book once per callable that no rule for the very object matches. None: no opinion, ask the next.
     Look at names and types: instances that nothing can watch (numbers, those of a class with empty `__slots__`) share
@@ -95,7 +95,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 
 @hookspec
 def armature_signatures() -> Iterable[Signature]:
-    """Which arguments functions written in C take that don't tell their signature. A call with others breaks the graph.
+    """The parameters of C functions that have no signature. A call with other arguments breaks the graph.
 
     Called when tables are built. None: no rows.
 
@@ -143,7 +143,7 @@ def armature_lowerings() -> Iterable[Lowering]:
 
 @hookspec
 def armature_operators() -> Iterable[Operator]:
-    """What schemas don't tell of operators: a shorter way to call them, and how their results lie in memory.
+    """Facts about operators that schemas don't state: a faster way to call them, and the layout of their results.
 
     Called by the tables when they are first needed. None: no rows.
 
@@ -174,9 +174,9 @@ def armature_device_backend(device_type: str) -> DeviceBackend | None:
 
 @hookspec(firstresult=True)
 def armature_launch_recorder(device_type: str) -> LaunchRecorder | None:
-    """What records launches on a device type and launches them again as one. Called once per device type.
+    """An object that records launches on a device type and replays them as one. Called once per device type.
 
-    None: not mine, the next plugin is asked; None from all: graphs on that device are launched kernel by kernel.
+    None: not mine, the next plugin is asked; None from all: graphs on that device launch each kernel separately.
 
         return MyGraphs() if device_type == "mydev" else None
     """

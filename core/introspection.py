@@ -1,7 +1,7 @@
-"""What a callable really is, read without running any of its code.
+"""Determines what a callable really is, without running any of its code.
 
 Everything here looks at types and slots of C types only: never `getattr` on a foreign object, never its `__eq__`,
-`__hash__`, `__class__` or `__name__`. An object that lies or raises is therefore harmless.
+`__hash__`, `__class__` or `__name__`. So an object that lies or raises is harmless.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MRO = type.__dict__["__mro__"]
 _DICT = type.__dict__["__dict__"]
 _MODULE_DICT: Any = vars(types.ModuleType)["__dict__"]
 _LRU = type(functools.lru_cache(lambda: None))
-_IS_SUBCLASS = type.__subclasscheck__  # of `type` itself: asks no metaclass
+_IS_SUBCLASS = type.__subclasscheck__  # `type`'s own method, which bypasses metaclasses
 
 
 @attrs.frozen(eq=False, init=False)
 class Kinds:
-    """A set of classes made in C. Classes are told by identity: to hash or compare one may run its metaclass."""
+    """A set of C classes. Classes are compared by identity, because hashing or comparing one may run its metaclass."""
 
     ids: frozenset[int]
 
@@ -57,22 +57,22 @@ MISSING: Any = object()
 
 @attrs.frozen
 class Subject:
-    """What is asked about: the object itself, unwrapped, and the names it goes by. No user code runs to build it."""
+    """The subject of a question: the object, unwrapped, and its names. No user code runs to build it."""
 
     obj: object
     module: str
     qualname: str
     filename: str = ""
-    is_frame: bool = False  # asked for a frame about to run, not for a call
+    is_frame: bool = False  # the question is about a frame about to run, not about a call
 
     @property
     def name(self) -> str:
-        """The dotted name under which a rule would name it."""
+        """The dotted name that a rule would use for it."""
         return f"{self.module}.{self.qualname}" if self.module else self.qualname
 
     @property
     def code(self) -> CodeType | None:
-        """The Python code that a call would run; None for what is written in C, and for classes."""
+        """The Python code that a call would run; None for C code and classes."""
         if type(self.obj) is types.FunctionType:
             return self.obj.__code__
         return self.obj if type(self.obj) is CodeType else None
@@ -84,7 +84,7 @@ def is_module(obj: object) -> bool:
 
 
 def namespace(module: object) -> dict[str, Any]:
-    """The names of a module, whatever its class makes of its attributes."""
+    """The names of a module, bypassing its class's attribute lookup."""
     names: dict[str, Any] = _MODULE_DICT.__get__(module)
     return names
 
@@ -95,13 +95,13 @@ def is_class(obj: object) -> bool:
 
 
 def is_object_of(obj: object, cls: type) -> bool:
-    """Whether the object is of the class or one below it, whatever it claims to be."""
+    """Whether the object is an instance of the class or a subclass, whatever it claims to be."""
     return _IS_SUBCLASS(cls, type(obj))
 
 
 def class_member(cls: Any, name: str) -> Any:
-    """What stands under the name in the class or its bases, without running descriptors; MISSING if nothing does."""
-    # Of a class whose class is `type` itself, these are read in C, and five times faster.
+    """The raw member of the class or its bases, without running descriptors; MISSING if there is none."""
+    # If a class's metaclass is `type` itself, this is read in C, and five times faster.
     for base in cls.__mro__ if type(cls) is type else _MRO.__get__(cls):
         found = (base.__dict__ if type(base) is type else _DICT.__get__(base)).get(name, MISSING)
         if found is not MISSING:
@@ -110,13 +110,13 @@ def class_member(cls: Any, name: str) -> Any:
 
 
 def dict_of(obj: Any) -> Any:
-    """`obj.__dict__`, where a `__getattribute__` of the program is not asked."""
+    """`obj.__dict__`, bypassing a `__getattribute__` of the program."""
     asks = type(class_member(type(obj), "__getattribute__")) is types.FunctionType
     return object.__getattribute__(obj, "__dict__") if asks else obj.__dict__
 
 
 def member(owner: object, name: str) -> Any:
-    """What stands under the name in a module, class or instance, without running descriptors or `__getattr__`."""
+    """The raw member of a module, class or instance, without running descriptors or `__getattr__`."""
     if is_module(owner):
         return namespace(owner).get(name, MISSING)
     cls = owner if is_class(owner) else type(owner)
@@ -129,19 +129,19 @@ def member(owner: object, name: str) -> Any:
 def find_loaded(name: str) -> Any:
     """The object of "pkg.mod.fn" or "pkg.mod.Class#method" among loaded modules, or MISSING. Imports nothing.
 
-    A name that is that of no module is one of builtins: "len", "dict#get".
+    A name without a module is looked up in builtins: "len", "dict#get".
     """
     before, _, last = name.replace("#", ".").rpartition(".")
     owner = owner_of_names(before)
     found = MISSING if owner is MISSING else member(owner, last)
-    if found is not MISSING:  # in Python too, `torch.autograd.variable` is the function, not the module of that name
+    if found is not MISSING:  # as in Python: `torch.autograd.variable` is the function, not the module of that name
         return found
     module = sys.modules.get(name)
     return vars(builtins).get(name, MISSING) if module is None else module
 
 
 def owner_of_names(name: str) -> Any:
-    """What the names below this one are looked up in: the module of that name, else a class; or MISSING."""
+    """The owner in which names below this one are looked up: the module of that name, else a class; or MISSING."""
     module = sys.modules.get(name)
     if module is not None:
         return module
@@ -149,13 +149,13 @@ def owner_of_names(name: str) -> Any:
 
 
 def existing(*names: str) -> tuple[Any, ...]:
-    """The objects of those dotted names that are loaded, in order: handler targets that not every torch has."""
+    """The objects of the dotted names that are loaded, in order: for handler targets that some torch versions lack."""
     found = (find_loaded(name) for name in names)
     return tuple(obj for obj in found if obj is not MISSING)
 
 
 def layers(obj: object) -> Iterator[object]:
-    """The object, then what it wraps, down to what runs in the end.
+    """The object, then what it wraps, down to the function that finally runs.
 
     Looks through bound methods, partials, lru_cache, static and class methods, and instances with `__call__`.
     """
@@ -168,7 +168,7 @@ def layers(obj: object) -> Iterator[object]:
 
 
 def is_plain_c_function(obj: Any) -> bool:
-    """Whether the object is a C function that is bound to nothing but its module or, as a static method, its class."""
+    """Whether the object is a C function that is bound only to its module or, as a static method, its class."""
     if type(obj) is not types.BuiltinFunctionType:
         return False
     owner = obj.__self__
@@ -198,9 +198,9 @@ def _inner(obj: Any) -> Any:
 
 
 def unbound(obj: Any) -> Any:
-    """The descriptor of which this method in C is the bound form; MISSING for a plain C function.
+    """The descriptor whose bound form this C method is; MISSING for a plain C function.
 
-    Not what stands under its name in the class of its object: that may be a Python method that overrides it.
+    This is not the member of that name in the object's class, which may be a Python method that overrides it.
     """
     name = obj.__name__
     if type(obj) is types.MethodWrapperType:
@@ -221,7 +221,8 @@ def unbound(obj: Any) -> Any:
 
 
 def is_only_of_its_name(obj: Any) -> bool:
-    """Whether this is a method in C bound to an object that has no other one of that name: `super` may bind one too."""
+    """Whether this is a bound C method whose object has no other method of that name: `super` may also bind an
+    overridden one."""
     if type(obj) is not types.BuiltinFunctionType:
         return False
     found = [
@@ -231,12 +232,12 @@ def is_only_of_its_name(obj: Any) -> bool:
 
 
 def text(value: object) -> str:
-    """The value if it really is a string, else nothing: names can be set to anything."""
+    """The value if it really is a string, else "": names can be set to anything."""
     return value if type(value) is str else ""
 
 
 def describe(obj: Any) -> Subject:
-    """The names of an object that `layers` ended in."""
+    """The names of an object at the end of `layers`."""
     kind = type(obj)
     if kind is types.FunctionType:
         code: CodeType = obj.__code__
@@ -263,7 +264,7 @@ def describe_frame(code: CodeType, variables: Mapping[str, object]) -> Subject:
 
 
 def label_of(obj: object) -> str:
-    """A name for an object, with that of its module. One whose class looks up attributes itself is not asked."""
+    """A name for an object, with its module. An object whose class customises attribute lookup is not asked."""
     kind = type(obj)
     lookups = [class_member(kind, name) for name in ("__getattribute__", "__getattr__")]
     asked = any(isinstance(found, types.FunctionType) for found in lookups)
@@ -272,7 +273,7 @@ def label_of(obj: object) -> str:
 
 
 def is_written_in_c(obj: object) -> bool:
-    """Whether a call of it runs no Python code: C functions, descriptors, and classes made in C."""
+    """Whether calling it runs no Python code: C functions, descriptors, and C classes."""
     if is_class(obj):
         flags = _FLAGS.__get__(obj)
         return bool(flags & _IMMUTABLE) or not flags & _ON_HEAP
@@ -280,23 +281,23 @@ def is_written_in_c(obj: object) -> bool:
 
 
 def has_code(obj: object) -> bool:
-    """Whether there is Python code to trace: of a function, a class made in Python, a frame, a module."""
+    """Whether there is Python code to trace: for a function, a Python class, a frame, a module."""
     if is_class(obj):
         return not is_written_in_c(obj)
     return type(obj) in _WITH_CODE or is_module(obj)
 
 
 def is_descriptor(obj: object) -> bool:
-    """Whether the object is a part of a class, in C: a method, slot, property or member."""
+    """Whether the object is a part of a C class: a method, slot, property or member."""
     return type(obj) in _IN_C and type(obj) not in _BOUND_IN_C
 
 
 def is_immortal(obj: Any) -> bool:
-    """Whether the object is a part of a class made in C, which lives as long as the process. No weak reference to one
-    may have a callback: CPython 3.11 and 3.12 crash where they call it at the very end."""
+    """Whether the object is a part of a C class, which lives as long as the process. A weak reference to one must not
+    have a callback: CPython 3.11 and 3.12 crash when they call it at exit."""
     if type(obj) is types.BuiltinFunctionType:
         owner = obj.__self__
-        if owner is None:  # a static method: it does not tell of which class
+        if owner is None:  # a static method: it does not know its class
             return True
         return is_class(owner) and is_written_in_c(owner) and class_member(owner, obj.__name__) is obj
     if not is_descriptor(obj):
@@ -306,8 +307,8 @@ def is_immortal(obj: Any) -> bool:
 
 
 def same_function(obj: object) -> Iterator[object]:
-    """The object, then what it is under the same name: the function of a bound, static or cached one."""
-    if type(obj) is types.FunctionType:  # the usual case, quickly
+    """The object, then the function behind it: of a bound, static or cached one."""
+    if type(obj) is types.FunctionType:  # a fast path for the usual case
         yield obj
         return
     for layer in layers(obj):
@@ -317,7 +318,7 @@ def same_function(obj: object) -> Iterator[object]:
 
 
 def wrapped_by_decorator(function: types.FunctionType) -> Iterator[types.FunctionType]:
-    """The functions under a decorator's wrapper that goes by their name, as functools.wraps makes it go."""
+    """The functions below a decorator's wrapper that has their name, as functools.wraps sets it."""
     for _ in range(64):
         inner = dict.get(function.__dict__, "__wrapped__")
         if type(inner) is not types.FunctionType or text(inner.__qualname__) != text(function.__qualname__):
@@ -327,12 +328,12 @@ def wrapped_by_decorator(function: types.FunctionType) -> Iterator[types.Functio
 
 
 def is_callable(obj: object) -> bool:
-    """Whether the object can be called, asked of its type alone."""
-    return callable(obj)  # looks at the slot of its type in C, whatever the object says
+    """Whether the object can be called, judging by its type alone."""
+    return callable(obj)  # checks the type's slot in C, whatever the object claims
 
 
 def _module_in_c(cls: type) -> str:
-    """The module of a class made in C, whose name holds it ("builtins" when it does not)."""
+    """The module of a C class, which is part of its name ("builtins" if it is missing)."""
     if _FLAGS.__get__(cls) & _ON_HEAP:
         return ""
     return text(type.__dict__["__module__"].__get__(cls))

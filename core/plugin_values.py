@@ -1,4 +1,4 @@
-"""Values that plugins may make as they are, beside those that tracing itself needs."""
+"""Values that plugins may use directly, in addition to those that tracing itself needs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from armature.trace.values.tensor import TensorValue
 
 @attrs.define(eq=False)
 class PairedContextValue(ContextValue):
-    """A context entered by one function, whose result goes to the one that leaves it (autocast)."""
+    """A context entered by one function, whose result is passed to the one that leaves it (autocast)."""
 
     enter_by: Callable[..., Any]
     arguments: tuple[object, ...]
     leave_by: Callable[[Any], Any]
     made_by: Callable[..., Any] | None = None  # makes the context manager itself from the arguments
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
-    made_at: tuple[Location, ...] = ()  # where it was entered last: a graph may have to end there
+    made_at: tuple[Location, ...] = ()  # where it was last entered: a graph may have to end there
 
     def enter(self, tracer: Tracing) -> Value:
         try:
@@ -41,7 +41,7 @@ class PairedContextValue(ContextValue):
         return self
 
     def leave(self, tracer: Tracing) -> None:
-        if not self.open:  # entered before the frame began
+        if not self.open:  # it was entered before the frame began
             tracer.graph_break("exit-without-enter", type=self.describe())
         node, real = self.open.pop()
         if not self.open:
@@ -63,14 +63,14 @@ class PairedContextValue(ContextValue):
 
 
 def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorValue:
-    """`tensor.as_subclass(kind)`: another object, which stands for the same numbers."""
+    """`tensor.as_subclass(kind)`: a new tensor object over the same data."""
     if is_wrapper(kind) or is_wrapper(type(tensor.fake)):
         tracer.graph_break("as-subclass", type=kind.__qualname__)
     if kind not in OWN_CLASSES:
         tracer.overrides.accept(tracer, kind)
     seen = tensor
     if tensor.fake.requires_grad and not torch.is_grad_enabled():
-        # A view that wants gradients only where what it is a view of does, whatever was asked of the first view.
+        # A view requires gradients only if its base does, even if the first view was told otherwise.
         view = tracer.graph_call("view_as", (tensor, tensor), {})
         seen = view if isinstance(view, TensorValue) else tensor
     fake = alias(seen.fake)

@@ -1,4 +1,4 @@
-"""What passes of plugins and back ends may reach besides their input."""
+"""The interface of the compilation for passes of plugins and back ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Services(Protocol):
     def compile_id(self) -> int: ...
 
     def emit(self, event: CompileEvent) -> None:
-        """Keep the event and tell observers."""
+        """Record the event and tell observers."""
 
     def lowered(self, op: torch._ops.OpOverload) -> bool:
-        """Whether a plugin has a lowering for the operator: it may still decline, and leave an ATen call."""
+        """Whether a plugin has a lowering for the operator; it may still decline, leaving an ATen call."""

@@ -19,13 +19,13 @@ from armature.plugins.calls import Implementation, call, failed
 from armature.plugins.plugin_manager import CORE, PluginManager
 from armature.torch_abi import versions
 
-# In the order in which `armature --help` lists them.
+# In the order of `armature --help`.
 COMMANDS = (demo, run, explain, why, rules, code, breaks, repro, plugin_commands, cache, doctor)
 HOOK = "armature_cli"
 
 
 def show_version(wanted: bool) -> None:
-    """Print the versions that a bug report needs, and leave."""
+    """Print the versions that a bug report needs, and exit."""
     if wanted:
         python = ".".join(map(str, sys.version_info[:3]))
         print(f"armature {metadata.version(CORE)}, torch {versions.found().torch}, Python {python}")
@@ -47,7 +47,7 @@ def names_in(app: typer.Typer) -> set[str]:
 
 
 def add_plugin_commands(app: typer.Typer, manager: PluginManager) -> None:
-    """Ask plugins for subcommands. One that raises, or takes a name that is taken, is reported and adds nothing."""
+    """Ask plugins for subcommands. A plugin that raises, or uses an existing name, is reported and adds nothing."""
     owners = dict.fromkeys(names_in(app), "armature itself")
     for impl in manager.implementations(HOOK):
         try:
@@ -64,12 +64,12 @@ def add_plugin_commands(app: typer.Typer, manager: PluginManager) -> None:
 
 
 def commands_of(impl: Implementation) -> typer.Typer:
-    """The subcommands of one plugin, in an app of their own. Raises HookFailed, also when they can't be parsed."""
+    """The subcommands of one plugin, in an app of their own. Raises HookFailed, also if they can't be parsed."""
     own = typer.Typer()
     call(impl, app=own)
     if names_in(own):
         try:
-            get_command(own)  # reads the signatures: an annotation that typer does not know raises here
+            get_command(own)  # reads the signatures: an annotation that typer does not support raises here
         except Exception as error:
             raise failed(impl, error) from error
     return own
@@ -86,15 +86,17 @@ def make_app(manager: PluginManager) -> typer.Typer:
 
 
 def warn_of_problems(manager: PluginManager, arguments: Sequence[str]) -> None:
-    """One line on standard error when a plugin's commands are missing; `armature plugins` tells the rest itself."""
+    """Print one line to standard error if a plugin's commands are missing; `armature plugins` reports the rest
+    itself."""
     broken = sorted({problem.plugin for problem in manager.problems if problem.hook in ("", HOOK)})
     if broken and arguments[:1] != ["plugins"]:
-        text = f"armature: trouble with {', '.join(broken)}; `armature plugins doctor` says what and why"
+        text = f"armature: trouble with {', '.join(broken)}; `armature plugins doctor` tells what and why"
         console(stderr=True).print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def main() -> None:
-    """The entry point of the `armature` script. Errors of armature are printed, not raised; the status is then 2."""
+    """The entry point of the `armature` script. Errors of armature are printed, not raised; the exit status is then
+    2."""
     try:
         manager = plugins.manager()
         app = make_app(manager)

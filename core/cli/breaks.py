@@ -1,4 +1,4 @@
-"""`armature breaks`: the catalogue of graph breaks, one kind of them, all as a web site, or those of a program."""
+"""`armature breaks`: the catalogue of graph breaks, one type of them, all as a web site, or those of a program."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from armature.plugins.plugin_manager import manager
 from armature.reports import catalogue
 from armature.reports.catalogue import Entry
 
-PROGRAM = "of"  # the command that takes a program, whose name may be left out
+PROGRAM = "of"  # the command that takes a program; its name may be omitted
 
 
 class WithPrograms(TyperGroup):
     """`armature breaks PROGRAM` is `armature breaks of PROGRAM`."""
 
-    # Any: the classes of click, or of the copy of it that newer versions of typer have.
+    # Any: the classes of click, or of the copy that newer versions of typer contain.
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command of the first word; it is a program unless it is the name of one."""
+        """The command named by the first word; any other word is a program."""
         named = args and self.get_command(ctx, args[0]) is not None
         return super().resolve_command(ctx, args if named else [PROGRAM, *args])
 
 
 def known() -> list[Entry]:
-    """All break types that plugins give."""
+    """All break types of the plugins."""
     return catalogue.entries(manager().tables().registries.break_types.winners())
 
 

@@ -1,4 +1,4 @@
-"""`armature cache`: where built kernels are kept, how much they take, whether they are whole, how to be rid of them."""
+"""`armature cache`: shows the folder of built kernels and its size, and lists, verifies and clears it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print it as data")]
 
 
 def readable(size: int) -> str:
-    """A number of bytes, as people write it."""
+    """A number of bytes in a readable unit."""
     amount = float(size)
     for unit in UNITS[:-1]:
         if amount < 1024:
@@ -32,7 +32,7 @@ def this_cache() -> Cache:
 
 
 def show_cache(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show where built kernels are kept and how much they take."""
+    """Show the folder of built kernels and its size."""
     if context.invoked_subcommand:
         return
     cache = this_cache()
@@ -46,14 +46,14 @@ def show_cache(context: typer.Context, as_json: AsJson = False) -> None:
     out.print(f"files   {files}")
     out.print(f"size    {readable(size)} of at most {readable(cache.limit)}")
     if problem:
-        out.print(f"not usable: {problem}. Each process builds its kernels anew.", soft_wrap=True, markup=False)
+        out.print(f"not usable: {problem}. Each process rebuilds its kernels.", soft_wrap=True, markup=False)
     out.print(
         "`armature cache list` names them, `verify` checks and `clear` removes them; ARMATURE_CACHE_DIR moves them."
     )
 
 
 def list_files(as_json: AsJson = False) -> None:
-    """List built kernels, those used last first."""
+    """List built kernels, the last used ones first."""
     entries = sorted(this_cache().entries(), key=lambda entry: -entry.used)
     if as_json:
         print_data([{"path": str(entry.path), "bytes": entry.size, "used": entry.used} for entry in entries])
@@ -69,7 +69,7 @@ def verify(
     remove: Annotated[bool, typer.Option("--remove", help="remove the bad ones, which are built again anyway")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check that built kernels are what was stored, and the owner's alone. Status 1 when one is bad and stays."""
+    """Check that built kernels are unchanged, and accessible to their owner only. Status 1 if a bad one remains."""
     cache = this_cache()
     entries = cache.entries()
     bad = [(entry, fault) for entry in entries if (fault := entry.fault())]

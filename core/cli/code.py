@@ -1,4 +1,4 @@
-"""`armature code SCRIPT --stage NAME`: what each stage made of a program."""
+"""`armature code SCRIPT --stage NAME`: the result of a stage for a program."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PER_GRAPH: Mapping[Stage, Callable[[CompiledGraph], str]] = {
 
 
 def texts(record: Compilation, stage: Stage) -> Iterator[tuple[str, str]]:
-    """Name and text of what the stage made of one compilation: one per graph."""
+    """Name and text of the stage's result for one compilation, one per graph."""
     if stage is Stage.FX:
         if record.module is not None:
             yield record.function, record.captured
@@ -54,13 +54,13 @@ def texts(record: Compilation, stage: Stage) -> Iterator[tuple[str, str]]:
 
 
 def language(stage: Stage, record: Compilation) -> str:
-    """For highlighting."""
+    """The language, for highlighting."""
     sources = [source for graph in record.graphs for source in graph.program.sources]
     return sources[0].language if stage is Stage.KERNELS and sources else "python"
 
 
 def print_stage(screen: Console, found: Session, stage: Stage) -> None:
-    """Print what the stage made of all compilations."""
+    """Print the stage's result for all compilations."""
     shown = 0
     for record in found.compilations:
         for name, text in texts(record, stage):
@@ -72,7 +72,7 @@ def print_stage(screen: Console, found: Session, stage: Stage) -> None:
 
 
 def print_passes(screen: Console, found: Session) -> None:
-    """Print each pass that has changed something: what it found and what it left. The others are named."""
+    """Print the input and output of each pass that has changed something, and name the others."""
     for record in found.compilations:
         for step in record.passes:
             title = f"{step.stage}: {step.name} of {step.plugin}"
@@ -90,7 +90,7 @@ def code(
     stage: Annotated[Stage, typer.Option(help="which stage to print")] = Stage.KERNELS,
     passes: Annotated[bool, typer.Option("--passes", help="print what each pass found and left instead")] = False,
 ) -> None:
-    """Run a program and print what a stage made of it, with the lines it comes from."""
+    """Run a program and print the result of a stage, with the lines it comes from."""
     try:
         with config.patch(keep_passes=passes or config.current().keep_passes):
             status = run_script(script, arguments or [], armature.compile)

@@ -1,4 +1,4 @@
-"""`armature demo`: the main job on the example models, shown as a table, a kernel and a verdict."""
+"""`armature demo`: compiles the example models, and shows a table, a kernel and a verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KERNEL_LINES = 60
 
 
 class ExamplesNotFound(ArmatureError):
-    """The example models are neither installed nor beside the source."""
+    """The example models are neither installed nor next to the source."""
 
     code = "A250"
     text = "the example models are not here: looked for the package armature.example_models and for {folder}"
@@ -46,7 +46,7 @@ class ExamplesNotFound(ArmatureError):
 
 
 class UnknownExample(ArmatureError):
-    """A name given to --models is no example."""
+    """A name given to --models is not an example's."""
 
     code = "A251"
     text = "there is no example model called {name!r}"
@@ -55,7 +55,7 @@ class UnknownExample(ArmatureError):
 
 @attrs.frozen
 class Row:
-    """What the demo found for one model in one mode. Times in milliseconds, compile time in seconds."""
+    """The demo's results for one model in one mode. Times in milliseconds, compile time in seconds."""
 
     model: str
     mode: str
@@ -73,12 +73,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times faster than eager."""
+        """The speedup over eager."""
         return self.eager_ms / self.armature_ms
 
 
 def load_examples() -> dict[str, Callable[[], Any]]:
-    """The example models by name: of the installed package, or of the source tree this package stands in."""
+    """The example models by name: from the installed package, or from the source tree that contains this package."""
     if importlib.util.find_spec("armature.example_models"):
         catalogue = importlib.import_module("armature.example_models.catalogue")
     else:
@@ -109,7 +109,7 @@ def call_of(example: Any, model: Callable[..., Any], mode: str) -> Callable[[], 
 
 
 def clock(call: Callable[[], Any], device: str) -> float:
-    """Milliseconds of one call, the device's queue included."""
+    """Milliseconds of one call, including the device's queue."""
     start = time.perf_counter()
     call()
     if device == "cuda":
@@ -118,7 +118,7 @@ def clock(call: Callable[[], Any], device: str) -> float:
 
 
 def in_turns(eager: Callable[[], Any], compiled: Callable[[], Any], device: str, budget: float) -> tuple[float, float]:
-    """Median milliseconds a call of both, measured in turns for about `budget` seconds."""
+    """Median milliseconds per call of both, measured alternately for about `budget` seconds."""
     for call in (eager, compiled):
         clock(call, device)
     once = min(clock(eager, device), clock(eager, device)) / 1e3
@@ -181,11 +181,11 @@ TIMES: Mapping[str, Callable[[Row], str]] = {
     "armature ms": lambda r: f"{r.armature_ms:.2f}",
     "ratio": lambda r: f"{r.ratio:.2f}",
 }
-ONE_TABLE = 132  # columns of a terminal in which all figures stand side by side
+ONE_TABLE = 132  # terminal width at which all figures fit in one table
 
 
 def table_of(rows: list[Row], title: str, columns: Mapping[str, Callable[[Row], str]]) -> Table:
-    """The rows as people read them; red where a model differs from eager by more than its tolerance."""
+    """The rows as a table; red if a model differs from eager by more than its tolerance."""
     table = Table(title=title)
     for name in ("model", "mode"):
         table.add_column(name, no_wrap=True)
@@ -202,7 +202,7 @@ def table_of(rows: list[Row], title: str, columns: Mapping[str, Callable[[Row], 
 
 
 def show_tables(console: Console, rows: list[Row], device: str) -> None:
-    """One table where it fits, else counts and times apart."""
+    """One table if it fits, else separate ones for counts and times."""
     title = f"armature on {device}"
     if console.width >= ONE_TABLE:
         console.print(table_of(rows, title, {**COUNTS, **TIMES}))
@@ -228,7 +228,7 @@ def operators_over(block: str) -> int:
 
 
 def sample_kernel(sources: Sequence[KernelSource]) -> tuple[str, str] | None:
-    """The shortest kernel that fuses operators, with its language; None where there is none."""
+    """The shortest kernel that fuses operators, with its language; None if there is none."""
     blocks = [(b.strip("\n"), s.language) for s in sources for b in re.split(r"\n\s*\n", s.text)]
     fused = [pair for pair in blocks if operators_over(pair[0]) > 1 and pair[0].count("\n") > 5]
     return min(fused, key=lambda pair: pair[0].count("\n"), default=None)
@@ -245,7 +245,7 @@ def show_one_kernel(console: Console, kernel: tuple[str, str] | None) -> None:
 
 
 def check_device(device: str, console: Console) -> None:
-    """Errors: exit 2 when the device is not there."""
+    """Errors: exit status 2 if the device is not available."""
     if device == "cuda" and not torch.cuda.is_available():
         console.print(
             "No CUDA device here. Run [bold]armature demo[/bold] for the CPU, or see [bold]armature doctor[/bold]."

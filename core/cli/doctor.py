@@ -1,4 +1,4 @@
-"""`armature doctor`: what this machine has, what is missing, and the command that installs it."""
+"""`armature doctor`: what is installed on this machine, what is missing, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INSTALLERS = {
     "conda": "conda install -c conda-forge cxx-compiler",
 }
 STYLES = {"ok": "green", "absent": "yellow", "missing": "red"}
-# What the extras of the core install, with what armature cannot do without it.
+# The distributions of the core's extras, and the consequence if one is missing.
 PARTS = {
     "armature-builtin-rules": "functions are traced by default rules only, and graph breaks have no names",
     "armature-torch-handlers": "torch functions whose result is no tensor break the graph",
@@ -49,7 +49,7 @@ NEEDED = ("armature-builtin-rules", "armature-torch-handlers", "armature-aten-lo
 
 
 class State(Enum):
-    """How a check went. ABSENT: not here, and armature does well without it."""
+    """The result of a check. ABSENT: not installed, and not needed."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -58,7 +58,7 @@ class State(Enum):
 
 @attrs.frozen
 class Check:
-    """One thing that was looked at: what was found, and how to get it when it is not there."""
+    """One check: what was found, and how to install it if it is missing."""
 
     name: str
     state: State
@@ -67,7 +67,7 @@ class Check:
 
 
 def check_python() -> Iterator[Check]:
-    """The Python that runs this, and its headers, which kernels are built with."""
+    """This Python, and its headers, which building kernels needs."""
     seen = versions.found()
     state = State.OK if seen.python_supported else State.MISSING
     fix = "" if seen.python_supported else "install Python 3.11, 3.12 or 3.13"
@@ -87,7 +87,7 @@ def check_torch() -> Iterator[Check]:
 
 
 def install_compiler(state: State) -> str:
-    """The command that installs a C++ compiler and headers here, "" when nothing is missing."""
+    """The command that installs a C++ compiler and headers here, "" if nothing is missing."""
     if state is State.OK:
         return ""
     if sys.platform == "darwin":
@@ -96,7 +96,7 @@ def install_compiler(state: State) -> str:
 
 
 def output_of(command: list[str]) -> str:
-    """The first line a command prints, "" when it fails or is not there."""
+    """The first line of a command's output, "" if it fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -130,7 +130,7 @@ def check_gpu() -> Iterator[Check]:
 
 
 def check_plugins(tables: Tables) -> Iterator[Check]:
-    """The distributions that armature is made of; others are listed by `armature plugins`."""
+    """The distributions that armature consists of; `armature plugins` lists others."""
     here = {plugin.distribution: plugin.version for plugin in tables.plugins}
     devices = {"armature-cpu-cpp"} if not torch.cuda.is_available() else {"armature-cpu-cpp", "armature-gpu-triton"}
     for name, without in PARTS.items():
@@ -146,7 +146,7 @@ def check_plugins(tables: Tables) -> Iterator[Check]:
 
 
 def check_backends(tables: Tables) -> Iterator[Check]:
-    """Whether the back ends of the devices that are here can work."""
+    """Whether the back ends of the available devices work."""
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     for device in devices:
         backend = tables.device_backend(device)
@@ -156,7 +156,7 @@ def check_backends(tables: Tables) -> Iterator[Check]:
 
 
 def check_cache(settings: Config) -> Iterator[Check]:
-    """Where built kernels are kept, and whether they can be written and loaded there."""
+    """The folder of built kernels, and whether they can be written and loaded there."""
     cache = Cache(settings.cache_dir)
     problem = cache.problem()
     if problem is None:
@@ -167,7 +167,7 @@ def check_cache(settings: Config) -> Iterator[Check]:
 
 
 def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
-    """The checks of one kind; a doctor who falls ill says so and goes on with the next."""
+    """The checks of one kind; if they raise, that is reported, and the others go on."""
     try:
         yield from check()
     except Exception as error:
@@ -175,7 +175,7 @@ def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
 
 
 def examine() -> list[Check]:
-    """Look at everything."""
+    """Run all checks."""
     settings = config.current()
     with config.patch(strict=False):
         tables = plugins.manager().tables()
@@ -199,7 +199,7 @@ def as_text(value: object) -> str:
 
 
 def settings_data() -> list[dict[str, Any]]:
-    """All settings: name, variable, value, whether it differs from the default, and what it does."""
+    """All settings: name, variable, value, whether it differs from the default, and description."""
     current, default = config.current(), Config()
     rows = []
     for field in attrs.fields(Config):
@@ -210,7 +210,7 @@ def settings_data() -> list[dict[str, Any]]:
 
 
 def print_checks(out: Console, checks: list[Check]) -> None:
-    """Print the checks as a table, then the commands that install what is missing."""
+    """Print the checks as a table, followed by the commands that install what is missing."""
     table = Table("", "state", "found", box=None, pad_edge=False, header_style="bold")
     for check in checks:
         style = STYLES[check.state.value]
@@ -224,7 +224,7 @@ def print_checks(out: Console, checks: list[Check]) -> None:
 
 
 def print_settings(out: Console) -> None:
-    """Print all settings; those that were changed are marked."""
+    """Print all settings, with changed ones marked."""
     table = Table("setting", "variable", "value", "", box=None, pad_edge=False, header_style="bold")
     for row in settings_data():
         table.add_row(row["name"], row["variable"], row["value"] + (" *" if row["changed"] else ""), row["help"])
@@ -233,7 +233,7 @@ def print_settings(out: Console) -> None:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False) -> None:
-    """Say what is here, what is missing, and how to install it. Status 1 when something is missing."""
+    """Show what is installed, what is missing, and how to install it. Status 1 if something is missing."""
     checks = examine()
     if as_json:
         data = [attrs.asdict(check) | {"state": check.state.value} for check in checks]

@@ -1,4 +1,4 @@
-"""`armature explain SCRIPT`: what a program was compiled to, where graphs broke, what was compiled again, and why."""
+"""`armature explain SCRIPT`: the graphs of a program, its graph breaks, its recompilations, and why."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Capture = Annotated[bool, typer.Option("--capture-only", help="capture graphs, a
 
 
 def recorder(records: Session) -> Callable[..., Any]:
-    """A stand-in for `armature.compile` that captures graphs into the records and compiles nothing."""
+    """A replacement for `armature.compile` that captures graphs into the records and compiles nothing."""
 
     def compile(fn: Any = None, *, dynamic: bool | None = None, **others: Any) -> Any:
         if fn is None:
@@ -49,7 +49,7 @@ def recorder(records: Session) -> Callable[..., Any]:
 
 
 def recorded(script: Path, arguments: list[str], runs: bool, capture_only: bool) -> Recorder:
-    """Run a program and record it. What it raises is printed as Python prints it, and stands in the record."""
+    """Run a program and record it. An error of the program is printed as Python prints it, and recorded."""
     records = session().apart() if capture_only else session()
     found = Recorder(str(script), tuple(arguments), runs, records)
     try:
@@ -78,7 +78,7 @@ def explain(
     baseline: Baseline = None,
     capture_only: Capture = False,
 ) -> None:
-    """Run a program and tell what was compiled, where graphs broke, what was compiled again, and why."""
+    """Run a program and report what was compiled, where graphs broke, what was compiled again, and why."""
     try:
         found_script(script)
         files = Reports(html=html, json=as_json, sarif=sarif, trace=trace)
@@ -89,7 +89,7 @@ def explain(
     found = recorded(script, arguments or [], trace is not None, capture_only)
     recording = found.recording()
     written: list[Path] = []
-    problem = files.write(recording, written.append)  # first: a pipe that is closed ends what is printed
+    problem = files.write(recording, written.append)  # first, because a closed pipe ends the printing
     screen = console()
     screen.print(*terminal.report(recording, guards), sep="\n")
     if github:

@@ -1,4 +1,4 @@
-"""`armature plugins`: what is installed and what each gives, what is wrong with it, and how to begin one."""
+"""`armature plugins`: what is installed, what each plugin provides, its problems, and how to start one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ANSWERS = frozenset(
 
 @attrs.frozen
 class Health:
-    """What `doctor` found. `ok` when nothing is broken and nothing is undecided; overrides are meant."""
+    """The findings of `doctor`. `ok` if nothing is broken or undecided; overrides are intended."""
 
     broken: tuple[Problem, ...]
     conflicts: tuple[Problem, ...]
@@ -58,19 +58,19 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to mend."""
+        """Whether nothing has to be fixed."""
         wrong = any(finding.wrong for finding in self.break_types)
         return not (self.broken or self.conflicts or self.unknown_names or self.unknown_passes or wrong)
 
 
 def lenient_tables(manager: PluginManager) -> Tables:
-    """The tables without what is broken, in strict mode too: these commands are there to tell what is."""
+    """The tables without broken parts, even in strict mode, because these commands report them."""
     with config.patch(strict=False):
         return manager.tables()
 
 
 def gives(tables: Tables, plugin: Plugin) -> str:
-    """What a plugin gives, in a few words: its rows by table, and the hooks that give no rows."""
+    """What a plugin provides, briefly: its rows by table, and the hooks that return no rows."""
     counted = [f"{count} {name.replace('_', ' ')}" for name, count in tables.counts(plugin).items()]
     others = [hook.removeprefix("armature_").replace("_", " ") for hook in plugin.hooks if hook in ANSWERS]
     return ", ".join([*counted, *others]) or "nothing"
@@ -85,7 +85,7 @@ def show_plugins(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
 ) -> None:
-    """List the plugins, their versions, and what each gives."""
+    """List the plugins, their versions, and what each provides."""
     if context.invoked_subcommand:
         return
     manager = plugins.manager()
@@ -112,12 +112,12 @@ def table_of(tables: Tables, found: list[Plugin]) -> Table:
 
 
 def print_notes(out: Console, manager: PluginManager) -> None:
-    """What the table does not show: plugins left out, and that something is wrong."""
+    """Facts that the table does not show: excluded plugins, and whether there are problems."""
     if manager.disabled:
         out.print(f"disabled: {', '.join(plugin.name for plugin in manager.disabled)}", markup=False)
     if count := len(manager.problems):
         things = "1 problem" if count == 1 else f"{count} problems"
-        out.print(f"{things}: `armature plugins doctor` says what and why", style="yellow", markup=False)
+        out.print(f"{things}: `armature plugins doctor` tells what and why", style="yellow", markup=False)
 
 
 def examine(manager: PluginManager) -> Health:
@@ -142,7 +142,7 @@ def examine(manager: PluginManager) -> Health:
 
 
 def unknown_passes(manager: PluginManager) -> str:
-    """What is to be said of a setting that names no pass; "" where all names are those of passes."""
+    """The message about a setting that names no pass; "" if all names are passes."""
     with config.patch(strict=False) as settings:
         try:
             manager.check_passes({*settings.disabled_passes, *settings.pass_order}, settings)
@@ -152,7 +152,7 @@ def unknown_passes(manager: PluginManager) -> str:
 
 
 def unmatched(rules: Iterable[Rule]) -> Iterator[Missing]:
-    """Rules whose name leads to nothing, even when its module is imported."""
+    """Rules whose name leads to nothing, even after importing its module."""
     for rule in rules:
         if rule.name and rule.origin is not None:
             try:
@@ -176,7 +176,7 @@ def sections(health: Health) -> Mapping[str, list[str]]:
             f"{name}: in disabled_plugins or plugin_order" for name in health.unknown_names
         ],
         "settings that name no pass": [health.unknown_passes] if health.unknown_passes else [],
-        "graph breaks to be mended": [str(found) for found in health.break_types if found.wrong],
+        "graph breaks to be fixed": [str(found) for found in health.break_types if found.wrong],
         "overrides": [override_line(contest) for contest in health.overrides],
         "graph breaks that could say more": [str(found) for found in health.break_types if not found.wrong],
         "rules of yours that match nothing": [f"{place(m.origin)}: {m.why}" for m in health.unmatched],
@@ -213,7 +213,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
     limit: Annotated[int, typer.Option(help="lines of each kind, 0 for all")] = 10,
 ) -> None:
-    """Say what is broken, in conflict or overridden. Status 1 when there is something to mend."""
+    """Report what is broken, in conflict or overridden. Status 1 if something has to be fixed."""
     with modules_of_the_folder():
         health = examine(plugins.manager())
     if as_json:
@@ -238,14 +238,14 @@ def print_health(out: Console, health: Health, limit: int) -> None:
     if health.ok:
         out.print("all plugins are well", style="green")
     else:
-        out.print("something is to be mended", style="red")
+        out.print("something has to be fixed", style="red")
 
 
 def new(
     name: Annotated[str, typer.Argument(help="what the plugin serves, as in `mylib`; it becomes armature-mylib")],
     path: Annotated[Path, typer.Option(help="folder to make it in")] = Path("."),
 ) -> None:
-    """Make a plugin distribution with hooks to fill in and tests that pass."""
+    """Make a plugin distribution with hooks to fill in and passing tests."""
     made = scaffold(name, path)
     out = console()
     out.print(f"made {made.folder}:", markup=False, soft_wrap=True)
@@ -258,7 +258,7 @@ def new(
 
 
 def passes() -> None:
-    """List the passes of each stage in the order in which they run, with the plugin of each."""
+    """List the passes of each stage in execution order, with the plugin of each."""
     tables = lenient_tables(plugins.manager())
     settings = config.current()
     table = Table("stage", "pass", "plugin", "", box=None, pad_edge=False, header_style="bold")
@@ -274,7 +274,7 @@ def passes() -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Plugins: the list, `doctor`, `passes`, and `new` to begin one.")
+    group = typer.Typer(help="Plugins: the list, `doctor`, `passes`, and `new` to start one.")
     group.callback(invoke_without_command=True)(show_plugins)
     group.command("doctor")(doctor)
     group.command("new")(new)

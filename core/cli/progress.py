@@ -1,4 +1,5 @@
-"""How far a long compilation is, on a terminal: frames, graphs and kernels, while a program runs under a command."""
+"""Shows the progress of a long compilation on a terminal: frames, graphs and kernels, while a command runs a
+program."""
 
 from __future__ import annotations
 
@@ -17,20 +18,20 @@ from armature.cli.terminal import console
 from armature.events import EventKind
 from armature.pipeline.session import Compilation, Records, Session
 
-PATIENCE = 2.0  # seconds that a compilation takes before it is shown
+PATIENCE = 2.0  # seconds before a compilation is shown
 EVERY = 0.2
-STAGES = ("trace", "lower", "schedule", "codegen", "load", "graph")  # as they end
+STAGES = ("trace", "lower", "schedule", "codegen", "load", "graph")  # in the order in which they end
 
 
 def bar_on(screen: Console) -> Bar:
-    """A bar that is gone once it has stopped: one step for each stage of the compilation under way."""
+    """A bar that disappears when it stops: one step for each stage of the current compilation."""
     columns = (SpinnerColumn(), BarColumn(bar_width=len(STAGES) * 2), TextColumn("{task.description}"))
     return Bar(*columns, console=screen, transient=True)
 
 
 @attrs.define(eq=False)
 class Progress:
-    """Shows, for the body of a `with`, what a session is at; nothing where standard error is no terminal."""
+    """Shows a session's activity for the body of a `with`; does nothing if standard error is not a terminal."""
 
     of: Session
     records: Records = attrs.field(factory=Records)
@@ -59,7 +60,7 @@ class Progress:
         self.of.followers.remove(self.records)
 
     def _hide(self) -> None:
-        if self.bar.live.is_started:  # rich ends a line even where it has begun none
+        if self.bar.live.is_started:  # rich ends a line even if it has started none
             self.bar.stop()
 
     def _run(self) -> None:
@@ -67,7 +68,7 @@ class Progress:
             self.look(time.perf_counter())
 
     def look(self, now: float) -> None:
-        """Show the compilation that is under way, if it has been for long; hide it when it has ended."""
+        """Show the current compilation if it is taking long; hide the bar when it has ended."""
         current = under_way(self.records)
         if current is None or now - current.started < PATIENCE:
             self._hide()
@@ -77,13 +78,13 @@ class Progress:
 
 
 def under_way(records: Records) -> Compilation | None:
-    """The compilation that has begun and not ended."""
+    """The compilation that has started and not ended."""
     last = records.compilations[-1] if records.compilations else None
     return last if last is not None and not last.seconds else None
 
 
 def told(records: Records, current: Compilation, now: float) -> str:
-    """The line: what is compiled, for how long, and what was done so far."""
+    """The line to show: what is compiled, for how long, and the counts so far."""
     graphs = [graph for record in records.compilations for graph in record.graphs]
     kernels = sum(graph.program.kernel_count for graph in graphs)
     done = stages_of(current)
@@ -93,6 +94,6 @@ def told(records: Records, current: Compilation, now: float) -> str:
 
 
 def stages_of(record: Compilation) -> list[str]:
-    """The stages that have ended, each once, in the order in which they did: a frame may have many graphs."""
+    """The stages that have ended, each once, in order: a frame may have several graphs."""
     ended = dict.fromkeys(event.detail for event in record.events if event.kind is EventKind.STAGE)
     return [stage for stage in ended if stage in STAGES]

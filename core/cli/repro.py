@@ -1,4 +1,4 @@
-"""`armature repro SCRIPT` keeps what fails to compile as scripts; `armature minify` makes such a graph smaller."""
+"""`armature repro SCRIPT` writes failing compilations as scripts; `armature minify` reduces such a graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from armature.reports.recorder import shown
 
 
 class Kind(StrEnum):
-    """What a graph is to show."""
+    """The failure that a graph is to show."""
 
     ERROR = "error"
     WRONG = "wrong"
@@ -37,7 +37,7 @@ def repro(
     arguments: Arguments = None,
     out: Annotated[Path, typer.Option(help="folder in which each failure gets a folder of its own")] = Path("repro"),
 ) -> None:
-    """Run a program; each compilation that fails leaves a folder with a script that shows the error by itself."""
+    """Run a program; each failing compilation leaves a folder with a standalone script that reproduces the error."""
     folder = out.absolute()
     try:
         found_script(script)
@@ -64,7 +64,7 @@ def repro(
 
 
 def told(screen: Console, made: list[Path]) -> None:
-    """Say what was left."""
+    """Report what was written."""
     for path in made:
         screen.print(f"Written to {path / SCRIPT}", markup=False, soft_wrap=True)
     if made:
@@ -77,7 +77,7 @@ def smaller(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="of `armature repro`, or a script in it")],
     kind: Annotated[Kind, typer.Option(help="what the graph shows")] = Kind.ERROR,
 ) -> None:
-    """Make a graph that fails as small as it still fails: with an error, with wrong values, or slowly."""
+    """Reduce a graph to the smallest one that still fails: with an error, with wrong values, or slowly."""
     screen = console()
     with screen.status("looking") as status, Judges() as judges:
         try:

@@ -18,18 +18,18 @@ from armature.cli.terminal import console
 from armature.rules.export import export
 
 T = TypeVar("T")
-SLOW = 20_000  # rows from which on a bar is shown
+SLOW = 20_000  # rows from which on a progress bar is shown
 
 
 class Format(Enum):
-    """How the rules are printed."""
+    """The output format of the rules."""
 
     JSON = "json"
     MD = "md"
 
 
 def with_bar(rows: Iterable[T], total: int) -> Iterable[T]:
-    """The rows, with a progress bar on standard error where there are many and someone looks."""
+    """The rows, with a progress bar on standard error if there are many and it is a terminal."""
     if total < SLOW or not sys.stderr.isatty():
         return rows
     return track(rows, "rules", total=total, console=console(stderr=True), transient=True)
@@ -38,7 +38,7 @@ def with_bar(rows: Iterable[T], total: int) -> Iterable[T]:
 def export_rules(
     format: Annotated[Format, typer.Option(help="json for tools, md for people")] = Format.MD,
 ) -> None:
-    """Print every rule: what it is about, the decision, the reason, who gave it and where, and whether it counts."""
+    """Print every rule: its target, decision, reason, plugin and location, and whether it applies."""
     with modules_of_the_folder():
         book = export(lenient_tables(plugins.manager()), with_bar)
     if format is Format.JSON:

@@ -1,4 +1,4 @@
-"""`armature run SCRIPT`: an unmodified program, its torch.compile calls going to armature."""
+"""`armature run SCRIPT`: runs an unmodified program with its torch.compile calls redirected to armature."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from armature.pipeline.session import Session, session
 
 Script = Annotated[Path, typer.Argument(help="a Python program", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(help="its arguments", show_default=False)]
-PASS_ON = {"ignore_unknown_options": True}  # options that are not ours are the program's
-ALL_AFTER = PASS_ON | {"allow_interspersed_args": False}  # all options after the program are its own
+PASS_ON = {"ignore_unknown_options": True}  # unknown options belong to the program
+ALL_AFTER = PASS_ON | {"allow_interspersed_args": False}  # all options after the program belong to it
 
 
 def summary(found: Session) -> Table:
-    """What was compiled: a row per frame, totals in the title."""
+    """A table of what was compiled: a row per frame, totals in the title."""
     totals = found.totals()
     title = (
         f"armature: {totals.graphs} graphs, {totals.breaks} breaks, {totals.kernels} kernels, {totals.seconds:.1f} s"
@@ -47,7 +47,7 @@ def summary(found: Session) -> Table:
 
 
 def run(script: Script, arguments: Arguments = None) -> None:
-    """Run a program with its torch.compile calls going to armature, and print what was compiled."""
+    """Run a program with its torch.compile calls redirected to armature, and print what was compiled."""
     status = 1
     try:
         with Progress(session()):

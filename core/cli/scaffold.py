@@ -1,4 +1,4 @@
-"""Makes a plugin distribution from the templates that come with armature."""
+"""Makes a plugin distribution from armature's templates."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NAME = re.compile(r"[a-z][a-z0-9_-]*", re.IGNORECASE)
 
 @attrs.frozen
 class Scaffold:
-    """A distribution that was made: its folder, and its files relative to the folder."""
+    """A new distribution: its folder, and its files relative to the folder."""
 
     folder: Path
     files: tuple[Path, ...]
 
 
 def templates() -> list[tuple[str, str]]:
-    """The templates: the path of each file, the plugin's package called `package`, and its text."""
+    """The templates: each file's path, with the plugin's package called `package`, and its text."""
 
     def walk(folder: Traversable, prefix: str) -> list[tuple[str, str]]:
         found = []
@@ -43,7 +43,7 @@ def templates() -> list[tuple[str, str]]:
 
 
 def scaffold(name: str, parent: Path) -> Scaffold:
-    """Make `armature-<name>` under a folder. Raises BadPluginName and PathTaken; then nothing is written."""
+    """Make `armature-<name>` in a folder. Raises BadPluginName and PathTaken, without writing anything."""
     bare = name.removeprefix("armature-").removeprefix("armature_")
     if not NAME.fullmatch(bare):
         raise BadPluginName(name=name, suggestion=re.sub(r"\W+", "-", bare).strip("-0123456789") or "mylib")

@@ -1,4 +1,4 @@
-"""Running a user's program with its compile calls redirected."""
+"""Runs a user's program with its compile calls redirected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERRUPTED = 130  # exit status after Ctrl-C
 
 
 class ScriptNotFound(ArmatureError):
-    """The program to run is not there."""
+    """The program to run does not exist."""
 
     code = "A226"
     text = "there is no file {path}"
@@ -28,7 +28,7 @@ class ScriptNotFound(ArmatureError):
 
 
 def as_torch_compile(compile: Compile) -> Compile:
-    """A function with torch.compile's signature that calls ours. Names of backends become "auto"."""
+    """A function with torch.compile's signature that calls ours. Backend names become "auto"."""
 
     def torch_compile(
         model: Any = None,
@@ -46,7 +46,7 @@ def as_torch_compile(compile: Compile) -> Compile:
             )
         if disable:
             return model
-        # Options are those of another compiler: none of its names means anything here.
+        # Options belong to another compiler, and would be misunderstood here.
         ours = "auto" if isinstance(backend, str) else backend
         if mode not in (None, "default"):
             text = f"the mode {mode!r} of torch.compile is not there in armature: the program is compiled as without it"
@@ -58,7 +58,7 @@ def as_torch_compile(compile: Compile) -> Compile:
 
 @contextmanager
 def modules_of_the_folder() -> Iterator[None]:
-    """Modules of the folder one stands in can be imported, as under `python -m`, for the body of the `with`."""
+    """In this context modules of the current folder can be imported, as under `python -m`."""
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:
@@ -69,7 +69,7 @@ def modules_of_the_folder() -> Iterator[None]:
 
 @contextmanager
 def redirected(compile: Compile) -> Iterator[None]:
-    """torch.compile and armature.compile call the given function for the body of the `with`."""
+    """In this context torch.compile and armature.compile call the given function."""
     theirs, ours = torch.compile, armature.compile
     torch.compile = as_torch_compile(compile)
     armature.compile = compile
@@ -81,14 +81,15 @@ def redirected(compile: Compile) -> Iterator[None]:
 
 
 def found_script(path: Path) -> Path:
-    """The path of a program, that is there. Errors: ScriptNotFound."""
+    """The path of an existing program. Errors: ScriptNotFound."""
     if not path.is_file():
         raise ScriptNotFound(path=path)
     return path
 
 
 def run_script(path: Path, arguments: list[str], compile: Compile) -> int:
-    """Run a program as `python PATH ARGUMENTS` would; its exit status. Errors: ScriptNotFound, and what it raises."""
+    """Run a program as `python PATH ARGUMENTS` would, and return its exit status. Errors: ScriptNotFound, and the
+    program's."""
     found_script(path)
     argv, search = sys.argv, list(sys.path)
     sys.argv = [str(path), *arguments]

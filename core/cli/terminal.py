@@ -1,4 +1,4 @@
-"""Where the commands print: a rich console that also does well in logs, and the printing of errors and data."""
+"""Output of the commands: a rich console that also works in logs, and printing of errors and data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from rich.console import Console
 
 from armature.errors import ArmatureError
 
-LOG_WIDTH = 140  # in a pipe or a log nobody sees a window: tables need not be squeezed into 80 columns
+LOG_WIDTH = 140  # a pipe or log has no window width: don't squeeze tables into 80 columns
 
 
 def console(stderr: bool = False) -> Console:
     """A console for standard output or error. Without a terminal: no colours, no animation, wide lines."""
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="backslashreplace")  # a name of a file may be no text, the terminal's encoding small
+        # a file name may have undecodable bytes, or characters that the terminal's encoding lacks
+        stream.reconfigure(errors="backslashreplace")
     wide = not stream.isatty() and "COLUMNS" not in os.environ
     return Console(stderr=stderr, highlight=False, width=LOG_WIDTH if wide else None)
 
@@ -30,6 +31,6 @@ def print_data(data: object) -> None:
 
 
 def fail(error: ArmatureError) -> NoReturn:
-    """Print an error and leave with status 2."""
+    """Print an error and exit with status 2."""
     console(stderr=True).print(str(error), style="red", markup=False, soft_wrap=True)
     raise SystemExit(2)

@@ -1,4 +1,4 @@
-"""`armature why NAME` or `FILE:LINE`: the verdict, its reason, who says so, what lost, and how to change it."""
+"""`armature why NAME` or `FILE:LINE`: the verdict, its reason and origin, what it overruled, and how to change it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def render_answer(out: Console, answer: Why) -> None:
 
 
 def render_why(out: Console, name: str) -> None:
-    """Print why the thing of this name is traced as it is. Raises UnknownName."""
+    """Print why the object of this name is traced as it is. Raises UnknownName."""
     render_answer(out, why(name))
 
 
 def render_line(out: Console, answer: LineAnswer) -> None:
-    """Print what is decided about a line of a file."""
+    """Print the verdicts on a line of a file."""
     out.print(Text.assemble((answer.place, "bold"), f"  {answer.text}"), soft_wrap=True)
     for one in answer.answers:
         render_answer(out, one)
     for text in answer.unresolved:
-        out.print(f"{text}  (only a run tells what this is: armature explain)", markup=False, soft_wrap=True)
+        out.print(f"{text}  (what this is depends on the run: armature explain)", markup=False, soft_wrap=True)
 
 
 def show_why(
@@ -43,9 +43,9 @@ def show_why(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
 ) -> None:
-    """Say why a function is traced as it is: in the graph, inlined or skipped, by which rule of which plugin.
+    """Tell why a function is traced as it is: in the graph, inlined or skipped, by which rule of which plugin.
 
-    With a file and a line: the same for the function around the line, and for what the line calls.
+    With a file and a line: the same for the function around the line, and for its calls.
     """
     place = as_place(name)
     with modules_of_the_folder():

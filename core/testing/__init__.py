@@ -1,4 +1,4 @@
-"""Conformance kits for authors of plugins. Each is imported when it is first asked for, since some need pytest."""
+"""Conformance kits for plugin authors. Each is imported on first use, because some need pytest."""
 
 from __future__ import annotations
 

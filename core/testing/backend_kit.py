@@ -53,7 +53,7 @@ def kernel_of(sketch: Sketch) -> Kernel:
 
 
 def plan_of(sketches: Sequence[Sketch]) -> KernelPlan:
-    """A plan whose steps are the cases' kernels; buffers get the case's name in front where names meet."""
+    """A plan whose steps are the cases' kernels; clashing buffer names get the case's name as a prefix."""
     kernels = tuple(kernel_of(s) for s in sketches)
     buffers = {name: b for s in sketches for name, b in s.buffers.items()}
     return KernelPlan("conformance", (), {}, buffers, tuple(Launch(k) for k in kernels), (), {})
@@ -73,7 +73,7 @@ def with_own_names(sketch: Sketch) -> Sketch:
 
 
 def rename_buffers(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
-    """The kernel with buffers under other names."""
+    """The kernel with buffers renamed."""
     renamer = _Renamer(names)
     passes = tuple(
         attrs.evolve(
@@ -140,7 +140,7 @@ def check_buffer(sketch: Sketch, name: str, found: Tensor, expected: Tensor) -> 
 
 
 def run_case(sketch: Sketch, launch: Callable[..., None], device: torch.device) -> None:
-    """Run a built case and compare all it wrote with the reference, or expect its error in both."""
+    """Run a built case and compare everything it wrote with the reference, or expect the same error in both."""
     kernel = kernel_of(sketch)
     ours = {name: flat.clone() for name, flat in sketch.memory.items()}
     theirs = {name: flat.clone() for name, flat in sketch.memory.items()}
@@ -161,14 +161,14 @@ def run_case(sketch: Sketch, launch: Callable[..., None], device: torch.device) 
 
 @attrs.define(eq=False)
 class BuiltGroup:
-    """The cases of a group that the back end covers, built."""
+    """The built cases of a group that the back end supports."""
 
     sketches: dict[str, Sketch]
     launches: Mapping[str, Callable[..., None]]
 
 
 def build_group(backend: DeviceBackend, group: str, device: torch.device, ctx: CompileContext) -> BuiltGroup:
-    """Build every case of the group that the features cover as one source."""
+    """Build every case of the group that the features support as one source."""
     sketches: dict[str, Sketch] = {}
     for case in CASES:
         if case.group == group:
@@ -189,12 +189,12 @@ def build_group(backend: DeviceBackend, group: str, device: torch.device, ctx: C
 
 
 built_groups: weakref.WeakKeyDictionary[type, dict[str, BuiltGroup]] = weakref.WeakKeyDictionary()
-"""What a test class has built so far: compiling a group takes longer than running it."""
+"""The groups that a test class has built so far: compiling a group takes longer than running it."""
 
 
 @pytest.fixture(scope="class")
 def compile_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompileContext]:
-    """What back ends are given: the settings, the plugins, and a cache that is empty. A suite imports it into its
+    """The context for back ends: the settings, the plugins, and an empty cache. A suite imports it into its
     conftest.py, or has a fixture of its own by this name."""
     workers = Workers(1)
     yield CompileContext(config.current(), manager().tables(), Cache(tmp_path_factory.mktemp("kernels")), workers, 0)
@@ -211,7 +211,7 @@ class BackendConformance:
 
     @pytest.fixture
     def built(self, compile_context: CompileContext) -> Callable[[str], BuiltGroup]:
-        """Builds each group once in a class, when its first case runs."""
+        """Builds each group once per class, when its first case runs."""
         groups = built_groups.setdefault(type(self), {})
 
         def get(group: str) -> BuiltGroup:

@@ -25,7 +25,7 @@ class Mismatch(ArmatureError):
 
 @attrs.frozen
 class Run:
-    """What one run of a model gave. `grads` and `buffers` by name; `error` where it raised."""
+    """The results of one run of a model. `grads` and `buffers` by name; `error` if it raised."""
 
     output: object
     grads: Mapping[str, Tensor]
@@ -49,7 +49,7 @@ def leaves(value: object, path: str = "output") -> Iterator[tuple[str, object]]:
 
 
 def difference(eager: object, compiled: object, path: str = "output", *, strides: bool = True) -> float:
-    """Largest absolute difference of all tensors. Errors: Mismatch where structure, dtype, shape or strides differ."""
+    """Largest absolute difference of all tensors. Errors: Mismatch if structure, dtype, shape or strides differ."""
     if type(eager) is not type(compiled) and not isinstance(eager, Tensor):
         raise Mismatch(path=path, what="type", eager=type(eager).__name__, compiled=type(compiled).__name__)
     ours, theirs = list(leaves(compiled, path)), list(leaves(eager, path))
@@ -59,7 +59,7 @@ def difference(eager: object, compiled: object, path: str = "output", *, strides
 
 
 def _leaf(path: str, eager: object, compiled: object, strides: bool) -> float:
-    """The largest difference of two leaves of results; raises Mismatch where they differ in more than rounding can."""
+    """The largest difference of two leaves; raises Mismatch if rounding can't explain it."""
     if numpy.is_array(eager) and type(eager) is type(compiled):
         eager, compiled = numpy.comparable(eager), numpy.comparable(compiled)
     if not isinstance(eager, Tensor) or not isinstance(compiled, Tensor):
@@ -96,7 +96,7 @@ def run_model(
     loss: Callable[[Any], Tensor] | None = None,
     seed: int = 0,
 ) -> Run:
-    """Call `call(*inputs)`, and where `loss` is given differentiate it with respect to the model's parameters."""
+    """Call `call(*inputs)`; if `loss` is given, differentiate it with respect to the model's parameters."""
     torch.manual_seed(seed)
     model.zero_grad(set_to_none=True)
     try:
@@ -110,7 +110,7 @@ def run_model(
 
 
 def compare_runs(eager: Run, compiled: Run) -> float:
-    """Largest absolute difference of outputs, gradients and buffers. Errors: Mismatch, also when only one raised."""
+    """Largest absolute difference of outputs, gradients and buffers. Errors: Mismatch, also if only one raised."""
     if eager.error is not None or compiled.error is not None:
         if type(eager.error) is not type(compiled.error):
             raise Mismatch(path="call", what="exception", eager=repr(eager.error), compiled=repr(compiled.error))
@@ -127,7 +127,8 @@ def against_eager(
     inputs: tuple[Any, ...],
     loss: Callable[[Any], Tensor] | None = None,
 ) -> float:
-    """Run a copy of the model in eager, and the model compiled, from the same state and seed; largest difference."""
+    """Run a copy of the model in eager mode, and the compiled model, from the same state and seed; returns the largest
+    difference."""
     reference = copy.deepcopy(model)
     eager = run_model(reference, reference, inputs, loss)
     return compare_runs(eager, run_model(model, compile_model(model), inputs, loss))

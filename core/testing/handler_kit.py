@@ -32,9 +32,9 @@ from armature.trace.handlers import Handler
 
 @attrs.frozen(eq=False)
 class Case:
-    """`fn(*inputs())` under test. present, absent: functions or names of methods that the graph calls or must not.
+    """`fn(*inputs())` under test. present, absent: functions or names of methods that the graph must or must not call.
 
-    breaks: id of the graph break expected, "" for none. raises: the exception that eager mode raises too.
+    breaks: id of the expected graph break, "" for none. raises: the exception that eager mode raises too.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Case:
 
 @attrs.define(eq=False)
 class Captured:
-    """A backend that keeps the graphs it is given and runs them as they are."""
+    """A backend that stores the graphs it receives and runs them uncompiled."""
 
     graphs: list[fx.GraphModule] = attrs.field(factory=list)
 
@@ -62,7 +62,7 @@ class Captured:
 
 
 def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> object:
-    """What a call gives, or the type and text of the program's own exception."""
+    """The result of a call, or the type and text of the program's own exception."""
     torch.manual_seed(0)
     try:
         return fn(*args)
@@ -73,8 +73,8 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> object:
 
 
 def break_id(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """The id of the graph break that capturing the function ends in; "" when there is none."""
-    before = list(session().compilations)  # the oldest are dropped in time
+    """The id of the graph break at which capturing the function ends; "" if there is none."""
+    before = list(session().compilations)  # old records are dropped eventually
     known = set(map(id, before))
     outcome(api.compile(fn, backend=Captured()), args)
     records = [record for record in session().compilations if id(record) not in known]
@@ -95,7 +95,7 @@ class HandlerConformance:
 
     @pytest.fixture(autouse=True)
     def registered(self) -> Iterator[None]:
-        """The plugin at work, also where it is not installed."""
+        """Registers the plugin, in case it is not installed."""
         plugin = type(self).plugin
         name = getattr(plugin, "__name__", type(plugin).__name__)
         if any(place in (name, getattr(plugin, "__file__", name)) for place in _places()):
@@ -112,7 +112,7 @@ class HandlerConformance:
             assert isinstance(eager, tuple)
             assert eager[0] is case.raises
         difference_of_outcomes(eager, outcome(compiled, case.inputs()))
-        compiled_first = len(captured.graphs)  # several where calls on real tensors cut the graph in pieces
+        compiled_first = len(captured.graphs)  # several if calls on real tensors cut the graph into pieces
         difference_of_outcomes(eager, outcome(compiled, case.inputs()))
         if not case.breaks:
             assert len(captured.graphs) == compiled_first, "the second call compiled again"
@@ -127,11 +127,11 @@ class HandlerConformance:
         hook = getattr(type(self).plugin, "armature_handlers", None)
         rows = list(hook()) if hook is not None else []
         assert all(isinstance(row, Handler) and row.targets and all(map(callable, row.targets)) for row in rows)
-        assert all(row.fn.__doc__ for row in rows), "a handler's docstring says what it answers"
+        assert all(row.fn.__doc__ for row in rows), "a handler needs a docstring"
 
 
 def difference_of_outcomes(eager: object, compiled: object) -> None:
-    """Raises Mismatch or AssertionError where two outcomes differ."""
+    """Raises Mismatch or AssertionError if two outcomes differ."""
     if isinstance(eager, tuple) and eager and isinstance(eager[0], type):
         assert compiled == eager
     else:

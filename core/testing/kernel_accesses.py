@@ -1,4 +1,4 @@
-"""Hand-built kernels that gather, mask, scatter, or have sizes known only at run time."""
+"""Hand-built kernels that gather, mask, scatter, or have sizes that are only known at run time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from armature.testing.kernel_cases import (
 )  # fmt: skip
 from armature.testing.kernel_shapes import case, f32, variables
 
-ACCESS_CASES: list[Case] = []  # grows to the end of this module, and is read by backend_kit only
+ACCESS_CASES: list[Case] = []  # filled by this module, and read by backend_kit only
 
-# ---- gathers, masks and scatters
+# Gathers, masks and scatters.
 
 
 def _embedding(name: str, bad: bool) -> Case:
@@ -54,7 +54,7 @@ ACCESS_CASES += [_embedding("embedding", bad=False), _embedding("embedding_out_o
 
 @case("gathers", ACCESS_CASES)
 def gather_along_the_last(device: torch.device, features: Features) -> Sketch:
-    """Each lane has a place of its own."""
+    """Each lane reads its own position."""
     k = Sketch("gather_along_the_last", device)
     i, j = variables(5, 38)
     k.buffer("ids", I64, (5, 38), randn(5, 38, dtype=I64))
@@ -151,7 +151,7 @@ ACCESS_CASES += [_scatter(dtype) for dtype in (F32, F64, I32, I64)]
 
 @case("scatters", ACCESS_CASES)
 def the_same_added_often(device: torch.device, features: Features) -> Sketch:
-    """Along the last axis neither the place nor what is added changes."""
+    """Along the last axis neither the position nor the added value changes."""
     if F32 not in features.atomic_add:
         raise Skip
     k = Sketch("the_same_added_often", device)
@@ -165,7 +165,7 @@ def the_same_added_often(device: torch.device, features: Features) -> Sketch:
     return k.pointwise((i, j), Store("out", (row,), k.load("grad", i), True, ((row, place),)))
 
 
-# ---- symbolic sizes
+# Symbolic sizes.
 
 
 @case("symbolic", ACCESS_CASES)

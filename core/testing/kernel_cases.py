@@ -1,6 +1,6 @@
-"""Kernels built by hand that every device back end must run: the input of `backend_kit`.
+"""Hand-built kernels that every device back end must run: the input of `backend_kit`.
 
-A case is a function of the device and the back end's features; it gives a `Sketch`: buffers with values, one kernel.
+A case is a function of the device and the back end's features; it returns a `Sketch`: buffers with values, one kernel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ORIGIN = Origin("aten.example.default", "model.py", 41, "forward", "y = example(
 
 
 class Skip(Exception):
-    """The back end's features do not cover the case."""
+    """The back end's features do not support the case."""
 
 
 @attrs.define(eq=False)
 class Sketch:
-    """A kernel while it is built by hand, with the buffers that it uses and their initial memory."""
+    """A kernel being built by hand, with its buffers and their initial memory."""
 
     name: str
     device: torch.device
@@ -41,12 +41,12 @@ class Sketch:
     raises: type[Exception] | None = None
 
     def size(self, name: str, value: int) -> Size:
-        """A symbolic size, with `value` at run time (its hint differs, so that nobody relies on it)."""
+        """A symbolic size, with `value` at run time (its hint differs, to catch code that relies on it)."""
         self.sizes[name] = value
         return Size(name, value + 3)
 
     def number(self, index: Index) -> int:
-        """Value of an index made of the case's sizes."""
+        """Value of an index composed of the case's sizes."""
         if isinstance(index, Size):
             return self.sizes[index.name]
         return index if isinstance(index, int) else hint(_at(index, self.sizes))
@@ -119,7 +119,7 @@ def _loads(node: Node, found: dict[str, None]) -> None:
 
 
 def op(name: str, *args: Node, dtype: torch.dtype | None = None) -> Op:
-    """An operation; its dtype is that of its last argument unless given."""
+    """An operation; its dtype defaults to that of its last argument."""
     return Op(name, args, args[-1].dtype if dtype is None else dtype, ORIGIN)
 
 
@@ -151,7 +151,7 @@ class Case:
     make: Make
 
 
-# ---- operations, one by one
+# Single operations.
 
 SPECIAL = (
     0.0,
@@ -179,7 +179,7 @@ def _operands(family: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Tens
     if dtype.is_floating_point:
         a = a * 3
         pairs = torch.tensor(SPECIAL, dtype=dtype)
-        if family != "division":  # eager differs with itself there: its vector and scalar remainders of infinities
+        if family != "division":  # eager is not consistent there: its vector and scalar remainders of infinities differ
             a[: len(SPECIAL)] = pairs
             b[2 : len(SPECIAL) + 2] = pairs.flip(0)
     if family == "division":
@@ -190,7 +190,7 @@ def _operands(family: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Tens
 
 
 def family_case(family: str, dtype: torch.dtype) -> Case:
-    """Every operation of a family on one dtype: 77 elements, so that vectors have a tail."""
+    """Every operation of a family on one dtype: 77 elements, so that vectorised loops have a tail."""
 
     def make(device: torch.device, features: Features) -> Sketch:
         names = [n for n, info in OPS.items() if info.family == family and n in features.ops]
@@ -217,7 +217,7 @@ def family_case(family: str, dtype: torch.dtype) -> Case:
 
 
 def cast_case(source: torch.dtype) -> Case:
-    """From one dtype to every other."""
+    """Casts from one dtype to every other."""
 
     def make(device: torch.device, features: Features) -> Sketch:
         if source not in features.dtypes:

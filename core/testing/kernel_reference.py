@@ -1,7 +1,7 @@
-"""What a kernel must compute, said in torch operators: the reference that back ends are compared with.
+"""The reference for back ends: evaluates a kernel with torch operators.
 
-Each node is evaluated over the whole iteration space at once, one axis per loop variable, so a case is as slow as a
-few eager operators. Sums are taken in float64.
+Each node is evaluated over the whole iteration space at once, one axis per loop variable, so a case costs as much as a
+few eager operators. Sums are computed in float64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armature.testing.loop_evaluator import meaning
 
 
 def _wide(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Compute halves in float32, as kernels do."""
+    """Compute 16-bit floats in float32, as kernels do."""
 
     def run(*args: Tensor) -> Tensor:
         return fn(*(a.float() if a.dtype in (torch.float16, torch.bfloat16) else a for a in args))
@@ -43,7 +43,7 @@ class Reference:
         self.reduced: dict[int, Tensor] = {}
 
     def run(self) -> None:
-        """Do all passes. Errors: IndexError where a checked index is out of range."""
+        """Run all passes. Errors: IndexError if a checked index is out of range."""
         every = tuple(self.extents.values())
         points = tuple(1 if v in self.kernel.inner else n for v, n in self.extents.items())
         for step in self.kernel.passes:
@@ -51,7 +51,7 @@ class Reference:
             found = {id(r): self.reduce(r, memo, every) for r in step.reductions}
             self.stores(step.inner_stores, memo, every)
             self.reduced.update(found)
-            self.stores(step.outer_stores, {}, points)  # a new memo: inner stores are seen by what follows
+            self.stores(step.outer_stores, {}, points)  # a new memo, because later values see inner stores
 
     def number(self, index: Index) -> int:
         """Value of an index without loop variables."""
@@ -95,7 +95,7 @@ class Reference:
         return place if mask is None else torch.where(mask, place, 0)
 
     def value(self, node: Node, memo: dict[tuple[int, int], Tensor], mask: Tensor | None = None) -> Tensor:
-        """The node at every point, broadcasting. `mask`: where it is needed at all."""
+        """The node at every point, broadcasting. `mask`: the points where it is needed."""
         key = (id(node), id(mask))
         if key not in memo:
             memo[key] = self._value(node, memo, mask)
@@ -113,7 +113,7 @@ class Reference:
         if isinstance(node, Masked):
             cond = self.value(node.cond, memo, mask)
             inner = cond if mask is None else cond & mask
-            memo[(-1, id(inner))] = inner  # keeps the mask, and so its id, for as long as the memo lives
+            memo[(-1, id(inner))] = inner  # holds the mask, and so its id, while the memo lives
             return torch.where(cond, self.value(node.value, memo, inner), self.value(node.other, memo))
         if isinstance(node, Reduce):
             return self.reduced[id(node)]
@@ -141,7 +141,7 @@ class Reference:
         return _REDUCE[node.op](flat).to(node.dtype).reshape(kept)
 
     def stores(self, stores: Sequence[Store], memo: dict[tuple[int, int], Tensor], space: tuple[int, ...]) -> None:
-        """Make the stores, after all the loads that any of them needs."""
+        """Make the stores, after all loads that any of them needs."""
         ready: list[tuple[Store, Tensor, Tensor]] = []
         for store in stores:
             value = self.value(store.value, memo).broadcast_to(space)

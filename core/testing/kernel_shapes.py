@@ -28,11 +28,11 @@ from armature.testing.kernel_cases import (
     randn,
 )  # fmt: skip
 
-SHAPE_CASES: list[Case] = []  # grows to the end of this module, and is read by backend_kit only
+SHAPE_CASES: list[Case] = []  # filled by this module, and read by backend_kit only
 
 
 def case(group: str, rows: list[Case], *, needs: Sequence[torch.dtype] = ()) -> Callable[[Make], Make]:
-    """Add the function below to the rows; skipped where a dtype is missing."""
+    """Add the decorated function to the rows; it is skipped if a dtype is missing."""
 
     def add_row(make: Make) -> Make:
         def checked(device: torch.device, features: Features) -> Sketch:
@@ -56,7 +56,7 @@ def f32(value: float) -> Const:
     return Const(value, F32)
 
 
-# ---- pointwise
+# Pointwise kernels.
 
 
 @case("pointwise", SHAPE_CASES)
@@ -72,7 +72,7 @@ def chain_of_a_matrix(device: torch.device, features: Features) -> Sketch:
 
 @case("pointwise", SHAPE_CASES)
 def large_and_contiguous(device: torch.device, features: Features) -> Sketch:
-    """Enough work for several threads, in three dimensions that are one."""
+    """Enough work for several threads, in three dimensions that can be merged."""
     k = Sketch("large_and_contiguous", device)
     v = variables(48, 129, 67)
     x = k.load(k.buffer("x", F32, (48, 129, 67), randn(48, 129, 67)), *v)
@@ -156,7 +156,7 @@ def counting(device: torch.device, features: Features) -> Sketch:
 
 @case("pointwise", SHAPE_CASES)
 def view_across_rows(device: torch.device, features: Features) -> Sketch:
-    """Reads through a reshape that does not follow the loops."""
+    """Reads through a reshape that does not match the loops."""
     k = Sketch("view_across_rows", device)
     i, j = variables(8, 15)
     place = add(mul(i, 15), j)
@@ -227,20 +227,20 @@ def bits_of_a_float(device: torch.device, features: Features) -> Sketch:
 
 @case("pointwise", SHAPE_CASES)
 def in_place(device: torch.device, features: Features) -> Sketch:
-    """A buffer that is read and written at the same place."""
+    """A buffer that is read and written at the same position."""
     k = Sketch("in_place", device)
     (i,) = variables(50)
     x = k.load(k.buffer("x", F32, (50,), randn(50)), i)
     return k.pointwise((i,), Store("x", (i,), op("add", x, f32(1.0))))
 
 
-# ---- reductions
+# Reductions.
 
 
 def _reduce_all(
     name: str, shape: tuple[int, ...], over: tuple[int, ...], dtype: torch.dtype, ops: Sequence[str]
 ) -> Case:
-    """A case that reduces the axes `over` by each of the operations that the back end has."""
+    """A case that reduces the axes `over` by each reduction that the back end has."""
 
     def make(device: torch.device, features: Features) -> Sketch:
         kinds = [o for o in ops if o in features.reductions]
@@ -325,7 +325,7 @@ def empty_sum(device: torch.device, features: Features) -> Sketch:
     return k.finish((i,), (j,), [Pass((total,), (), (Store("out", (i,), op("add", total, f32(1.0))),))])
 
 
-# ---- passes
+# Several passes.
 
 
 def _softmax(name: str, shape: tuple[int, ...], axis: int, dtype: torch.dtype = F32) -> Case:

@@ -1,4 +1,4 @@
-"""Runs a LoopGraph with plain torch operations, one whole index grid at a time: the meaning of the loop IR, with no
+"""Runs a LoopGraph with plain torch operations, one whole index grid at a time: the semantics of the loop IR without a
 back end."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Grids = Mapping[Var, Tensor]
 
 
 def meaning(op: str) -> Callable[..., Tensor]:
-    """What an operation computes of tensors of one dtype."""
+    """Computes an operation on tensors of one dtype."""
     computes = OPS[op].meaning
     if computes is None:
         raise InvariantError(what="an operation on tensors alone", details=op)
@@ -41,8 +41,8 @@ def meaning(op: str) -> Callable[..., Tensor]:
 
 
 def run_loops(graph: LoopGraph, args: Sequence[object]) -> tuple[object, ...]:
-    """The graph's outputs for the inputs. Errors: IndexError for an access out of bounds, InvariantError for a
-    broken rule."""
+    """The graph's outputs for the inputs. Errors: IndexError for an access out of bounds, InvariantError for an invalid
+    graph."""
     return _Run(graph, tuple(args)).run()
 
 
@@ -102,7 +102,7 @@ class _Run:
         left, right = self.index(value.num, grids), self.index(value.den, grids)
         return left // right if isinstance(value, FloorDiv) else left % right
 
-    # -- nodes
+    # Nodes.
 
     def loop(self, loop: Loop) -> None:
         for store in loop.stores:
@@ -166,7 +166,7 @@ class _Run:
             base = self.buffer(value.buffer)
             whole = self.graph.buffers[value.buffer]
             if (value.shape, value.strides, value.offset) == (whole.shape, whole.strides, 0):
-                return base  # as it is: the fake of a workspace may be smaller than the workspace
+                return base  # unchanged: the fake of a workspace may be smaller than the workspace
             offset = base.storage_offset() + self.number(value.offset)
             return base.as_strided(self.numbers(value.shape), self.numbers(value.strides), offset)
         if isinstance(value, tuple):
@@ -177,12 +177,12 @@ class _Run:
 
 
 class _Evaluation:
-    """Values of nodes over one grid; a node that is used twice is computed once."""
+    """Values of nodes over one grid; each node is computed once."""
 
     def __init__(self, run: _Run, grids: dict[Var, Tensor], guarded: bool = False) -> None:
         self.run = run
         self.grids = grids
-        self.guarded = guarded  # inside Masked: places out of bounds are allowed, and read as something
+        self.guarded = guarded  # inside Masked: positions out of bounds are allowed, and read an arbitrary value
         self.known: dict[int, Tensor] = {}
 
     def __call__(self, node: Node) -> Tensor:
@@ -229,7 +229,7 @@ class _Evaluation:
         bound = {**self.grids, **{v: self(n) for v, n in node.indirect}}
         where = [torch.as_tensor(self.run.index(i, bound)) for i in node.index]
         invariant(len(where) == source.ndim, "a load with another number of coordinates", buffer=node.buffer)
-        if self.guarded and not source.numel():  # the mask holds nowhere
+        if self.guarded and not source.numel():  # the mask is false everywhere
             return source.new_zeros(())
         for k, (part, size) in enumerate(zip(where, source.shape, strict=True)):
             if self.guarded:

@@ -42,7 +42,7 @@ EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {t
 
 @attrs.frozen
 class ReferenceBackend:
-    """A back end on paper: everything that the loop IR has, unless told less."""
+    """A reference back end: it has every feature of the loop IR, unless told otherwise."""
 
     name: str = "reference"
     device_types: frozenset[str] = frozenset(("cpu",))
@@ -51,7 +51,7 @@ class ReferenceBackend:
 
 @attrs.define(eq=False)
 class KitTables:
-    """As much of `Tables` as lowering asks."""
+    """The part of `Tables` that lowering uses."""
 
     rows: Iterable[Lowering]
     backend: Any = ReferenceBackend()
@@ -66,11 +66,11 @@ class KitTables:
             self._chains.setdefault(row.op, []).append(row)
 
     def lowering_chain(self, op: torch._ops.OpOverload) -> tuple[Lowering, ...]:
-        """All lowerings of an operator, first choice first."""
+        """All lowerings of an operator, in order of preference."""
         return tuple(self._chains.get(op, ()))
 
     def passes(self, stage: str) -> tuple[Pass, ...]:
-        """The passes of a stage, as given."""
+        """The passes of a stage, in the given order."""
         return tuple(p for p in self.all_passes if p.stage == stage)
 
     def owner_of_pass(self, name: str) -> str:
@@ -78,7 +78,7 @@ class KitTables:
         return "the plugin under test"
 
     def observe_compile(self, event: object) -> None:
-        """Nobody observes."""
+        """Do nothing: there are no observers."""
 
     def device_backend(self, device_type: str) -> Any:
         """The reference back end for the CPU."""
@@ -106,7 +106,7 @@ def context(
 def one_operator(
     op: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object], result: object
 ) -> AtenGraph:
-    """The graph that calls `op` once: every tensor among the arguments is an input, laid out as the tensor is."""
+    """The graph that calls `op` once: every tensor among the arguments is an input with the tensor's layout."""
     leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
     graph = fx.Graph()
     given: list[Tensor] = []
@@ -147,7 +147,7 @@ class Kit:
         return graph
 
     def check(self, op: torch._ops.OpOverload, *args: object, extern: bool = False, **kwargs: object) -> LoopGraph:
-        """One call gives what eager gives: values, dtypes, strides. `extern`: whether it may stay an ATen call."""
+        """Check that one call equals eager: values, dtypes, strides. `extern`: whether it may stay an ATen call."""
         expected = op(*args, **kwargs)
         loops = lower(one_operator(op, args, kwargs, expected), context(self.rows))
         verify(loops)
@@ -162,7 +162,7 @@ class Kit:
         return loops
 
     def close(self, ours: Tensor, theirs: Tensor) -> None:
-        """Equal within the dtype's tolerance, relative to the size of eager's values."""
+        """Whether they are equal within the dtype's tolerance, relative to the size of eager's values."""
         gap = difference(theirs, ours)
         finite = theirs.detach()[torch.isfinite(theirs)].abs() if theirs.is_floating_point() else theirs.new_zeros(0)
         scale = max(float(finite.max()) if finite.numel() else 0.0, 1.0)
@@ -170,12 +170,12 @@ class Kit:
 
 
 class LoweringConformance:
-    """Subclass with `rows`: what every lowering has to hold."""
+    """Subclass with `rows`: properties of every lowering."""
 
     rows: ClassVar[tuple[Lowering, ...]] = ()
 
     def test_signatures_take_the_operators_arguments(self) -> None:
-        """A lowering accepts the builder and what the operator's schema names."""
+        """A lowering accepts the builder and the arguments of the operator's schema."""
         for row in self.rows:
             formals = row.op._schema.arguments
             needed = [object() for f in formals if not f.has_default_value() and not f.kwarg_only]
@@ -183,6 +183,6 @@ class LoweringConformance:
             inspect.signature(row.fn).bind(object(), *needed, **kwargs)
 
     def test_no_operator_is_lowered_twice_at_one_priority(self) -> None:
-        """Which row answers is never a matter of order."""
+        """No operator has two lowerings of equal priority, so the order never matters."""
         seen = [(row.op, row.priority) for row in self.rows]
         assert len(seen) == len(set(seen)), [op for op in seen if seen.count(op) > 1]

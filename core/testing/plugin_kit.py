@@ -40,37 +40,37 @@ def alone(plugin: object) -> PluginManager:
 
 
 def tables_alone(plugin: object) -> Tables:
-    """The tables of this plugin alone, without what is broken in it."""
+    """The tables of this plugin alone, without broken rows."""
     with config.patch(strict=False):
         return alone(plugin).tables()
 
 
 def check_loads_alone(plugin: object) -> list[str]:
-    """The plugin loads with no other next to it, and every row that it gives is taken."""
+    """The plugin loads without other plugins, and every row of it is accepted."""
     return [str(problem.error) for problem in alone(plugin).problems]
 
 
 def check_hooks_are_marked(plugin: object) -> list[str]:
-    """No function has a hook's name but lacks `@hookimpl`: it would never be called."""
+    """Every function with a hook's name has `@hookimpl`: otherwise it would never be called."""
     named = {name for name, _ in marked(plugin)}
     forgotten = [name for name in hook_specs() if inspect.isroutine(getattr(plugin, name, None)) and name not in named]
     return [f"{name} lacks @hookimpl, so it is never called" for name in forgotten]
 
 
 def check_hooks_are_documented(plugin: object) -> list[str]:
-    """Each hook that is implemented says in a docstring what it gives."""
+    """Each implemented hook has a docstring that says what it returns."""
     return [f"{name} has no docstring" for name, function in marked(plugin) if not inspect.getdoc(function)]
 
 
 def check_hooks_repeat(plugin: object) -> list[str]:
-    """Row hooks give the same number of rows when they are called again, as they are when another plugin comes."""
+    """Row hooks return the same number of rows when called again, as happens when another plugin is added."""
     first, second = (tables_alone(plugin).registries.by_name() for _ in range(2))
     counts = {name: (len(list(first[name].all_rows())), len(list(second[name].all_rows()))) for name in first}
     return [f"{name}: {one} rows, then {two}" for name, (one, two) in counts.items() if one != two]
 
 
 def check_rows(plugin: object) -> list[str]:
-    """Each row has what its kind needs, beyond what the tables ask for."""
+    """Each row is valid for its kind, beyond what the tables require."""
     registries = tables_alone(plugin).registries.by_name()
     rows = [row.value for registry in registries.values() for row in registry.all_rows()]
     checks: dict[type, Callable[[Any], Iterator[str]]] = {
@@ -85,12 +85,12 @@ def check_rows(plugin: object) -> list[str]:
 
 
 def check_rules_match(plugin: object) -> list[str]:
-    """Each rule names something that is there, in the versions that are installed."""
+    """Each rule names something that exists in the installed versions."""
     return [f"{missing.rule.target}: {missing.why}" for missing in tables_alone(plugin).rule_book.missing()]
 
 
 def positional(function: Callable[..., object]) -> list[inspect.Parameter] | None:
-    """The parameters that may be passed by position; None where a signature can't be had."""
+    """The parameters that may be passed by position; None if there is no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -104,7 +104,7 @@ def positional(function: Callable[..., object]) -> list[inspect.Parameter] | Non
 
 
 def lacks_positions(function: Callable[..., object], count: int) -> bool:
-    """Whether a function certainly can't be called with so many positional arguments."""
+    """Whether a function certainly can't be called with this many positional arguments."""
     found = positional(function)
     if found is None or any(p.kind is p.VAR_POSITIONAL for p in found):
         return False
@@ -112,55 +112,55 @@ def lacks_positions(function: Callable[..., object], count: int) -> bool:
 
 
 def faults_of_handler(row: Handler) -> Iterator[str]:
-    """A handler takes the call first."""
+    """A handler takes the call as its first argument."""
     if lacks_positions(row.fn, 1):
         yield f"handler {name_of(row.fn)} does not take the call as its first argument"
 
 
 def faults_of_polyfill(row: Polyfill) -> Iterator[str]:
-    """A polyfill is Python, and takes what the original takes."""
+    """A polyfill is a Python function with the original's parameters."""
     if not inspect.isfunction(row.replacement):
-        yield f"the polyfill of {name_of(row.original)} is no Python function"
+        yield f"the polyfill of {name_of(row.original)} is not a Python function"
     wanted, given = positional(row.original), positional(row.replacement)
     if wanted and given is not None and lacks_positions(row.replacement, len(wanted)):
         yield f"the polyfill of {name_of(row.original)} takes fewer arguments than the original"
 
 
 def faults_of_break_type(row: BreakType) -> Iterator[str]:
-    """A break type's id is a slug, and its explanation a template whose facts are named."""
+    """A break type's id is a slug, and its explanation a template with named facts."""
     if not row.id.replace("-", "").isalnum() or row.id != row.id.lower():
         yield f"break type {row.id!r}: an id is lower-case words joined by -"
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(row.explanation) if field is not None]
     except ValueError as error:
-        yield f"break type {row.id}: the explanation is no template: {error}"
+        yield f"break type {row.id}: the explanation is not a template: {error}"
         return
     if any(not field.isidentifier() for field in fields):
         yield f"break type {row.id}: facts in the explanation must be named, as in {{call}}"
 
 
 def faults_of_decomposition(row: Decomposition) -> Iterator[str]:
-    """A decomposition takes what its operator takes."""
+    """A decomposition has its operator's parameters."""
     needed = [a for a in row.op._schema.arguments if not a.kwarg_only and not a.has_default_value()]
     if lacks_positions(row.fn, len(needed)):
         yield f"the decomposition of {row.op} takes fewer than the {len(needed)} arguments of the operator"
 
 
 def faults_of_lowering(row: Lowering) -> Iterator[str]:
-    """A lowering takes the builder, then what its operator takes."""
+    """A lowering takes the builder, then its operator's arguments."""
     needed = [a for a in row.op._schema.arguments if not a.kwarg_only and not a.has_default_value()]
     if lacks_positions(row.fn, len(needed) + 1):
         yield f"the lowering of {row.op} does not take the builder and the operator's {len(needed)} arguments"
 
 
 def faults_of_pass(row: Pass) -> Iterator[str]:
-    """A pass takes what it changes and the context."""
+    """A pass takes its subject and the context."""
     if lacks_positions(row.run, 2):
         yield f"pass {row.name} does not take the program and the context"
 
 
 def check_entry_point(plugin: object, distribution: str) -> list[str]:
-    """The distribution is installed and declares this very plugin in group `armature`."""
+    """The distribution is installed and declares this plugin in group `armature`."""
     entries = metadata.distribution(distribution).entry_points.select(group=GROUP)
     if any(entry.load() is plugin for entry in entries):
         return []
@@ -170,7 +170,7 @@ def check_entry_point(plugin: object, distribution: str) -> list[str]:
 class PluginConformance:
     """Subclass it in a test file and set `plugin`, and `distribution` to check the entry point too.
 
-    rules_may_miss: set it when the plugin has rules for libraries that need not be installed.
+    rules_may_miss: set it if the plugin has rules for libraries that need not be installed.
     """
 
     plugin: ClassVar[object]
@@ -178,7 +178,7 @@ class PluginConformance:
     rules_may_miss: ClassVar[bool] = False
 
     def test_loads_alone(self) -> None:
-        """The plugin loads next to no other, and all its rows are taken."""
+        """The plugin loads without other plugins, and all its rows are accepted."""
         assert check_loads_alone(self.plugin) == []
 
     def test_implements_something(self) -> None:
@@ -198,11 +198,11 @@ class PluginConformance:
         assert check_hooks_repeat(self.plugin) == []
 
     def test_rows(self) -> None:
-        """Rows have what their kind needs."""
+        """Rows are valid for their kind."""
         assert check_rows(self.plugin) == []
 
     def test_rules_match(self) -> None:
-        """Rules name things that are there."""
+        """Rules name things that exist."""
         assert self.rules_may_miss or check_rules_match(self.plugin) == []
 
     def test_entry_point(self) -> None:

@@ -29,7 +29,7 @@ from armature.rules.data import Decision, Rule, RuleOrigin, RuleTable, Verdict
 
 @attrs.frozen
 class RowsOnly:
-    """Tables that hold rules and nothing else, for tests of precedence: pairs of a plugin's name and its rule."""
+    """Tables that only hold rules, for tests of precedence: pairs of a plugin's name and its rule."""
 
     pairs: tuple[tuple[str, Rule], ...]
     answers: tuple[Callable[[Subject], Verdict | None], ...] = ()
@@ -37,7 +37,7 @@ class RowsOnly:
 
     @property
     def rules(self) -> tuple[tuple[Rule, RuleOrigin], ...]:
-        """The rows as the real tables give them."""
+        """The rows in the form of the real tables."""
         return tuple((rule, rule.origin or RuleOrigin(plugin)) for plugin, rule in self.pairs)
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
@@ -49,18 +49,18 @@ class RowsOnly:
         return None
 
     def deciders(self) -> tuple[Callable[[Subject], Verdict | None], ...]:
-        """What computes verdicts."""
+        """The functions that compute verdicts."""
         return self.answers
 
 
 def book_of(*rules: Rule, answers: Iterable[Callable[[Subject], Verdict | None]] = ()) -> RuleBook:
-    """A rule book of these rules alone, given by a plugin called "test"."""
+    """A rule book with only these rules, from a plugin called "test"."""
     tables: Any = RowsOnly(tuple(("test", rule) for rule in rules), tuple(answers))
     return RuleBook(tables)
 
 
 def book_with(**plugins: object) -> RuleBook:
-    """A rule book of these plugins alone, collected the way the real manager does it."""
+    """A rule book with only these plugins, collected as the real manager does."""
     manager = PluginManager(find=lambda: ())
     for name, plugin in plugins.items():
         manager.register(plugin, name)
@@ -113,7 +113,7 @@ class RulesConformance:
         ours = book.verdict(obj)
         assert book.verdict(obj) is ours
         again = book_with(tested=type(self).plugin).verdict(obj)
-        assert (again.decision, again.reason) == (ours.decision, ours.reason), "asked anew, it says otherwise"
+        assert (again.decision, again.reason) == (ours.decision, ours.reason), "asked again, it answers differently"
 
     def test_a_higher_priority_wins_and_keeps_the_loser(self, book: RuleBook, target: object) -> None:
         obj = as_object(target)
@@ -150,7 +150,7 @@ class RulesConformance:
 
 
 def rows(*rules: Rule | RuleTable) -> Callable[[], tuple[Rule | RuleTable, ...]]:
-    """A function that returns these rules, to be a plugin's `armature_rules`."""
+    """Make a function that returns these rules, to be a plugin's `armature_rules`."""
 
     def armature_rules() -> tuple[Rule | RuleTable, ...]:
         return rules

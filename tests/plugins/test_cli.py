@@ -167,7 +167,7 @@ def test_doctor_of_plugins_looks_at_break_types(mine: PluginManager) -> None:
     with mine.registered(Careless(), "careless"):
         found = run(mine, "plugins", "doctor")
         report = data(mine, "plugins", "doctor")["break_types"]
-    assert found.exit_code == 1 and "graph breaks to be mended (3)" in found.stdout
+    assert found.exit_code == 1 and "graph breaks to be fixed (3)" in found.stdout
     wrong = [finding["text"] for finding in report if finding["wrong"]]
     assert [text for text in wrong if "XY0001 is a code of a-whole-one too" in text]
     assert [text for text in wrong if "is no template" in text]

@@ -343,7 +343,7 @@ def test_the_command(program: Path) -> None:
     assert found["decision"] == "in_graph" and found["origin"]["line"] and found["change"]
     line = json.loads(invoke("why", f"{program}:{at('F.gelu')}", "--json"))
     assert [a["name"] for a in line["answers"]] == ["program.helper", F_GELU, "torch.Tensor#sin"]
-    assert "self.linear  (only a run tells" in invoke("why", f"{program}:{at('no_such_method')}")
+    assert "self.linear  (what this is depends on the run" in invoke("why", f"{program}:{at('no_such_method')}")
 
 
 def test_a_dumb_terminal_gets_plain_ascii(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
