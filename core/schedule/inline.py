@@ -14,6 +14,7 @@ import attrs
 from armature.lower.data import Buffer, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Store
 from armature.lower.index import Index, Var, variables
 from armature.schedule.align import align
+from armature.schedule.axes import addresses, arrange
 from armature.schedule.dependencies import Dependencies, Unit
 from armature.schedule.normalise import Item
 from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, cost, points, size
@@ -148,11 +149,15 @@ class _Inliner:
         return all(self.buffers[load.buffer].dtype.itemsize <= max(have, 4) for load in item.loads)
 
     def work(self, item: Item, store: Store, readers: list[Item]) -> int:
-        """The cost, in additions, of computing the item wherever it is read, after hoisting loop invariants."""
+        """The cost, in additions, of computing the item wherever it is read, after hoisting loop invariants.
+
+        Loops nest as the reader's result lies in memory, which is how they will run.
+        """
         price = cost(item.order)
         total = 0
         for reader in readers:
-            nest = (*reader.outer, *reader.inner)
+            places = addresses((), reader.stores, self.buffers)
+            nest = (*arrange(reader.outer, places), *reader.inner)
             for index in {load.index for load in reader.loads if load.buffer == store.buffer}:
                 used = frozenset().union(*(variables(i) for i in index)) if index else frozenset()
                 left = list(nest)

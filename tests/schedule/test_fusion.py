@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import attrs
 import pytest
 import torch
 
@@ -154,6 +155,19 @@ def test_broadcast_producer_is_computed_in_the_reader() -> None:
     x, scale = w.input(8, 6, 10), w.input(6, 1)
     plan = planned(w, w.graph(w.op("mul", x, w.op("rsqrt", w.op("abs", scale)))))
     assert len(plan.kernels) == 1
+
+
+def test_broadcast_producer_is_stored_where_memory_has_it_change_at_each_point() -> None:
+    """With channels last the channels are the innermost loop: nothing of it can be taken out."""
+    shape, rows, turned = (2, 6, 40, 40), (9600, 1600, 40, 1), (9600, 1, 240, 6)
+    for strides, kernels in ((rows, 1), (turned, 2)):
+        w = LoopWriter()
+        x, scale = w.input(*shape, strides=strides), w.input(6, 1, 1)
+        root = w.op("rsqrt", w.op("abs", scale))
+        w.begin("mul", shape)
+        spec = attrs.evolve(w.builder.spec(), strides=strides)
+        plan = planned(w, w.graph(w.builder.pointwise("mul", x, root, spec=spec)))
+        assert len(plan.kernels) == kernels
 
 
 def test_padding_reads_its_producer_under_the_condition() -> None:

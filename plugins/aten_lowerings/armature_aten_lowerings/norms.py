@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -37,6 +38,10 @@ class Affine:
         if self.weight is not None:
             value = b.op("mul", value, b.read(self.weight, position, value.dtype))
         return value if self.bias is None else b.op("add", value, b.read(self.bias, position, value.dtype))
+
+    def element(self, b: Builder, x: TensorValue, dtype: torch.dtype, position: tuple[Index, ...]) -> Node:
+        """`x * weight + bias` for the element at `position`."""
+        return self.apply(b, b.read(x, position, dtype), position)
 
 
 def inverse_root(b: Builder, squares: TensorValue, count: Index, eps: float) -> TensorValue:
@@ -203,19 +208,38 @@ def _inference(
     momentum: float,
     eps: float,
 ) -> tuple[TensorValue, ...]:
+    """`(x - mean) / sqrt(variance + eps) * weight + bias` with the running statistics, and the saved statistics."""
     dtype = compute_dtype(x.dtype)
     mean, variance = per_channel(running_mean, x.ndim), per_channel(running_var, x.ndim)
     affine = Affine(maybe_per_channel(weight, x.ndim), maybe_per_channel(bias, x.ndim))
 
-    def element(p: tuple[Index, ...]) -> Node:
+    def factor(p: tuple[Index, ...]) -> Node:
         rstd = b.op("rsqrt", b.op("add", b.read(variance, p, dtype), b.const(eps, dtype)))
-        value = b.op("mul", b.op("sub", b.read(x, p, dtype), b.read(mean, p, dtype)), rstd)
-        return affine.apply(b, value, p)
+        return Affine(affine.weight, None).apply(b, rstd, p)
 
-    out = b.loop(element)
+    def element(p: tuple[Index, ...]) -> Node:
+        value = b.op("mul", b.op("sub", b.read(x, p, dtype), b.read(mean, p, dtype)), factor(p))
+        return Affine(None, affine.bias).apply(b, value, p)
+
+    if x.device.type == "cpu":
+        # As eager does: one factor and one summand for each channel. A GPU waits for memory, and computes them anew.
+        spec = Spec(mean.shape, dtype, x.device, index.contiguous_strides(mean.shape))
+        scale = b.loop(factor, spec)
+        shift = b.loop(partial(_shift, b, mean, scale, affine.bias), spec)
+        out = b.loop(partial(Affine(scale, shift).element, b, x, dtype))
+    else:
+        out = b.loop(element)
     # The saved statistics are empty on the CPU, and on other devices nobody reads them.
     empties = tuple(_empty(b, k) for k in (1, 2))
     return (out, *empties)
+
+
+def _shift(b: Builder, mean: TensorValue, scale: TensorValue, bias: Maybe, position: tuple[Index, ...]) -> Node:
+    """`bias - mean * scale`."""
+    product = b.op("mul", b.read(mean, position, scale.dtype), b.read(scale, position, scale.dtype))
+    if bias is None:
+        return b.op("neg", product)
+    return b.op("sub", b.read(bias, position, scale.dtype), product)
 
 
 def _empty(b: Builder, position: int) -> TensorValue:

@@ -111,6 +111,7 @@ def test_batch_norm(kit: Kit, shape: tuple[int, ...]) -> None:
     weight, bias, mean, var = torch.randn(3), torch.randn(3), torch.randn(3), torch.rand(3) + 0.5
     kit.check(aten._native_batch_norm_legit_functional.default, x, weight, bias, mean, var, True, 0.1, 1e-5)
     kit.check(aten._native_batch_norm_legit_no_training.default, x, weight, bias, mean, var, 0.1, 1e-5)
+    kit.check(aten._native_batch_norm_legit_no_training.default, x, None, None, mean, var, 0.1, 1e-5)
     kit.check(aten.native_batch_norm.default, x, weight, bias, mean, var, False, 0.1, 1e-5)
     _, saved, rstd = aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.1, 1e-5)
     kit.check(aten._native_batch_norm_legit.no_stats, x, weight, bias, True, 0.1, 1e-5)
