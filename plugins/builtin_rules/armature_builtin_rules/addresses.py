@@ -1,4 +1,4 @@
-"""`id(obj)`: a number that tracing does not know. It may be a key and be compared with others of its kind."""
+"""`id(obj)`: a number that tracing does not know. It may be a key and be compared with other addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armature.plugin_api import Address, Identity, NotConstant, Rebuilding, Trac
 
 @attrs.define(eq=False)
 class AddressValue(Value):
-    """The address of an object that lives, and so differs from that of any other."""
+    """The address of a live object, which differs from the address of every other one."""
 
     of: Value
 
@@ -29,7 +29,7 @@ class AddressValue(Value):
             held = None if self.of.mutable else self.of.as_object()
         except NotConstant:
             held = None
-        if held is not None:  # a function or class, of which there may be several values
+        if held is not None:  # a function or class, which may have several values
             self.of.rely_on(tracer)
             return Address(id(held))
         tracer.keys[self.of] = None

@@ -1,5 +1,6 @@
-"""bytearray and memoryview while tracing: a copy with the bytes of this point of the trace, on which the real methods
-run. Bytes of the program's objects are guarded. A change of a bytearray of the program breaks the graph.
+"""bytearray and memoryview while tracing: a copy with the current bytes, on which the real methods run.
+
+Bytes of the program's objects are guarded. A change of a bytearray of the program breaks the graph.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ REFLECTED = {"__rmul__": operator.mul}
 
 @attrs.define(eq=False)
 class BufferValue(Value):
-    """A bytearray or memoryview. held: one of the same bytes, that of tracing."""
+    """A bytearray or memoryview. held: tracing's own copy, with the same bytes."""
 
     held: Any
 
@@ -50,11 +51,12 @@ class BufferValue(Value):
     def python_type(self) -> type:
         return type(self.held)
 
-    def as_argument(self, tracer: Tracing) -> object:  # a tensor over its memory must be one over the program's
+    # a tensor would have to share the program's memory, not the copy's
+    def as_argument(self, tracer: Tracing) -> object:
         tracer.graph_break("buffer-as-argument", type=self.describe())
 
     def owner(self) -> BufferValue | None:
-        """The bytearray whose bytes these are, None where they do not change."""
+        """The bytearray that owns the bytes, None if they are immutable."""
         return None
 
     def truth(self, tracer: Tracing) -> bool:
@@ -68,7 +70,8 @@ class BufferValue(Value):
         return (ConstantValue(item) for item in self.held)
 
     def look(self, tracer: Tracing) -> None:
-        """The bytes are read. A tensor over those of the program may have changed them, and nothing tells of one."""
+        """Called before the bytes are read: a tensor over the program's memory may have changed them, unnoticed by
+        tracing."""
         owner = self.owner()
         if tracer.mutates and owner is not None and owner.source is not None:
             tracer.graph_break("bytes-after-change")
@@ -90,7 +93,8 @@ class BufferValue(Value):
         if name in ("release", "__enter__", "__exit__", "__buffer__", "__iter__", "__reduce__", "__reduce_ex__"):
             return super().call_method(tracer, name, args, kwargs)
         method = getattr(type(self.held), name, None)
-        if not isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):  # one of the class, not of the object
+        # an inherited method, not one of the object
+        if not isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
             return super().call_method(tracer, name, args, kwargs)
         return self.run(tracer, method, args, kwargs)
 
@@ -106,7 +110,7 @@ class BufferValue(Value):
         tracer.graph_break("buffer-operator", operation=name, type=other.describe())
 
     def run(self, tracer: Tracing, function: Any, args: Args, kwargs: Kwargs = NO_KEYWORDS) -> Value:
-        """What a function of it gives; what it changes is noted."""
+        """The result of a function on it; changes are recorded."""
         self.look(tracer)
         plain = [plain_bytes(tracer, arg) for arg in args]
         named = {name: plain_bytes(tracer, value) for name, value in kwargs.items()}
@@ -114,7 +118,7 @@ class BufferValue(Value):
         before = None if owner is None else bytes(owner.held)
         try:
             found = function(self.held, *plain, **named)
-        except BufferError:  # of views that tracing keeps longer than the program does
+        except BufferError:  # about views that live longer in tracing than in the program
             tracer.graph_break("buffer-resize", type=self.describe())
         except Exception as error:
             if isinstance(error, TypeError) and any(isinstance(arg, BufferValue) for arg in args):
@@ -137,7 +141,7 @@ class BufferValue(Value):
         return tracer.constant(found)
 
     def changed(self, tracer: Tracing) -> None:
-        """The bytes are others."""
+        """Record that the bytes have changed."""
 
 
 @attrs.define(eq=False)
@@ -153,7 +157,8 @@ class BytearrayValue(BufferValue):
         return self
 
     def changed(self, tracer: Tracing) -> None:
-        if self.source is not None:  # a tensor over its memory would see that too late, and nothing tells of one
+        # a tensor over its memory would see the change too late, and tracing does not know of such a tensor
+        if self.source is not None:
             tracer.graph_break("changes-bytearray")
 
     def rebuild(self, out: Rebuilding) -> None:
@@ -164,8 +169,8 @@ class BytearrayValue(BufferValue):
 
 @attrs.define(eq=False)
 class MemoryviewValue(BufferValue):
-    """A memoryview of bytes or of a bytearray. steps: the methods, with their arguments, that led here from a view of
-    all of it."""
+    """A memoryview of bytes or of a bytearray. steps: the methods, with their arguments, that made it from a view of
+    the whole object."""
 
     over: Value = attrs.field(kw_only=True)
     steps: tuple[tuple[Any, tuple[Any, ...]], ...] = ()
@@ -194,7 +199,7 @@ class MemoryviewValue(BufferValue):
 
 
 def view_of(over: Any, steps: tuple[tuple[Any, tuple[Any, ...]], ...]) -> memoryview:
-    """A view that the steps lead to."""
+    """The view that the steps lead to."""
     view = memoryview(over)
     for function, args in steps:
         view = function(view, *args)
@@ -202,7 +207,7 @@ def view_of(over: Any, steps: tuple[tuple[Any, tuple[Any, ...]], ...]) -> memory
 
 
 def plain_bytes(tracer: Tracing, value: Value) -> Any:
-    """The object of an argument."""
+    """The Python object of an argument."""
     if isinstance(value, BufferValue):
         value.look(tracer)
         return bytes(value.held)
@@ -246,7 +251,7 @@ def bytes_of(obj: Any) -> bytes:
 
 
 def form_of(view: memoryview) -> tuple[Any, ...]:
-    """What a view is of, besides its bytes."""
+    """The properties of a view besides its bytes."""
     return view.format, view.shape, view.strides, type(view.obj)
 
 

@@ -1,7 +1,7 @@
-"""Python's own functions and types: what a call of each does to values.
+"""Python's own functions and types: the effect of a call of each on values.
 
-Each handler is complete: a call whose arguments it does not take breaks the graph, and Python says what is wrong with
-it. They are asked last, so that other plugins may know more of a function.
+Each handler is complete: a call with other arguments breaks the graph, and Python reports the error. They have the
+lowest priority, so that other plugins may handle a function more precisely.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions under functools.lru_cache."""
+"""Functions with a functools.lru_cache."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
 
 @attrs.define(eq=False)
 class CachedFunctionValue(Value):
-    """A function of the program whose results are kept. What it computes is traced, once for the same arguments.
+    """A function of the program whose results are cached. It is traced once for each set of arguments.
 
-    Python would not run it again for arguments that it knows. So one that does more than compute runs eagerly, and the
-    result is what the function itself gives, which may have been changed since: another input of the frame. One that is
-    called with an object that the frame has made computes its result.
+    Python would not run it again for known arguments. So a function that does more than compute runs eagerly. Otherwise
+    the result is taken from the function's own cache, as another input of the frame, because it may have been changed
+    since. If an argument is an object made in the frame, the traced result is used.
     """
 
     obj: Any
@@ -79,7 +79,7 @@ class CachedFunctionValue(Value):
         trusted = is_trusted(self.obj.__wrapped__) or assumed_constant(self.obj.__wrapped__)
         number = key is None and (made.is_constant or made.is_symbolic)
         if not (trusted or number or made_anew(key)):
-            for _, value in given:  # a size, from now on a constant
+            for _, value in given:  # a size becomes a constant
                 value.key(tracer)
             made = self._kept(tracer, made, args, kwargs)
         if key is not None:
@@ -87,23 +87,24 @@ class CachedFunctionValue(Value):
         return made
 
     def _computed(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        """What the function computes. One that does more than that runs in Python, which does it once."""
+        """Trace the function. If it has other effects, the graph breaks, and Python runs it once."""
         before, random = done(tracer), tracer.fakes.mode.random
         tracer.fakes.mode.random = False
         try:
             made: Value = self.inner.call(tracer, args, kwargs)
-        except GraphBreak as stop:  # what follows it would run, and not be kept
+        except GraphBreak as stop:  # after a resumed break its result would not be cached
             stop.locations = locations_of(tracer.frames)
             raise
         if done(tracer) != before or tracer.fakes.random:
             self._refuse(tracer, "does more than compute them")
         tracer.fakes.mode.random = random
-        if made.python_type() in (bool, int, float) and made.is_constant:  # not one that may change
+        if made.python_type() in (bool, int, float) and made.is_constant:  # immutable, unlike other results
             return tracer.constant(made.as_constant())
         return made
 
     def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
-        """What the function itself gives. It is asked before the frame begins, where it would compute the same."""
+        """The function's own result, obtained by calling it before the frame begins, if it would then compute the
+        same."""
         if not as_begun(tracer):
             now = asked_before(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
             if now is None or not holds(made, now[1]):
@@ -127,14 +128,14 @@ class CachedFunctionValue(Value):
 
 
 def made_anew(key: Any) -> bool:
-    """Whether a key is of an object that the frame has made, which Python can't have seen before."""
+    """Whether a key contains an object made in the frame, which Python can't have seen before."""
     if isinstance(key, Identity):
         return key.value.source is None
     return isinstance(key, tuple) and any(map(made_anew, key))
 
 
 def named(args: Args, kwargs: Kwargs) -> list[tuple[Any, Value]]:
-    """Arguments with their positions or names."""
+    """Arguments by position or name."""
     return [*enumerate(args), *kwargs.items()]
 
 
@@ -145,18 +146,19 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def as_begun(tracer: Tracing) -> bool:
-    """Whether all that outlives the frame, and torch's modes but the grad mode, are as they were when it began."""
+    """Whether everything that outlives the frame, and torch's modes except the grad mode, is unchanged since it
+    began."""
     return not (any(done(tracer)) or tracer.on_abort or tracer.overrides.moved)
 
 
 def done(tracer: Tracing) -> tuple[int, int, int]:
-    """What the frame has done beside computing: changes, inputs that the graph writes to, calls before the graph."""
+    """The frame's effects so far: changes, inputs that the graph writes to, calls before the graph."""
     written = tracer.effects.inputs_written(tracer.by_fake.values())
     return tracer.effects.count, written, len(tracer.precalls.calls)
 
 
 def source_at_begin(value: Value) -> Source | None:
-    """Where an argument stands when the frame begins."""
+    """The source of an argument when the frame begins."""
     try:
         constant = value.as_constant()
     except NotConstant:
@@ -167,8 +169,8 @@ def source_at_begin(value: Value) -> Source | None:
 def asked_before(
     tracer: Tracing, function: Source, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> tuple[CachedCallSource, object] | None:
-    """What the function gives for the arguments before the frame begins, and where it is found. None where it raises,
-    or an argument is made in the frame."""
+    """The function's result for the arguments before the frame begins, with its source. None if it raises, or an
+    argument is made in the frame."""
     places = [source_at_begin(value) for value in (*args, *kwargs.values())]
     sources = tuple(source for source in places if source is not None)
     if len(sources) < len(places):
@@ -177,21 +179,21 @@ def asked_before(
     source = CachedCallSource(function, sources, tuple(kwargs), None if grad == tracer.effects.grad else grad)
     try:
         return source, tracer.fakes.run_real(Resolver(tracer.request).value, source)
-    except Exception:  # to be raised where the program calls it
+    except Exception:  # raised again where the program calls it
         return None
 
 
 def alike(first: object, second: object) -> bool:
-    """Whether two constants are the same for the program."""
+    """Whether the program can't distinguish two constants."""
     return first is second or (type(first) is type(second) and repr(first) == repr(second))
 
 
-DEPTH = 20  # of containers in one another; those that hold themselves have no end
+DEPTH = 20  # limit for nested containers, because some contain themselves
 
 
 def holds(value: Value, obj: object, depth: int = DEPTH) -> bool:
-    """Whether a value that the frame has made is what an object of the program is: constants, lists, tuples, dicts and
-    objects with attributes of these, whatever objects they are."""
+    """Whether a value that the frame has made equals an object of the program in structure: constants, lists, tuples,
+    dicts and objects whose attributes are such values, regardless of identity."""
     if value.source is not None or value.is_constant:
         try:
             return alike(value.as_object(), obj)
@@ -215,5 +217,5 @@ def holds(value: Value, obj: object, depth: int = DEPTH) -> bool:
 
 
 def has_slots(cls: type) -> bool:
-    """Whether objects of the class hold more than their `__dict__` does."""
+    """Whether objects of the class hold data outside their `__dict__`."""
     return any(vars(one).get("__slots__") for one in cls.__mro__)

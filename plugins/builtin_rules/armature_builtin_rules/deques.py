@@ -68,7 +68,7 @@ class DequeValue(SequenceValue):
         return Steps(step)
 
     def reshape(self, tracer: Tracing) -> None:
-        """Items are about to come, go or move."""
+        """Record that items are about to be added, removed or moved."""
         tracer.mutate(self)
         self.reshaped += 1
 
@@ -101,7 +101,7 @@ class DequeValue(SequenceValue):
         self.reshaped += 1
 
     def trim(self, left: bool) -> None:
-        """Drop items at one end as `maxlen` asks."""
+        """Drop items at one end to satisfy `maxlen`."""
         limit: Any = self.limit.as_constant()
         extra = 0 if limit is None else max(len(self.items) - limit, 0)
         if extra:
@@ -125,13 +125,13 @@ class DequeValue(SequenceValue):
 
 @method_of(DequeValue, collections.deque.append)
 def append(tracer: Tracing, self: DequeValue, item: Value) -> None:
-    """One more item at the right end."""
+    """Add an item at the right end."""
     _extend_by(tracer, self, [item])
 
 
 @method_of(DequeValue, collections.deque.extend)
 def extend(tracer: Tracing, self: DequeValue, items: Value) -> None:
-    """The items of an iterable at the right end."""
+    """Add the items of an iterable at the right end."""
     if items.plain_items:
         _extend_by(tracer, self, tracer.unpack(items))
         return
@@ -149,7 +149,7 @@ def _extend_by(tracer: Tracing, self: DequeValue, items: list[Value]) -> None:
 
 @method_of(DequeValue, collections.deque.appendleft)
 def append_left(tracer: Tracing, self: DequeValue, item: Value) -> None:
-    """One more item at the left end."""
+    """Add an item at the left end."""
     self.reshape(tracer)
     self.items.insert(0, item)
     self.trim(left=False)
@@ -157,14 +157,14 @@ def append_left(tracer: Tracing, self: DequeValue, item: Value) -> None:
 
 @method_of(DequeValue, collections.deque.extendleft)
 def extend_left(tracer: Tracing, self: DequeValue, items: Value) -> None:
-    """The items of an iterable at the left end, one after the other."""
+    """Add the items of an iterable at the left end, one after the other."""
     for item in tracer.unpack(items) if items.plain_items else items.stream(tracer):
         append_left(tracer, self, item)
 
 
 @handles(collections.deque.pop, collections.deque.popleft)
 def take(call: Call, self: Value) -> Value | None:
-    """The item at one end, taken out."""
+    """Remove and return the item at one end."""
     if not isinstance(self, DequeValue):
         return None
     if not self.items:
@@ -182,7 +182,7 @@ def _whole(tracer: Tracing, value: Value) -> Any:
 
 @method_of(DequeValue, collections.deque.rotate)
 def rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> None:
-    """Items go from one end to the other."""
+    """Move items from one end to the other."""
     if len(self.items) > 1:
         self.reshape(tracer)
         shift = (1 if steps is None else _whole(tracer, steps)) % len(self.items)
@@ -191,7 +191,7 @@ def rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> Non
 
 @method_of(DequeValue, collections.deque.insert)
 def insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> None:
-    """An item before that at a position."""
+    """Insert an item before a position."""
     place = _whole(tracer, position)
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
@@ -201,7 +201,7 @@ def insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> N
 
 @method_of(DequeValue, collections.deque.remove)
 def remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
-    """The first item that is equal to one goes."""
+    """Remove the first item that equals the argument."""
     for position, other in enumerate(self.items):
         if tracer.python.same_or_equal(other, item):
             self.reshape(tracer)
@@ -212,7 +212,7 @@ def remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
 
 @method_of(DequeValue, collections.deque.clear)
 def clear(tracer: Tracing, self: DequeValue) -> None:
-    """All items go."""
+    """Remove all items."""
     if self.items:
         self.reshape(tracer)
     self.items.clear()
@@ -220,7 +220,7 @@ def clear(tracer: Tracing, self: DequeValue) -> None:
 
 @method_of(DequeValue, collections.deque.reverse)
 def reverse(tracer: Tracing, self: DequeValue) -> None:
-    """The items in the other order."""
+    """Reverse the items."""
     tracer.mutate(self)
     self.items.reverse()
 
@@ -234,7 +234,7 @@ def extend_in_place(tracer: Tracing, self: DequeValue, items: Value) -> Value:
 
 @method_of(DequeValue, collections.deque.copy)
 def copy(tracer: Tracing, self: DequeValue) -> Value:
-    """Another deque of the same items."""
+    """Another deque with the same items."""
     return DequeValue(list(self.items), limit=self.limit)
 
 

@@ -1,7 +1,7 @@
-"""What no list could hold: sets computed from the running Python and torch, by identity.
+"""Sets computed by identity from the running Python and torch, for what no list could name.
 
-Operators of the dispatcher, C methods of tensors, functions that torch.overrides knows, pure builtins, and the builtins
-that act on the world.
+Dispatcher operators, C methods of tensors, overridable functions of torch, pure builtins, and builtins with side
+effects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _PURE_TYPES = (bool, bytes, complex, dict, float, frozenset, int, list, range, s
 OPERATOR_TYPES = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 CONSTANT_TYPES = (torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.layout, torch.memory_format)
 
-IF_TRACING = torch.jit.script_if_tracing(math.floor).__code__  # of what it makes, under the names of what it is given
+# the code of its wrappers, which have the names of the wrapped functions
+IF_TRACING = torch.jit.script_if_tracing(math.floor).__code__
 
 SCRIPTED = "a function in TorchScript, which computes on tensors and numbers; recorded as one node"
 UNSCRIPTED = "calls the function it was made from, unless torch.jit.trace runs"
@@ -52,7 +53,7 @@ FOLDED = (CONSTANT, PURE, OVERRIDABLE)
 
 @attrs.frozen(eq=False)
 class Known:
-    """An object that belongs to a computed set, and what to do with it. Holding the object keeps its id its own."""
+    """An object of a computed set, and its verdict. Holding the object keeps its id unique."""
 
     obj: object
     decision: Decision
@@ -61,7 +62,7 @@ class Known:
 
 def decide(subject: Subject) -> Verdict | None:
     """The verdict on an object of one of the sets; None for all others."""
-    if any(type(subject.obj) is kind for kind in OPERATOR_TYPES):  # by identity: `in` may ask a metaclass
+    if any(type(subject.obj) is kind for kind in OPERATOR_TYPES):  # by identity, because `in` may call a metaclass
         return _verdict(Decision.IN_GRAPH, OPERATOR, decide)
     if type(subject.obj) is torch.jit.ScriptFunction:
         return _verdict(Decision.IN_GRAPH, SCRIPTED, decide)
@@ -77,19 +78,19 @@ def decide(subject: Subject) -> Verdict | None:
 
 @functools.cache
 def known_objects() -> Mapping[int, Known]:
-    """The computed sets by identity; made at the first question."""
+    """The computed sets by identity; built on first use."""
     return {id(known.obj): known for known in _members()}
 
 
 @functools.cache
 def overridable() -> Mapping[int, object]:
-    """The functions in C that tensor-like objects may take over, by identity: operators, whatever their names."""
+    """The C functions that tensor-like objects may override, by identity: operators, whatever their names."""
     return {id(fn): fn for fn in _overridable()}
 
 
 def _overridable() -> Iterator[object]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some are deprecated, and say so when they are looked at
+        warnings.simplefilter("ignore")  # some are deprecated, and warn when they are accessed
         groups = torch.overrides.get_overridable_functions().values()
     yield from (fn for group in groups for fn in group if type(fn) is types.BuiltinFunctionType)
 
@@ -99,7 +100,8 @@ def _members() -> Iterator[Known]:
         yield Known(obj, Decision.IN_GRAPH, TENSOR_METHOD)
     for obj in CONSTANT_TYPES:
         yield Known(obj, Decision.IN_GRAPH, CONSTANT)
-    lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]  # some inherit it, by version of Python
+    # some inherit it, depending on the Python version
+    lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]
     for obj in (*_OWN_TYPES, *filter(None, lookups)):
         yield Known(obj, Decision.SKIP, OWN_WAY)
     yield from (Known(obj, Decision.SKIP, OWN_WAY) for obj in _in_c(object, type, property, BaseExceptionGroup))
@@ -112,7 +114,7 @@ def _members() -> Iterator[Known]:
 
 
 def _in_c(*owners: object) -> Iterator[object]:
-    """The functions written in C that classes or modules have."""
+    """The C functions of classes or modules."""
     for owner in owners:
         yield from (obj for obj in vars(owner).values() if type(obj) in (*_C_METHODS, types.BuiltinFunctionType))
 

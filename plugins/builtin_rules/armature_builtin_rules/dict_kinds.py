@@ -18,7 +18,7 @@ Entries = dict[Hashable, tuple[Value, Value]]
 
 @attrs.define(eq=False)
 class OrderedDictValue(DictValue):
-    """An ordered dict. attributes: of one made in the frame."""
+    """An ordered dict. attributes: for one made in the frame."""
 
     kind: Any = collections.OrderedDict
     attributes: dict[str, Value] = attrs.field(factory=dict)
@@ -46,14 +46,14 @@ class OrderedDictValue(DictValue):
             out.store_attribute(name, value)
 
     def writes(self, out: Rebuilding) -> list[Write]:
-        # Not `update`: it is Python, and calls what a derived class has defined.
+        # Not `update`: it is Python code, and calls methods of a derived class.
         items, cleared = self.entries.values(), [Write(self.kind.clear, (self,))] if self.reshaped else []
         return [*cleared, *(Write(self.kind.__setitem__, (self, key, value)) for key, value in items)]
 
 
 @attrs.define(eq=False)
 class DefaultDictValue(DictValue):
-    """A dict that makes values which it lacks, by `factory`."""
+    """A dict that makes missing values by calling `factory`."""
 
     kind: Any = collections.defaultdict
     factory: Value | None = None
@@ -88,7 +88,7 @@ class DefaultDictValue(DictValue):
 
 @attrs.define(eq=False)
 class MappingProxyValue(DictValue):
-    """A dict that is to be read only. shown: the class of what it shows."""
+    """A read-only view of a dict. shown: the class of the mapping it shows."""
 
     kind: Any = MappingProxyType
     shown: type = dict
@@ -118,7 +118,7 @@ class MappingProxyValue(DictValue):
 def unless_in_other_order(
     tracer: Tracing, mine: DictValue, name: str, other: Value, found: Value | None
 ) -> Value | None:
-    """What an operator gives: two ordered dicts are equal if their keys stand in one order."""
+    """The result of an operator: two ordered dicts are equal only if their keys have the same order."""
     if name not in ("__eq__", "__ne__") or not isinstance(other, DictValue):
         return found
     if any(side.like({}).kind is not collections.OrderedDict for side in (mine, other)):
@@ -127,7 +127,7 @@ def unless_in_other_order(
 
 
 def shown_by(proxy: object) -> type:
-    """The class of what a mapping proxy shows, which it tells nobody but the garbage collector."""
+    """The class of the mapping that a mapping proxy shows, found by the garbage collector, the only one to know it."""
     return type(gc.get_referents(proxy)[0])
 
 
@@ -142,7 +142,7 @@ def ordered_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def base_of_ordered(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
-    """What an object of a class derived from it is as an ordered dict."""
+    """The ordered dict inside an object of a derived class."""
     return OrderedDictValue({}, pending=obj, owner=owner, source=source)
 
 
@@ -154,13 +154,13 @@ def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def base_of_default(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
-    """The same of an object of a class derived from it."""
+    """The default dict inside an object of a derived class."""
     factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return DefaultDictValue({}, pending=obj, owner=owner, factory=factory, source=source)
 
 
 def mapping_proxy(obj: Any, source: Source, tracer: Tracing) -> Value | None:
-    """A proxy of a dict, or of an ordered one."""
+    """A proxy of a dict or an ordered dict."""
     shown = shown_by(obj)
     if shown not in (dict, collections.OrderedDict):
         return None

@@ -1,4 +1,4 @@
-"""Enums: what their classes, and their members as constants, do beside what other classes and constants do."""
+"""Enums: how their classes and members differ from other classes and constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from armature.plugin_api import (
     says_not_implemented,
 )
 
-# By what a member is asked for, the attribute that it stands in.
+# Maps the name by which a member is asked to the attribute that stores the answer.
 KEPT_BY_MEMBERS = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
 
 
@@ -62,7 +62,7 @@ class MemberValue(ConstantValue):
         return self._special(tracer, "__call__", *args, **kwargs)
 
     def _is_of_enum(self, name: str) -> bool:
-        """Whether a method is enum's own, of which all is known."""
+        """Whether a method is enum's own, and so behaves as known."""
         found = find_in_class(type(self.value), name)
         return found is not None and is_trusted(found.holder)
 
@@ -122,7 +122,7 @@ class EnumValue(ClassValue):
         return True
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
-        if not item.is_constant:  # may ask for its hash, each Python in its way
+        if not item.is_constant:  # may call its `__hash__`, depending on the Python version
             tracer.graph_break("enum-contains", type=item.describe())
         try:
             return item.as_constant() in self.cls
@@ -146,19 +146,19 @@ class EnumValue(ClassValue):
 
 
 def enum_table(tracer: Tracing, cls: type[enum.Enum], name: str) -> Value | None:
-    """A table of the members of an enum, to which a program may add some. None: the enum is not the program's."""
+    """A table of an enum's members, to which a program may add some. None if the enum is not the program's."""
     if is_trusted(cls):
         return None
     return tracer.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
 
 
 def rely_on_member(tracer: Tracing, cls: type[enum.Enum], table: str, key: Value) -> None:
-    """Rely on which member stands under a key, or on there being none."""
+    """Guard which member a key leads to, or that there is none."""
     held = enum_table(tracer, cls, table)
     wanted = key.as_constant()
     try:
-        made = issubclass(cls, enum.Flag) and wanted not in getattr(cls, table)  # by looking for it
-    except TypeError:  # it has no hash, and is searched for among the values
+        made = issubclass(cls, enum.Flag) and wanted not in getattr(cls, table)  # looking it up creates a member
+    except TypeError:  # it has no hash, so it is searched for among the values
         return
     if isinstance(held, DictValue) and not made:
         held.find(tracer, key)

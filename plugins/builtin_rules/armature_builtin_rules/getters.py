@@ -31,7 +31,7 @@ STAND_INS: dict[Any, Any] = {
 
 @attrs.define(eq=False)
 class GetterValue(Value):
-    """An object of one of the classes. function: does in Python what it does."""
+    """A getter object. function: does the same in Python."""
 
     kind: Any
     args: tuple[Value, ...]
@@ -70,7 +70,7 @@ class GetterValue(Value):
 
 
 def refusal(fn: Any, count: int, keywords: Any) -> TypeError:
-    """What a callable in C says of arguments that are too many, too few, or named."""
+    """The error of a C callable about too many, too few, or named arguments."""
     try:
         fn(*(None,) * count, **dict.fromkeys(keywords))
     except TypeError as error:
@@ -87,10 +87,10 @@ def make(call: Call, *args: Value, **kwargs: Value) -> Value:
 
 
 def held(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """One that the program holds."""
+    """A getter of the program."""
     kind, args = obj.__reduce__()[:2]
     keywords = {}
-    if isinstance(kind, functools.partial):  # of a methodcaller with keyword arguments
+    if isinstance(kind, functools.partial):  # a methodcaller with keyword arguments
         partial: functools.partial[Any] = kind
         kind, args, keywords = partial.func, (*partial.args, *args), partial.keywords
     tracer.guards.same(source, obj)

@@ -1,4 +1,4 @@
-"""Functions of the standard library that act on the world, where the act can be done while tracing."""
+"""Functions of the standard library with side effects, where these can happen while tracing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EACH_TIME = frozenset({"error", "always", "all"})
 
 @handles(warnings.warn)
 def warn(call: Call, message: Value, category: Value | None = None, *args: Value, **kwargs: Value) -> Value | None:
-    """Warn while tracing, where Python would show the warning once. One that is shown each time breaks the graph."""
+    """Warn while tracing, if Python would show the warning once. A warning that is shown each time breaks the graph."""
     if not message.is_constant:
         return None
     kind = UserWarning if category is None or category.is_constant else category.as_object()
@@ -54,13 +54,13 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
 
 @handles(not_copied)
 def ends_here(call: Call, why: Value) -> Value | None:
-    """The stand-in of copy has met an object that it does not know how to copy."""
+    """Break the graph where the polyfill of copy meets an object that it can't copy."""
     call.graph_break("copies-object", reason=why.as_constant())
 
 
 @handles(memory_of)
 def memory(call: Call, tensor: Value) -> Value | None:
-    """A name for the memory of a tensor that is deep-copied; which tensors share memory is guarded."""
+    """A name for the memory of a deep-copied tensor; which tensors share memory is guarded."""
     tracer = call.tracing
     if not isinstance(tensor, TracedTensor) or tensor.written or tracer.overrides.present:
         call.graph_break("deep-copies-tensor")
@@ -76,7 +76,7 @@ def memory(call: Call, tensor: Value) -> Value | None:
 
 @handles(types.SimpleNamespace)
 def namespace(call: Call, *others: Value, **attributes: Value) -> Value | None:
-    """A namespace, which is an object with nothing but attributes."""
+    """A namespace: an object with nothing but attributes."""
     if others:
         return None
     made = ObjectValue(types.SimpleNamespace)
@@ -87,7 +87,7 @@ def namespace(call: Call, *others: Value, **attributes: Value) -> Value | None:
 
 @handles(str.maketrans, bytes.maketrans)
 def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
-    """The table that `translate` takes, of constants or a dict of them."""
+    """The table for `translate`, from constants or a dict of them."""
     if first.python_type() is dict:
         first = call.polyfill(dict, first)
     try:
@@ -101,7 +101,7 @@ def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
 
 @handles(struct.pack, struct.unpack, struct.unpack_from, struct.calcsize)
 def packed(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Numbers as bytes and back, where all is known."""
+    """Numbers packed as bytes and back, if everything is known."""
     try:
         plain: list[Any] = [value.as_constant() for value in args]
         named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
@@ -127,7 +127,7 @@ def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
 
 
 def made_by_alias(alias: Any, origin: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """`dict[str, int]()`: what the class makes, which is told of the alias where it can be told."""
+    """`dict[str, int]()`: an object of the class, which stores the alias if it can."""
     made = origin(*args, **kwargs)
     kind: Any = type(made)
     if kind.__dictoffset__ or kind.__setattr__ is not object.__setattr__:
@@ -138,14 +138,14 @@ def made_by_alias(alias: Any, origin: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 @handles(types.GenericAlias.__call__)
 def generic_alias(call: Call, alias: Value, *args: Value, **kwargs: Value) -> Value:
-    """A class with parameters is called."""
+    """Call a parametrised class."""
     call.guard(alias)
     return call.polyfill(made_by_alias, alias, call.new_value(alias.as_object().__origin__), *args, **kwargs)
 
 
 @handles(typing.get_origin, typing.get_args, typing.get_type_hints)
 def typing_fact(call: Call, obj: Value, **options: Value) -> Value | None:
-    """What a type hint says of itself."""
+    """A fact about a type hint."""
     if options:
         return None
     try:
@@ -162,7 +162,7 @@ def typing_fact(call: Call, obj: Value, **options: Value) -> Value | None:
     )
 )  # fmt: skip
 def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
-    """`Optional[int]` and its kind inside a function."""
+    """`Optional[int]` and the like inside a function."""
     try:
         made: Any = form.as_object()
         return call.new_value(made[plain_types(call, parameters)])
@@ -171,7 +171,7 @@ def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
 
 
 def plain_types(call: Call, parameters: Value) -> Any:
-    """What stands in the brackets of a type hint. Raises NotConstant."""
+    """The objects in the brackets of a type hint. Raises NotConstant."""
     if parameters.python_type() in (tuple, list):
         found = [plain_types(call, item) for item in call.tracing.unpack(parameters)]
         return tuple(found) if parameters.python_type() is tuple else found
@@ -180,7 +180,7 @@ def plain_types(call: Call, parameters: Value) -> Any:
 
 @handles(collections.namedtuple)
 def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A class of named tuples whose names are known: made once, while tracing."""
+    """A class of named tuples with known field names, made once while tracing."""
     try:
         plain: list[Any] = [arg.as_constant() for arg in args]
         named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
@@ -197,7 +197,7 @@ def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 @handles(sys.exc_info)
 def exc_info(call: Call) -> Value:
-    """The exception being handled; what is in its traceback is not known while tracing."""
+    """The exception being handled; the contents of its traceback are unknown while tracing."""
     error = handled_exception(call.tracing)
     none = call.constant(None)
     if error is None:
@@ -216,9 +216,9 @@ def handled_value(call: Call) -> Value:
 
 
 def callers_handle_none(call: Call) -> None:
-    """Rely on the frame not being called from an `except` block."""
+    """Guard that the frame is not called from an `except` block."""
     error = sys.exception()
-    while error is not None and type(error).__module__.partition(".")[0] == OWN_PACKAGE:  # of tracing itself
+    while error is not None and type(error).__module__.partition(".")[0] == OWN_PACKAGE:  # raised by tracing itself
         error = error.__context__
     if error is not None:
         call.tracing.graph_break("exception-of-caller", function=call.fn.__name__)
@@ -227,7 +227,7 @@ def callers_handle_none(call: Call) -> None:
 
 @attrs.define(eq=False)
 class ThreadNumber(AddressValue):
-    """`threading.get_ident()`; `of` is that function. One number all through a call, in another thread another one."""
+    """`threading.get_ident()`; `of` is that function. Constant during a call, but different in another thread."""
 
     def describe(self) -> str:
         return "the number of a thread"
@@ -239,12 +239,12 @@ class ThreadNumber(AddressValue):
 
 @handles(threading.get_ident)
 def thread(call: Call) -> Value:
-    """Which thread this is. Programs use it as a key; the number itself is not known."""
+    """The current thread. Programs use it as a key; the number itself is not known."""
     return ThreadNumber(call.new_value(threading.get_ident))
 
 
 def action(text: str, category: type[Warning], module: str, line: int) -> str:
-    """What the filters say of a warning: "default", "ignore", "error", ..."""
+    """The warning filters' decision: "default", "ignore", "error", ..."""
     filters: Any = warnings.filters
     for kind, pattern, wanted, where, number in filters:
         here = matches(pattern, text) and matches(where, module)
@@ -254,5 +254,5 @@ def action(text: str, category: type[Warning], module: str, line: int) -> str:
 
 
 def matches(pattern: Any, text: str) -> bool:
-    """Whether a filter's pattern fits. Those that Python begins with are the whole text."""
+    """Whether a filter's pattern matches. Python's initial filters must match the whole text."""
     return pattern is None or (pattern == text if isinstance(pattern, str) else pattern.match(text) is not None)

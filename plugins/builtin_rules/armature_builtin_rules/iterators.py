@@ -1,6 +1,6 @@
-"""Iterators of builtin types that the frame is given: what it takes is taken from the program's own at its end.
+"""Builtin iterators that are passed to the frame: at its end the program's own iterators are advanced as far.
 
-What an iterator goes over is what it tells pickle: `iter([1, 2]).__reduce__()` names the list and how far it is.
+What an iterator iterates over is found by pickling: `iter([1, 2]).__reduce__()` names the list and the position.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LAST_ROUNDS = 2
 
 
 def parts(iterator: Any) -> tuple[Any, ...]:
-    """What the iterator is made of, and its state: 0 where it has none."""
+    """The iterator's components, and its state: 0 if it has none."""
     _, made_of, *state = iterator.__reduce__()
     return (*made_of, state[0] if state and state[0] is not None else 0)
 
 
 def progress(iterator: Any) -> object:
-    """How far an iterator of PASSED has come: equal for those that stand in one place."""
+    """The position of an iterator of PASSED: equal for equal positions."""
     if type(iterator) in MAPPING_ITERATORS:
         return iterator.__length_hint__()
     found = parts(iterator)
@@ -46,7 +46,7 @@ def progress(iterator: Any) -> object:
 
 
 def left(iterator: Any) -> int | None:
-    """How many values an iterator of PASSED has left; None where nobody knows."""
+    """How many values an iterator of PASSED has left; None if unknown."""
     kind = type(iterator)
     if kind in COUNTED:
         return operator.length_hint(iterator)
@@ -57,11 +57,11 @@ def left(iterator: Any) -> int | None:
 
 
 def advance(iterator: Iterator[object], times: int) -> None:
-    """Ask so many times for the next value."""
+    """Request the next value this many times."""
     for _ in range(times):
         try:
             next(iterator, None)
-        except ValueError:  # of zip(strict=True), which the frame has seen
+        except ValueError:  # raised by zip(strict=True), and already seen by the frame
             return
 
 
@@ -71,15 +71,16 @@ skip_code(advance.__code__)
 
 @attrs.define(eq=False)
 class IteratorArgument(IteratorValue):
-    """An iterator of the program. over: the list, dict or set that it goes over.
+    """An iterator of the program. over: the list, dict or set that it iterates over.
 
-    One over a dict or set is at its end, or raises, when that changes.
+    One over a dict or set ends, or raises, when that changes.
     """
 
     over: Value | None = None
 
     def advance(self, tracer: Tracing) -> Value:
-        if self.over in tracer.effects.changed:  # it is asked before that changes, when the frame ends
+        # it must be advanced before the change, which is made when the frame ends
+        if self.over in tracer.effects.changed:
             tracer.graph_break("iterator-over-changed-list", type=self.kind.__name__)
         tracer.mutate(self)
         return IteratorValue.advance(self, tracer)
@@ -90,7 +91,7 @@ class IteratorArgument(IteratorValue):
 
 @attrs.define(eq=False)
 class InnerIterator(Value):
-    """An iterator that belongs to another one: it is not to be used by itself as well."""
+    """An iterator that belongs to another one, and must not be used separately."""
 
     kind: type
 
@@ -108,7 +109,7 @@ def over_sequence(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 
 def held_by(iterator: Any) -> Any:
-    """The dict or set that an iterator goes over, None at its end."""
+    """The dict or set that an iterator iterates over, None at its end."""
     return next((held for held in gc.get_referents(iterator) if isinstance(held, (dict, set, frozenset))), None)
 
 
@@ -116,7 +117,7 @@ skip_code(held_by.__code__, below=True)
 
 
 def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
-    """An iterator over a dict, its values or items, or a set: what is left of it."""
+    """An iterator over the rest of a dict, its values or items, or a set."""
     try:
         parts(obj)
     except RuntimeError:  # it has changed
@@ -152,7 +153,7 @@ def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 
 def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
-    """`zip` and `enumerate`: asked for a value, they ask the iterators they hold."""
+    """`zip` and `enumerate`, which advance the iterators they hold."""
     held = parts(obj)
     if any(id(item) in tracer.by_id for item in held if isinstance(item, Iterator)):
         tracer.graph_break("iterator-held-by-another", type=type(obj).__name__)
@@ -174,7 +175,7 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 
 def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
-    """`map` and `filter`: all their state is that of the iterators they hold."""
+    """`map` and `filter`: their only state is that of the iterators they hold."""
     function, *inner = _parts(tracer, obj, source)[:-1]
     if not all(isinstance(value, IteratorValue) for value in inner):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
@@ -198,7 +199,8 @@ MAPPINGS: Iterable[Any] = (
     iter(set[int]()),
 )  # fmt: skip
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
-COUNTED = MAPPING_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed))  # they know how many are left
+# they know how many values are left
+COUNTED = MAPPING_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed))
 PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
@@ -213,10 +215,10 @@ PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
 
 
 def given(obj: Any, source: Source, tracer: Tracing) -> Value | None:
-    """The value of an iterator that a frame was given, None where it stays an object of which nothing is known.
+    """The value of an iterator passed to a frame; None if it stays an opaque object.
 
-    A frame that is resumed asks the iterator of a loop that it is in as it is, and one that was in another place when
-    the frame was compiled before: code for one place is of no use at others.
+    A resumed frame advances the iterator of its own loop directly, and also one whose position differs from an earlier
+    compilation: code for one position is of no use at others.
     """
     if tracer.request.is_resumed and _moves(tracer, obj, source):
         return None
@@ -224,16 +226,16 @@ def given(obj: Any, source: Source, tracer: Tracing) -> Value | None:
 
 
 def _moves(tracer: Tracing, obj: Any, source: Source) -> bool:
-    """Whether a resumed frame finds an iterator in other places.
+    """Whether a resumed frame sees an iterator at changing positions.
 
-    That of a loop is in another place in each round. The last rounds are traced on all the same: with a break in each,
-    as many breaks and as much code come of that as of a loop whose rounds run one by one.
+    A loop's iterator has another position in each iteration. The last iterations are traced nevertheless: even with a
+    break in each, they need as many breaks and as much code as a loop whose iterations run one by one.
     """
     if tracer.request.is_on_stack(obj):
         rounds = left(obj)
         return rounds is None or rounds > LAST_ROUNDS
     if isinstance(source, ItemSource) and isinstance(source.base, CallSource) and source.base.fn is parts:
-        return False  # it belongs to an iterator, whose place tells its own
+        return False  # it belongs to an outer iterator, whose position implies its own
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
 
 

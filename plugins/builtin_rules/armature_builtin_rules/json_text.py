@@ -1,4 +1,4 @@
-"""json while tracing: what is made of known data is known."""
+"""json while tracing: results for known data are known."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from armature.plugin_api import Call, NotConstant, Tracing, Value, handles
 
 SCALARS = (str, int, float, bool, type(None))
-# What the functions take that runs no code of the program.
+# Options that run no code of the program.
 OPTIONS = frozenset({"skipkeys", "ensure_ascii", "check_circular", "allow_nan", "indent", "separators", "sort_keys"})
 
 
 def known(tracer: Tracing, value: Value, inside: tuple[Value, ...] = ()) -> Any:
-    """Data of builtin types, as it is now. Raises NotConstant."""
+    """The current data, of builtin types. Raises NotConstant."""
     kind = value.python_type()
     if kind in SCALARS:
         return value.as_constant()
@@ -27,7 +27,7 @@ def known(tracer: Tracing, value: Value, inside: tuple[Value, ...] = ()) -> Any:
 
 @handles(json.dumps)
 def dumps(call: Call, obj: Value, **options: Value) -> Value | None:
-    """Text of known data. What raises, and what is written by code of the program, is traced."""
+    """The text of known data. Errors, and objects serialised by the program's code, are traced."""
     if not options.keys() <= OPTIONS:
         return None
     try:
@@ -40,7 +40,7 @@ def dumps(call: Call, obj: Value, **options: Value) -> Value | None:
 
 @handles(json.loads)
 def loads(call: Call, text: Value) -> Value | None:
-    """The data in a known text, made anew."""
+    """The data in a known text, newly made."""
     if text.python_type() not in (str, bytes):
         return None
     try:

@@ -1,6 +1,6 @@
-"""Reads the rule tables under data/, when they are first asked for.
+"""Reads the rule tables under data/ on first use.
 
-A table is `[[rules]]` with `decision`, `reason`, `names` (one to a line, below `prefix` if there is one), and perhaps
+A table is `[[rules]]` with `decision`, `reason`, `names` (one per line, below `prefix` if there is one), and optionally
 `priority`, `requires`, `answer` and `breaks`, the type of the graph break at a call. The name on each line is a rule of
 its own; `armature why` names its file and line.
 """
@@ -21,12 +21,12 @@ _NAMES = "names = '''"
 
 @functools.cache
 def rules() -> tuple[RuleTable, ...]:
-    """All tables, in the order of the files' names."""
+    """All tables, in the order of their file names."""
     return tuple(table for path in sorted(DATA.glob("*.toml")) for table in read(path))
 
 
 def read(path: Path) -> Iterator[RuleTable]:
-    """The tables of one file. ValueError when a table and its names do not stand in the same order."""
+    """The tables of one file. ValueError if tables and names are in a different order."""
     text = path.read_text(encoding="utf-8")
     tables: list[dict[str, Any]] = tomllib.loads(text)["rules"]
     starts = [number for number, line in enumerate(text.splitlines(), 1) if line == _NAMES]

@@ -33,7 +33,7 @@ from armature.plugin_api import (
 
 @attrs.define(eq=False)
 class PartialValue(Value):
-    """functools.partial(function, *args, **kwargs). `attributes`: those set on one that the frame has made."""
+    """functools.partial(function, *args, **kwargs). `attributes`: set on one made in the frame."""
 
     function: Value
     args: tuple[Value, ...]
@@ -76,7 +76,7 @@ class PartialValue(Value):
 
 @handles(functools.partial)
 def make_partial(call: Call, function: Value, *args: Value, **kwargs: Value) -> Value:
-    """A new partial; one of a partial takes over its function and arguments."""
+    """A new partial; for a partial of a partial, function and arguments are merged."""
     if isinstance(function, PartialValue) and function.kind is functools.partial and not function.attributes:
         args, kwargs = (*function.args, *args), {**function.kwargs, **kwargs}
         function = function.function
@@ -91,7 +91,7 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     args = tracer.unpack(tracer.wrap(obj.args, AttrSource(source, "args")))
     held = tracer.wrap(obj.keywords, AttrSource(source, "keywords"))
     named = {name: held.get_item(tracer, tracer.constant(name)) for name in obj.keywords}
-    tracer.unpack(held)  # all keys are relied on
+    tracer.unpack(held)  # all keys are guarded
     return PartialValue(function, tuple(args), named, type(obj), source=source)
 
 
@@ -102,7 +102,7 @@ COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPE
 
 @handles(functools.update_wrapper)
 def update_wrapper(call: Call, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
-    """The wrapper is a function that the frame has made; of one that was there before, it would be changed for good."""
+    """Update a wrapper made in the frame; an existing one would be changed permanently."""
     tracer, kind = call.tracing, wrapped.python_type()
     usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
     plain = kind in FUNCTION_TYPES or (is_trusted(kind) and not kind.__dictoffset__)
@@ -119,13 +119,13 @@ def update_wrapper(call: Call, wrapper: Value, wrapped: Value, *args: Value, **k
 
 
 def names_in_dict(function: Value) -> list[str]:
-    """The names in the `__dict__` of a function, or of what a method is bound to."""
+    """The names in the `__dict__` of a function, or of the function behind a method."""
     inner = function.function if isinstance(function, MethodValue) else function
     return inner.own_names() if isinstance(inner, ClosureValue) else list(getattr(inner.as_object(), "__dict__", ()))
 
 
 def is_tuple_of(value: Value, names: tuple[str, ...]) -> bool:
-    """Whether it is a tuple of just these names."""
+    """Whether it is a tuple of exactly these names."""
     try:
         return bool(value.as_constant() == names)
     except NotConstant:

@@ -51,27 +51,27 @@ def armature_decide(subject: Subject) -> Verdict | None:
 
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
-    """Python stand-ins for C functions of the standard library."""
+    """Python polyfills for C functions of the standard library."""
     for module in (bisect, collections, copy, functools, inspect, itertools, operator, system):
         yield from (Polyfill(original, stand_in) for original, stand_in in module.STAND_INS)
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
-    """Python's own functions, and those of the standard library that act on the world."""
+    """Handlers for Python's builtin functions, and for those of the standard library with side effects."""
     yield from builtin_functions.handlers()
     yield from collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
 
 
 @hookimpl
 def armature_signatures() -> Iterable[Signature]:
-    """What the standard library does not tell of its functions in C."""
+    """Signatures of C functions in the standard library that have none."""
     return signatures.ROWS
 
 
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
-    """Objects that stand for another."""
+    """Value types for builtin and standard-library types."""
     return value_types.VALUE_TYPES
 
 

@@ -1,4 +1,4 @@
-"""Python modules: their names, as far as they stand in the module's dict."""
+"""Python modules: their attributes, as far as they are in the module's dict."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from armature.plugin_api import (
     rely_on_class,
 )
 
-CHANGING = frozenset({"sys", "time"})  # of the library, modules whose names a program may give other objects
+CHANGING = frozenset({"sys", "time"})  # library modules whose attributes a program may replace
 SETTINGS = (bool, int, float, str, type(None))
-OWN_PACKAGE = "armature"  # it imports its public names when they are first read
+OWN_PACKAGE = "armature"  # it imports its public names lazily
 
 
 @attrs.define(eq=False)
 class PythonModuleValue(Value):
-    """A Python module, as `torch` or `math` in a global."""
+    """A Python module, such as `torch` or `math` in a global."""
 
     module: ModuleType
     read: dict[str, Value] = attrs.field(factory=dict)
@@ -50,7 +50,7 @@ class PythonModuleValue(Value):
         return self.module
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        """What the dict of the module holds; of a library's module also what it makes when it is asked."""
+        """An attribute in the module's dict; for a library module also one that it makes on demand."""
         known = self.read.get(name)
         if known is not None:
             return known
@@ -61,7 +61,7 @@ class PythonModuleValue(Value):
             obj = self.module.__dict__[name]
         elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
-            if trusted and isinstance(obj, SETTINGS):  # by a property: it may be another one next time
+            if trusted and isinstance(obj, SETTINGS):  # computed by a property, so it may be different next time
                 tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
         else:
             self._missing(tracer, name, trusted)
@@ -78,7 +78,8 @@ class PythonModuleValue(Value):
         return value
 
     def _rely_on_lookup(self, tracer: Tracing, name: str) -> None:
-        """Rely on the name being looked up in the module's dict first: a program may give a module another class."""
+        """Guard that the name is looked up in the module's dict first, because a program may change a module's
+        class."""
         kind = type(self.module)
         if self.source is not None:
             tracer.guards.same(TypeOfSource(self.source), kind)
@@ -91,7 +92,7 @@ class PythonModuleValue(Value):
             tracer.graph_break("module-with-lookup", name=name, type=self.describe())
 
     def _missing(self, tracer: Tracing, name: str, trusted: bool) -> None:
-        """Break the graph where the module or its class may have an answer; else rely on their having none."""
+        """Break the graph if the module or its class may provide the attribute; else guard that they don't."""
         if trusted:
             return
         kind = type(self.module)

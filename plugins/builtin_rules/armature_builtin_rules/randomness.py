@@ -1,8 +1,8 @@
-"""Python's generators of random numbers while tracing.
+"""Python's random number generators while tracing.
 
-What is drawn from a generator of the program, or from the one that the functions of `random` share, is drawn by the
-compiled code before it calls the graph, in the program's order: tracing knows the type of a number and not more. Of a
-generator that the frame makes or seeds, the state is known and so are the numbers; it has its last state at the end.
+Numbers from a generator of the program, or from the one behind the functions of `random`, are drawn by the compiled
+code before it calls the graph, in the program's order; tracing only knows their types. For a generator that the frame
+makes or seeds, the state and so the numbers are known; it gets its final state at the end.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ NUMBERS = frozenset({
     "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate", "betavariate", "paretovariate",
     "weibullvariate",
 })  # fmt: skip
-CONSTANTS_ONLY = frozenset({"triangular"})  # of equal bounds it gives one of them, be it a float or an int
-MOST_ITEMS = 1024  # of what is drawn from
+CONSTANTS_ONLY = frozenset({"triangular"})  # for equal bounds the result is one of them, a float or an int
+MOST_ITEMS = 1024  # limit for the length of the population
 SHARED: random.Random = random._inst
 """What the functions of the module `random` draw from."""
 
@@ -60,7 +60,7 @@ def state_of(generator: random.Random) -> tuple[Any, ...]:
 
 
 def shuffled(generator: random.Random, items: tuple[object, ...]) -> list[object]:
-    """The items in the order that `shuffle` gives them."""
+    """The items in the order produced by `shuffle`."""
     made = list(items)
     generator.shuffle(made)
     return made
@@ -68,8 +68,8 @@ def shuffled(generator: random.Random, items: tuple[object, ...]) -> list[object
 
 @attrs.define(eq=False)
 class RandomValue(Value):
-    """A random.Random. copy: one in the state of this point of the trace, where that is known; of `real`, another one
-    in each call, it is not. example: what numbers drawn from `real` are made with while tracing."""
+    """A random.Random. copy: a generator in the current state, if that is known; the state of `real` varies from call
+    to call, so it is not. example: draws the example values for `real` while tracing."""
 
     copy: random.Random | None
     real: random.Random | None = None
@@ -109,7 +109,7 @@ class RandomValue(Value):
             tracer.raise_real(error)
 
     def early(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value | None:
-        """What the compiled code draws before its graph; None: it must be known what is drawn."""
+        """Draw before the graph; None if the drawn value must be known."""
         call = as_call(tracer, name, args, kwargs)
         if call is None:
             return None
@@ -132,15 +132,15 @@ class RandomValue(Value):
         return tracer.constant(None)
 
     def drawing(self, tracer: Tracing) -> random.Random:
-        """The example, for a call that is made early."""
+        """The example generator, for a call before the graph."""
         if self.example is None:
             self.example = made_in(self.real.getstate())  # type: ignore[union-attr]
         change_before_graph(tracer, self, state_of, random.Random.setstate)
         return self.example
 
     def pin(self, tracer: Tracing, name: str) -> random.Random:
-        """A copy of the generator as the frame found it, which is relied on. For the shared one that would be of no
-        use."""
+        """A copy of the generator in its state at the start of the frame, which is guarded. Not for the shared one,
+        whose state always differs."""
         if self.real is None or self.source is None or self.real is SHARED or not tracer.request.fullgraph:
             tracer.graph_break("random-state-unknown", function=name)
         state = self.real.getstate()
@@ -160,7 +160,7 @@ class RandomValue(Value):
 
 
 def as_taken(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """Arguments of a method written in Python, those by position where they can be. Breaks where they do not fit."""
+    """The arguments of a Python method, by position where possible. Breaks if they do not fit."""
     try:
         taken = inspect.signature(getattr(SHARED, name)).bind(*args, **kwargs)
     except TypeError:
@@ -169,7 +169,7 @@ def as_taken(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Ar
 
 
 def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Callable[..., Any], list[Value]] | None:
-    """The function to draw with and its arguments, for what gives numbers of one type; None for anything else."""
+    """The function and arguments for a draw whose result type is known; otherwise None."""
     if not all(value.is_constant for value in kwargs.values()):
         return None
     items = []
@@ -187,7 +187,7 @@ def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Cal
 
 
 def numbers_of(tracer: Tracing, items: Value) -> tuple[object, ...] | None:
-    """The items of a list, tuple or range of constant numbers of one type; None: it is no such thing."""
+    """The items of a list, tuple or range of constant numbers of one type; otherwise None."""
     if not issubclass(items.python_type(), (list, tuple, range)) or items.length(tracer) > MOST_ITEMS:
         return None
     held = tracer.unpack(items)
@@ -198,14 +198,14 @@ def numbers_of(tracer: Tracing, items: Value) -> tuple[object, ...] | None:
 
 
 def made_in(state: Any) -> random.Random:
-    """A generator in a state."""
+    """A generator in the given state."""
     made = random.Random(0)
     made.setstate(state)
     return made
 
 
 def drawn(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """What a method gives for constants."""
+    """The result of a method for constants."""
     plain = [arg.as_constant() for arg in args]
     named = {key: value.as_constant() for key, value in kwargs.items()}
     result: Value = tracer.constant(getattr(copy, name)(*plain, **named))
@@ -221,7 +221,7 @@ def choice(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: 
 
 
 def sample(tracer: Tracing, copy: random.Random, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """`sample(population, k)` and `choices(population, k=1)`: as many positions, then what stands there."""
+    """`sample(population, k)` and `choices(population, k=1)`: draws positions, then selects the items."""
     population, *rest = args
     if not issubclass(population.python_type(), (list, tuple, range, str)):
         tracer.graph_break("random-choice-from", type=population.describe())
@@ -270,7 +270,7 @@ def getstate(tracer: Tracing, generator: RandomValue) -> Value:
 
 
 def setstate(tracer: Tracing, generator: RandomValue, state: Value) -> Value:
-    """`setstate(state)`, of a constant or of what `getstate()` gave in this frame."""
+    """`setstate(state)`, with a constant or a result of `getstate()` in this frame."""
     if isinstance(state, PrecomputedValue) and state.kind is tuple and generator.real is not None:
         generator.drawing(tracer).setstate(state.example)
         call_before_graph(tracer, random.Random.setstate, (generator, state), None)
@@ -294,7 +294,7 @@ FUNCTIONS = tuple(getattr(random.Random, name) for name in METHODS if inspect.is
 
 @handles(*FUNCTIONS)
 def method(call: Call, generator: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """A method written in Python, as `random.uniform` is one of the shared generator."""
+    """A Python method, such as `random.uniform` of the shared generator."""
     if not isinstance(generator, RandomValue):
         return None
     return generator.call_method(call.tracing, call.fn.__name__, args, kwargs)
@@ -302,12 +302,12 @@ def method(call: Call, generator: Value, *args: Value, **kwargs: Value) -> Value
 
 @handles(*BOUND)
 def bound(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A function of `random` that is a method written in C."""
+    """A function of `random` that is a C method."""
     generator = call.tracing.wrap(SHARED, ObjectSource(SHARED, "random._inst"))
     return generator.call_method(call.tracing, call.fn.__name__, args, kwargs)
 
 
-# Functions of numbers whose result has one type for all numbers of the same types.
+# Functions of numbers whose result type only depends on the argument types.
 NUMERIC = (
     abs, int, float, round, min, max, math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1,
     math.sin, math.cos, math.tan, math.asin, math.acos, math.atan, math.atan2, math.sinh, math.cosh, math.tanh,
@@ -318,7 +318,7 @@ NUMERIC = (
 
 @handles(*NUMERIC)
 def numeric(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A function of numbers one of which was drawn."""
+    """A function of numbers, one of which was drawn."""
     if kwargs or not any(isinstance(arg, PrecomputedNumber) for arg in args):
         return None
     if call.fn in (min, max) and (len(args) < 2 or len({arg.python_type() for arg in args}) > 1):

@@ -1,4 +1,4 @@
-"""Functions of the standard library that look at the program itself: run while tracing on what tracing knows."""
+"""Functions of the standard library that inspect the program: evaluated while tracing on known objects."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LEVELS: dict[Callable[..., object], int] = {
     logging.Logger.critical: logging.CRITICAL,
 }
 
-SAYS_OTHERWISE = frozenset({"__signature__", "__wrapped__"})  # in a function: its signature is not its own
+SAYS_OTHERWISE = frozenset({"__signature__", "__wrapped__"})  # in a function: its signature is another one's
 ASKED = ("isEnabledFor", "getEffectiveLevel")
 
 
 def stub(function: ClosureValue) -> FunctionType:
-    """A function with the parameters of one that the frame has made. Raises NotConstant."""
+    """A function with the parameters of one made in the frame. Raises NotConstant."""
     code = function.code.replace(co_freevars=(), co_flags=function.code.co_flags & ~inspect.CO_NESTED)
     made = FunctionType(code, {}, None, tuple(value.as_constant() for value in function.defaults))
     made.__kwdefaults__ = {name: value.as_constant() for name, value in function.keyword_defaults.items()}
@@ -45,7 +45,8 @@ def stub(function: ClosureValue) -> FunctionType:
 
 
 def rely_on_parameters(tracer: Tracing, real: FunctionType, source: Source) -> None:
-    """Rely on all that a function's signature tells: its code, the very defaults and annotations, and nothing else."""
+    """Guard everything that determines a function's signature: its code, and the identity of defaults and
+    annotations."""
     tracer.guards.same(AttrSource(source, "__code__"), real.__code__)
     held = {name: getattr(real, name) for name in ("__defaults__", "__kwdefaults__", "__annotations__")}
     for name, found in held.items():
@@ -70,7 +71,7 @@ def full_signature(call: Call, func: Value) -> Value | None:
 
 @handles(inspect.signature)
 def signature(call: Call, fn: Value, **options: Value) -> Value | None:
-    """The signature of a function of the program, or of a method of it."""
+    """The signature of a function or method of the program."""
     if options or not issubclass(fn.python_type(), (FunctionType, MethodType)):
         return None
     if isinstance(fn, ClosureValue):
@@ -92,7 +93,7 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
 
 @handles(importlib.util.find_spec, importlib.metadata.version)
 def installed(call: Call, name: Value, *more: Value) -> Value | None:
-    """Whether a package is installed, and which version: that does not change while a program runs."""
+    """Whether a package is installed, and which version: this does not change while a program runs."""
     if not all(value.is_constant for value in (name, *more)):
         return None
     try:
@@ -104,7 +105,7 @@ def installed(call: Call, name: Value, *more: Value) -> Value | None:
 
 @handles(*LEVELS)
 def log(call: Call, logger: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """A message of a level that the logger drops is nothing; that it drops it is guarded."""
+    """A message at a level that the logger drops has no effect; that it is dropped is guarded."""
     real = getattr(logger, "obj", None)
     if not isinstance(real, logging.Logger) or logger.source is None:
         return None
@@ -125,7 +126,7 @@ def asks_level(call: Call, logger: Value, level: Value) -> Value | None:
 
 @handles(logging.getLogger)
 def get_logger(call: Call, name: Value) -> Value | None:
-    """The logger of a name. It is made where there is none yet, as it would be now; that it is the same is guarded."""
+    """The logger of this name. A missing one is created, as it would be now; its identity is guarded."""
     text = name.as_constant() if name.is_constant else None
     if type(text) is not str or text in ("", "root"):
         return None
@@ -138,7 +139,8 @@ def get_logger(call: Call, name: Value) -> Value | None:
 
 
 def is_enabled(tracer: Tracing, real: logging.Logger, source: Source, level: Any) -> bool | None:
-    """What the logger says of a level, and guards on all that this depends on. None: the program has a part in it."""
+    """The logger's decision about a level, with guards on everything it depends on. None if the program's code takes
+    part."""
     if any(getattr(type(real), name) is not getattr(logging.Logger, name) for name in ASKED) or changes_logging(tracer):
         return None
     tracer.guards.equal(AttrSource(source, "disabled"), real.disabled)

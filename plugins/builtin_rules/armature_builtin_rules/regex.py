@@ -1,4 +1,4 @@
-"""Regular expressions while tracing: patterns and matches can't change, so what they say of known text is known."""
+"""Regular expressions while tracing: patterns and matches are immutable, so their results for known text are known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAIN = (*TEXT, int, bool, type(None), re.RegexFlag)
 MATCHING = frozenset({"match", "fullmatch", "search"})
 OF_PATTERNS = MATCHING | {"sub", "subn", "split", "findall", "finditer"}
 OF_MATCHES = frozenset({"group", "groups", "groupdict", "start", "end", "span", "expand", "__getitem__"})
-# What the functions of the module take after the pattern.
+# The parameters of the module's functions after the pattern.
 ONCE = ("string", "flags")
 REPLACING = ("repl", "string", "count", "flags")
 PARAMETERS: dict[Any, tuple[str, ...]] = {
@@ -42,12 +42,13 @@ PARAMETERS: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((re.sub, re.subn), REPLACING),
     re.split: ("string", "maxsplit", "flags"),
 }
-WARNING = frozenset(fn for fn in PARAMETERS if fn.__code__.co_flags & inspect.CO_VARARGS)  # where more come by position
-DOUBLED = ("[[", "--", "&&", "~~", "||")  # in a set of characters, what `re` warns of
+# those with further positional parameters
+WARNING = frozenset(fn for fn in PARAMETERS if fn.__code__.co_flags & inspect.CO_VARARGS)
+DOUBLED = ("[[", "--", "&&", "~~", "||")  # `re` warns about these inside a character set
 
 
 def plain(value: Value) -> Any:
-    """The object itself, of the builtin types that have no code of the program. Raises NotConstant."""
+    """The object itself, if it is of a builtin type without code of the program. Raises NotConstant."""
     if value.python_type() not in PLAIN:
         raise NotConstant(value)
     return value.as_constant()
@@ -56,7 +57,7 @@ def plain(value: Value) -> Any:
 def run(
     tracer: Tracing, what: str, fn: Callable[..., Any], args: Args, kwargs: Kwargs
 ) -> tuple[Any, Callable[[], Any]]:
-    """What a method gives for known arguments, and what would give it again."""
+    """The result of a method for known arguments, and a function that computes it again."""
     try:
         call = functools.partial(fn, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
     except NotConstant:
@@ -104,7 +105,7 @@ class PatternValue(Value):
 
 @attrs.define(eq=False)
 class MatchValue(Value):
-    """A match. again: gives another one like it."""
+    """A match. again: makes an equal one."""
 
     found: re.Match[Any]
     again: Callable[[], Any]
@@ -133,7 +134,7 @@ class MatchValue(Value):
 
 
 def attribute(tracer: Tracing, owner: Value, real: Any, name: str) -> Value:
-    """An attribute of a pattern or match, whose class is in C."""
+    """An attribute of a pattern or match, whose class is written in C."""
     try:
         held = getattr(real, name)
     except AttributeError as error:
@@ -144,7 +145,7 @@ def attribute(tracer: Tracing, owner: Value, real: Any, name: str) -> Value:
 
 
 def replacement(name: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """What is called for each match. None: it is text, or the other arguments are not what `sub` takes."""
+    """The function called for each match. None if the replacement is text, or other arguments don't fit `sub`."""
     given = dict(zip(REPLACING, args)) | dict(kwargs)
     by: Value | None = given.pop("repl", None)
     if name not in ("sub", "subn") or by is None or len(given) + 1 < len(args) + len(kwargs):
@@ -183,12 +184,12 @@ def replaced_and_counted(pattern: Any, /, repl: Any, string: Any, count: Any = 0
 
 
 def nth(again: Callable[[], Iterator[Any]], number: int) -> Any:
-    """One of the matches that an iterator would give."""
+    """One of the matches that an iterator would yield."""
     return next(itertools.islice(again(), number, None))
 
 
 def beyond(again: Callable[[], Iterator[Any]], number: int) -> Any:
-    """An iterator that has given so many."""
+    """An iterator that has yielded this many matches."""
     made = again()
     for _ in range(number):
         next(made)
@@ -196,7 +197,7 @@ def beyond(again: Callable[[], Iterator[Any]], number: int) -> Any:
 
 
 def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
-    """What finditer gives."""
+    """The iterator that finditer returns."""
     matches = (MatchValue(match, functools.partial(nth, again, number)) for number, match in enumerate(found))
 
     def remake(out: Rebuilding, made: Any) -> None:
@@ -207,7 +208,7 @@ def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
 
 
 def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
-    """The pattern that `re.compile` would give; None for one that it talks about, and for what is no text."""
+    """The pattern that `re.compile` returns; None if it warns about it, or it is not text."""
     if isinstance(pattern, PatternValue) and flags is None:
         return pattern
     try:
@@ -224,7 +225,7 @@ def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
 
 
 def talked_about(text: str | bytes) -> bool:
-    """Whether `re` may warn of the pattern when it compiles it."""
+    """Whether `re` may warn about the pattern when compiling it."""
     shown = text if isinstance(text, str) else text.decode("latin-1")
     return "[" in shown and any(pair in shown for pair in DOUBLED)
 
@@ -245,7 +246,7 @@ def at_once(call: Call, pattern: Value, *args: Value, **kwargs: Value) -> Value 
     if len(given) < len(args) + len(kwargs) or not set(given) <= set(names) or "string" not in given:
         return None
     if call.fn in WARNING and len(args) > names.index("string") + 1:
-        return None  # it is deprecated to give the rest by position, and Python says so
+        return None  # passing the rest by position is deprecated, and Python warns
     flags = given.pop("flags", None)
     if isinstance(pattern, PatternValue) and flags is not None:
         return None
@@ -255,7 +256,7 @@ def at_once(call: Call, pattern: Value, *args: Value, **kwargs: Value) -> Value 
 
 @handles(re.escape)
 def escape(call: Call, pattern: Value) -> Value | None:
-    """Text that stands for itself in a pattern."""
+    """Text with special characters escaped."""
     return call.new_value(run(call.tracing, "re.escape", re.escape, (pattern,), {})[0])
 
 
@@ -267,7 +268,7 @@ def pattern_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def match_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A match of the program. What it holds tells all that it can be asked."""
+    """A match of the program, which is determined by its string and pattern."""
     if type(obj.string) not in TEXT:  # it may change
         tracer.graph_break("match-in-changing-text", type=type(obj.string).__name__)
     tracer.wrap(obj.re, AttrSource(source, "re"))

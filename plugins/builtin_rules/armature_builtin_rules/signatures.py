@@ -1,4 +1,4 @@
-"""Arguments of functions and methods of Python and its standard library that `inspect.signature` can't tell."""
+"""Parameters of functions and methods of Python and its standard library for which `inspect.signature` fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ ROWS = (
     Signature(super, counts=(0, 2)),
     Signature(builtins.__build_class__, ANY, MANY),
     Signature(builtins.__import__, ("name", "globals", "locals", "fromlist", "level"), (1, 5)),
-    Signature(vars(object)["__init_subclass__"], counts=MANY),  # from 3.13 on it tells, and is called with its class
+    # from 3.13 on it has a signature, and is called with its class
+    Signature(vars(object)["__init_subclass__"], counts=MANY),
     Signature(list.__init__, (), (1, 2)),
     Signature(set.__init__, (), (1, 2)),
     *(Signature(method, counts=(2, 2)) for method in (set.symmetric_difference, frozenset.symmetric_difference)),
@@ -58,7 +59,7 @@ ROWS = (
     Signature(itertools.product, ("repeat",)),
     Signature(itertools.repeat, ("object", "times")),
     Signature(itertools.zip_longest, ("fillvalue",)),
-    # From Python 3.13 on they tell; the handler has the words for what they refuse.
+    # From Python 3.13 on they have signatures; the handler words the errors.
     Signature(operator.attrgetter, counts=MANY),
     Signature(operator.itemgetter, counts=MANY),
     Signature(operator.methodcaller, ANY, MANY),

@@ -1,4 +1,4 @@
-"""`threading.local`: attributes that each thread has for itself."""
+"""`threading.local`: attributes that are separate for each thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lacks(obj: threading.local, name: str) -> bool:
 
 @attrs.define(eq=False)
 class ThreadLocalValue(ObjectValue):
-    """Such an object of the program. Guards read what the thread that calls has."""
+    """A `threading.local` of the program. Guards read the calling thread's attributes."""
 
     source: Source = attrs.field(kw_only=True)
 
@@ -54,7 +54,7 @@ class ThreadLocalValue(ObjectValue):
         tracer.mutate(self)
 
     def delete_attribute(self, tracer: Tracing, name: str) -> None:
-        self.get_attribute(tracer, name)  # which raises where there is none
+        self.get_attribute(tracer, name)  # raises if it is missing
         self.attributes[name] = None
         self.written[name] = False
         tracer.mutate(self)
@@ -71,7 +71,7 @@ class ThreadLocalValue(ObjectValue):
 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """An object of the class itself: one of a class below it runs its `__init__` in each thread."""
+    """A `threading.local` itself: an instance of a subclass runs its `__init__` in each thread."""
     tracer.guards.same(source, obj)
     return ThreadLocalValue(type(obj), obj, source=source)
 

@@ -1,4 +1,4 @@
-"""Objects of types written in C, each type with its value."""
+"""The value types for objects of C types."""
 
 from __future__ import annotations
 

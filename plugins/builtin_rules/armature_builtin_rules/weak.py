@@ -1,5 +1,5 @@
-"""Weak references while tracing. Objects die when the frame runs; tracing only knows who holds them. Where it can't be
-sure that one lives, the frame runs eagerly."""
+"""Weak references while tracing. Objects die when the frame runs; tracing only knows who holds them. If it can't be
+sure that one is alive, the frame runs eagerly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from armature_builtin_rules.weak_lifetimes import refer, rely_on_life
 
 @attrs.define(eq=False)
 class WeakReferenceValue(Value):
-    """A weak reference. `referent`: None for one that is dead."""
+    """A weak reference. `referent`: None for a dead one."""
 
     referent: Value | None
     callback: Value | None = None
@@ -60,14 +60,14 @@ class WeakReferenceValue(Value):
         return weakref.ref(self.referent.as_key())
 
     def key(self, tracer: Tracing) -> Hashable:
-        """Living references are as equal as what they refer to."""
+        """Live references are equal if their objects are."""
         if self.referent is None:
             return Identity(self)
         try:
             held: Hashable = self.as_object()
         except NotConstant:
             return Referring(self.referent.key(tracer))
-        if self.source is None:  # the frame has made it: of another object next time, if nothing speaks against it
+        if self.source is None:  # made in the frame: without a guard, the next call may have another object
             self.referent.rely_on(tracer)
         return held
 
@@ -91,16 +91,16 @@ class WeakReferenceValue(Value):
 
 @handles(weakref.ref)
 def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
-    """A reference."""
+    """`weakref.ref(...)`."""
     told = bool(callback) and not (callback[0].is_constant and callback[0].as_constant() is None)
     own = any(frame.code.co_filename == functools.__file__ for frame in call.tracing.frames[-2:])
-    refer(call.tracing, referent, told and not own)  # functools alone looks at what it keeps by dispatch
+    refer(call.tracing, referent, told and not own)  # functools itself only inspects its dispatch cache
     return WeakReferenceValue(referent, callback[0] if told else None)
 
 
 @handles(weakref.proxy, weakref.KeyedRef)
 def leave_to_python(call: Call, referent: Value, *_: Value) -> None:
-    """Whatever is asked of a proxy tells whether the object lives."""
+    """Any use of a proxy reveals whether the object is alive."""
     refer(call.tracing, referent, told=True)
 
 

@@ -1,6 +1,6 @@
-"""Whether an object that a weak reference refers to lives, as far as tracing knows who holds it.
+"""Whether the object of a weak reference is alive, as far as tracing knows who holds it.
 
-A frame that may ask for one that has gone, or be told of its end, runs eagerly.
+A frame that may ask for a dead object, or be notified of a death, runs eagerly.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tra
 
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
-    """A weak reference is asked for an object. Raises SkipFrame, or GraphBreak, where that may have gone."""
+    """Called when a weak reference is dereferenced. Raises SkipFrame, or GraphBreak, if the object may be dead."""
     if not is_held(tracer, referent, tracer.frames) and (referent.source is None or may_have_gone(tracer)):
         leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
 
 
 def leave_to_python(tracer: Tracing, why: str) -> NoReturn:
-    """The frame runs eagerly. Where it must be one graph, that is an error."""
+    """Run the frame eagerly. An error if it must be one graph."""
     if tracer.request.fullgraph:
         tracer.graph_break("weak-reference", reason=why)
     raise SkipFrame(why, frees=True)
 
 
 def refer(tracer: Tracing, referent: Value, told: bool) -> None:
-    """A weak reference is made. told: something is called when the object goes."""
+    """Called when a weak reference is made. told: whether it has a callback."""
     tracer.end_checks[check_end] = None
     tracer.held_weakly[referent] = tracer.held_weakly.get(referent, False) or (told and referent.source is None)
 
 
 def check_end(tracer: Tracing, frame: FrameView | None, result: Value | None) -> None:
-    """Where the graph ends. Raises SkipFrame or GraphBreak where somebody may be told too early, or too late, of the
-    end of an object: the code before a break holds what the frame holds there."""
+    """Called where the graph ends. Raises SkipFrame or GraphBreak if a callback might be called too early or too late,
+    because the code before a break holds what the frame holds there."""
     told = [value for value, is_told in tracer.held_weakly.items() if is_told]
     if frame is None or result is None:
         if told and not tracer.request.fullgraph:
@@ -45,7 +45,7 @@ def check_end(tracer: Tracing, frame: FrameView | None, result: Value | None) ->
 
 
 def is_held(tracer: Tracing, value: Value, frames: Sequence[FrameView], *more: Value) -> bool:
-    """Whether a variable of some frames leads to the object, or something that outlives them and that they changed."""
+    """Whether the object is reachable from a variable of the frames, or from a changed object that outlives them."""
     effects = tracer.effects
     roots: list[object] = [[*more, *effects.changed], [held for _, held in effects.globals_.values()]]
     for frame in frames:
@@ -54,7 +54,7 @@ def is_held(tracer: Tracing, value: Value, frames: Sequence[FrameView], *more: V
 
 
 def held_by(roots: list[object]) -> Iterator[Value]:
-    """The values of all objects that are held, directly or not."""
+    """The values of all objects that are held, directly or indirectly."""
     seen: set[int] = set()
     while roots:
         held = roots.pop()
@@ -71,7 +71,7 @@ def held_by(roots: list[object]) -> Iterator[Value]:
 
 
 def may_have_gone(tracer: Tracing) -> bool:
-    """Whether the frame has dropped an object of the program, which may have been the last to hold another."""
+    """Whether the frame has dropped an object of the program, which may have been the last to hold another one."""
     effects = tracer.effects
     if effects.class_attributes or effects.altered or effects.calls:
         return True

@@ -25,7 +25,7 @@ from armature.plugin_api import (
 
 
 def attribute_name(tracer: Tracing, name: Value) -> str:
-    """The name of an attribute. TypeError of the program when it is no string."""
+    """The name of an attribute. TypeError of the program if it is not a string."""
     kind = name.python_type()
     if not issubclass(kind, str):
         tracer.raise_error(TypeError, f"attribute name must be string, not '{type_name(kind)}'")
@@ -34,7 +34,7 @@ def attribute_name(tracer: Tracing, name: Value) -> str:
 
 @handles(getattr)
 def get_attribute(call: Call, obj: Value, name: Value, default: Value | None = None, /) -> Value:
-    """With a default, AttributeError of the look-up is caught."""
+    """If there is a default, AttributeError of the lookup is caught."""
     text = attribute_name(call.tracing, name)
     if default is None:
         return obj.get_attribute(call.tracing, text)
@@ -44,7 +44,7 @@ def get_attribute(call: Call, obj: Value, name: Value, default: Value | None = N
 
 @handles(hasattr)
 def has_attribute(call: Call, obj: Value, name: Value) -> Value:
-    """Whether a look-up finds it."""
+    """Whether a lookup finds the attribute."""
     text = attribute_name(call.tracing, name)
     if isinstance(obj, TracedTensor) and class_member(torch.Tensor, text) is not MISSING:
         return call.constant(True)
@@ -53,21 +53,21 @@ def has_attribute(call: Call, obj: Value, name: Value) -> Value:
 
 @handles(setattr)
 def set_attribute(call: Call, obj: Value, name: Value, value: Value) -> Value:
-    """By the class of the object."""
+    """Set it through the object's class."""
     obj.set_attribute(call.tracing, attribute_name(call.tracing, name), value)
     return call.constant(None)
 
 
 @handles(delattr)
 def delete_attribute(call: Call, obj: Value, name: Value) -> Value:
-    """By the class of the object."""
+    """Delete it through the object's class."""
     obj.delete_attribute(call.tracing, attribute_name(call.tracing, name))
     return call.constant(None)
 
 
 @handles(object.__setattr__)
 def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
-    """Past what the class of the object says of it."""
+    """Set it without the class's `__setattr__`."""
     if not isinstance(obj, ObjectValue):
         call.graph_break("object-setattr", function="object.__setattr__", type=obj.describe())
     obj.store(call.tracing, attribute_name(call.tracing, name), value)
@@ -76,7 +76,7 @@ def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
 
 @handles(object.__delattr__)
 def remove(call: Call, obj: Value, name: Value) -> Value:
-    """Past what the class of the object says of it."""
+    """Delete it without the class's `__delattr__`."""
     if not isinstance(obj, ObjectValue):
         call.graph_break("object-setattr", function="object.__delattr__", type=obj.describe())
     obj.remove(call.tracing, attribute_name(call.tracing, name))
@@ -85,7 +85,7 @@ def remove(call: Call, obj: Value, name: Value) -> Value:
 
 @handles(*dict.fromkeys(kind.__getattribute__ for kind in PLAIN_LOOKUP))
 def look_up(call: Call, obj: Value, name: Value) -> Value:
-    """Past what the class of the object says of it."""
+    """Look it up without the class's `__getattribute__`."""
     text = attribute_name(call.tracing, name)
     if not isinstance(obj, ObjectValue):
         return obj.get_attribute(call.tracing, text)
@@ -97,7 +97,7 @@ def look_up(call: Call, obj: Value, name: Value) -> Value:
 
 @handles(vars)
 def vars_of(call: Call, obj: Value | None = None) -> Value:
-    """The `__dict__` of an object, or the local variables."""
+    """The `__dict__` of an object; without arguments, the local variables."""
     if obj is None:
         return local_variables(call)
     found = call.tracing.python.attribute_or_none(obj, "__dict__")
@@ -117,7 +117,7 @@ def names_of(call: Call, obj: Value) -> Value:
 
 @handles(locals)
 def local_variables(call: Call) -> Value:
-    """A dict of the variables of the frame that asks."""
+    """A dict of the calling frame's variables."""
     frame = call.tracing.frames[-1]
     for name, (obj, source) in list(frame.lazy.items()):
         frame.variables.setdefault(name, call.tracing.wrap(obj, source))
@@ -125,14 +125,14 @@ def local_variables(call: Call) -> Value:
     for name, cell in frame.cells.items():
         if not name.startswith(".") and isinstance(cell, CellValue) and (cell.content or cell.real) is not None:
             found[name] = cell.get(call.tracing, name)
-    code = program_of(frame.code)  # a resume function has its variables as they come
+    code = program_of(frame.code)  # a resume function has the variables in another order
     order = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
     return namespace_of(call.tracing, {name: found[name] for name in dict.fromkeys(order) if name in found})
 
 
 @handles(globals)
 def module_variables(call: Call) -> Value:
-    """The variables of the module; to be read, as long as the frame has not changed them."""
+    """The module's variables, read only, as long as the frame has not changed them."""
     namespace = call.tracing.frames[-1].namespace
     if any(held is namespace for held, _ in call.tracing.effects.globals_.values()):
         call.graph_break("globals-after-change")

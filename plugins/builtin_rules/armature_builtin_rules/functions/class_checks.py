@@ -1,4 +1,5 @@
-"""isinstance, issubclass and `__subclasses__`: by Python's classes, metaclasses of the program, and what torch asks."""
+"""isinstance, issubclass and `__subclasses__`: by Python's classes, the program's metaclasses, and torch's own
+checks."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from armature.plugin_api import (
     rely_on_class,
 )
 
-# What Python says of a second argument that is no class.
+# Python's errors for a second argument that is not a class.
 REFUSED = {
     "__instancecheck__": "isinstance() arg 2 must be a type, a tuple of types, or a union",
     "__subclasscheck__": "issubclass() arg 2 must be a class, a tuple of classes, or a union",
@@ -40,7 +41,7 @@ REFUSED = {
 
 
 def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) -> None:
-    """Rely on whether a class counts as derived from another; `held`: the object asked about, if that is known."""
+    """Guard whether a class counts as a subclass of another; `held`: the object asked about, if known."""
     if (is_trusted(kind) and is_trusted(wanted)) or not isinstance(wanted, type):
         return
     rely_on_class(tracer, kind)
@@ -50,7 +51,7 @@ def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) 
     by_attributes = held is not None and getattr(wanted, "_is_protocol", False)
     try:
         answer = issubclass(kind, wanted)
-    except TypeError:  # of a protocol that has not only methods
+    except TypeError:  # raised by a protocol that has non-method members
         answer = False
     if by_attributes and not answer:
         tracer.graph_break("isinstance-of-protocol", type=wanted.__qualname__)
@@ -59,14 +60,14 @@ def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) 
 
 
 def says_its_class(kind: type) -> bool:
-    """Whether objects of a type say themselves of which class they are, as proxies do."""
+    """Whether objects of a type determine their class themselves, as proxies do."""
     found = find_in_class(kind, "__class__")
     return (found is not None and found.holder is not object) or overrides(kind, "__getattribute__")
 
 
 def wanted_classes(tracer: Tracing, kinds: Value, method: str) -> tuple[type, ...]:
-    """The classes in the second argument of isinstance or issubclass, which ask for `method`. TypeError of the program
-    for an object of Python's own that is none; where one stands in a tuple, Python may find another before it."""
+    """The classes in the second argument of isinstance or issubclass, which call `method`. TypeError of the program for
+    a builtin object that is not a class; inside a tuple, Python may find another class before it."""
     found = classes_in(tracer, kinds)
     others = [cls for cls in found if not isinstance(cls, type)]
     if not others:
@@ -78,7 +79,7 @@ def wanted_classes(tracer: Tracing, kinds: Value, method: str) -> tuple[type, ..
 
 
 def object_of(value: Value) -> object:
-    """The object that a value stands for; None where there is none yet."""
+    """The object behind a value; None if it does not exist yet."""
     try:
         return value.as_object()
     except NotConstant:
@@ -86,7 +87,7 @@ def object_of(value: Value) -> object:
 
 
 def classes_in(tracer: Tracing, kinds: Value) -> tuple[Any, ...]:
-    """What the second argument names: classes, if the program is right."""
+    """The classes in the second argument, if it is valid."""
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
     if isinstance(kinds, ObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
@@ -104,7 +105,7 @@ def classes_in(tracer: Tracing, kinds: Value) -> tuple[Any, ...]:
 
 @handles(isinstance)
 def is_instance(call: Call, obj: Value, kinds: Value) -> Value:
-    """By metaclasses of the program, by what torch asks of tensors, else by Python's classes."""
+    """Ask the program's metaclasses, torch's checks for tensors, then Python's classes."""
     wanted = wanted_classes(call.tracing, kinds, "__instancecheck__")
     asked = ask_metaclass(call.tracing, "__instancecheck__", wanted, obj)
     if asked is not None:
@@ -117,7 +118,7 @@ def is_instance(call: Call, obj: Value, kinds: Value) -> Value:
         others = tuple(cls for cls in wanted if cls not in (nn.Parameter, nn.Buffer))
         return call.constant(marked or issubclass(kind, others))
     if isinstance(obj, TracedTensor) and any(cls.__module__ == "torch" and cls is not torch.Tensor for cls in wanted):
-        # torch.FloatTensor and its kind ask for the dtype.
+        # torch.FloatTensor and the like check the dtype.
         return call.constant(any(is_tensor_of(obj, cls) for cls in wanted))
     held = plain_object(obj)
     for cls in wanted:
@@ -126,12 +127,13 @@ def is_instance(call: Call, obj: Value, kinds: Value) -> Value:
         return call.constant(any(says_so(call, obj, cls) for cls in wanted))
     try:
         return call.constant(isinstance(held, wanted) if held is not None else issubclass(kind, wanted))
-    except TypeError:  # Python says which it is
+    except TypeError:  # Python reports which one is invalid
         call.graph_break("isinstance-of-no-class", type=kinds.describe())
 
 
 def says_so(call: Call, obj: Value, wanted: type) -> bool:
-    """Whether an object is of a class, or says so itself: it is asked once for each class that it is not of."""
+    """Whether an object is of a class, or claims to be: its `__class__` is read once for each class that it is not
+    of."""
     if issubclass(obj.python_type(), wanted):
         return True
     told = call.tracing.python.attribute_or_none(obj, "__class__")
@@ -139,20 +141,20 @@ def says_so(call: Call, obj: Value, wanted: type) -> bool:
 
 
 def is_parameter(tracer: Tracing, obj: TracedTensor) -> bool:
-    """Whether a tensor is a parameter: one of a subclass is by a mark."""
+    """Whether a tensor is a parameter; instances of subclasses are marked."""
     if obj.real is None or type(obj.real) in PLAIN_TENSORS:
         return issubclass(obj.python_type(), nn.Parameter)
     return is_marked(tracer, obj, "_is_param") or issubclass(type(obj.real), nn.Parameter)
 
 
 def is_marked(tracer: Tracing, obj: TracedTensor, name: str) -> bool:
-    """Whether a tensor has an attribute that is true."""
+    """Whether a tensor has an attribute of this name that is true."""
     mark = tracer.python.attribute_or_none(obj, name)
     return mark is not None and bool(mark.as_constant())
 
 
 def ask_metaclass(tracer: Tracing, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
-    """What metaclasses of the program answer to isinstance and issubclass; None when none of them is asked."""
+    """The answer of the program's metaclasses to isinstance or issubclass; None if none of them is asked."""
     if not any(overrides(type(cls), name) and not is_trusted(type(cls)) for cls in wanted):
         return None
     for cls in wanted:
@@ -171,7 +173,7 @@ def ask_metaclass(tracer: Tracing, name: str, wanted: tuple[type, ...], obj: Val
 
 @handles(type.__instancecheck__)
 def type_instancecheck(call: Call, cls: Value, obj: Value) -> Value:
-    """As Python's own metaclass answers."""
+    """The answer of Python's own metaclass."""
     if not isinstance(cls, ClassValue):
         call.graph_break("isinstance-of-no-class", type=cls.describe())
     return call.constant(issubclass(obj.python_type(), cls.cls))
@@ -179,14 +181,14 @@ def type_instancecheck(call: Call, cls: Value, obj: Value) -> Value:
 
 @handles(type.__subclasscheck__)
 def type_subclasscheck(call: Call, cls: Value, other: Value) -> Value:
-    """As Python's own metaclass answers."""
+    """The answer of Python's own metaclass."""
     if not isinstance(cls, ClassValue) or not isinstance(other, ClassValue):
         call.graph_break("isinstance-of-no-class", type=cls.describe())
     return call.constant(cls.cls in other.cls.__mro__)
 
 
 def is_tensor_of(obj: TracedTensor, cls: type) -> bool:
-    """Whether a tensor is of a class such as torch.FloatTensor."""
+    """Whether a tensor is an instance of a class such as torch.FloatTensor."""
     if issubclass(torch.Tensor, cls):
         return True
     told = torch.empty(0, dtype=obj.dtype, device="meta").type().replace("meta.", "")
@@ -194,13 +196,13 @@ def is_tensor_of(obj: TracedTensor, cls: type) -> bool:
 
 
 def plain_object(obj: Value) -> Any:
-    """The Python object itself, for classes that answer isinstance by looking at it; None when there is none."""
+    """The Python object itself, for classes that inspect it in isinstance; None if there is none."""
     return obj.obj if isinstance(obj, ObjectValue) else None
 
 
 @handles(issubclass)
 def is_subclass(call: Call, cls: Value, kinds: Value) -> Value:
-    """By metaclasses of the program, else by Python's classes."""
+    """Ask the program's metaclasses, then Python's classes."""
     if not isinstance(cls, ClassValue):
         call.tracing.raise_error(TypeError, "issubclass() arg 1 must be a class")
     wanted = wanted_classes(call.tracing, kinds, "__subclasscheck__")
@@ -215,7 +217,7 @@ def is_subclass(call: Call, cls: Value, kinds: Value) -> Value:
 
 @attrs.frozen(eq=False, repr=False)
 class Listed:
-    """The classes that derive from one, not kept alive: as before if all are the same ones."""
+    """The subclasses of a class, held weakly: equal if all of them are the same."""
 
     references: tuple[weakref.ref[type], ...]
 
@@ -232,13 +234,13 @@ class Listed:
 
 
 def listed(cls: type) -> Listed:
-    """What `cls.__subclasses__()` lists now."""
+    """The current result of `cls.__subclasses__()`."""
     return Listed(tuple(map(weakref.ref, type.__subclasses__(cls))))
 
 
 @handles(type.__subclasses__)
 def subclasses(call: Call, cls: Value) -> Value:
-    """The classes that derive from one, guarded."""
+    """The subclasses of a class, guarded."""
     if not isinstance(cls, ClassValue) or type(cls.cls).__subclasses__ is not type.__subclasses__:
         call.graph_break("list-of-subclasses", type=cls.describe())
     found: list[type] = type.__subclasses__(cls.cls)

@@ -1,4 +1,4 @@
-"""Classes and how objects are made: `type`, `super`, `object`, `__new__` and `__init__` of builtin types."""
+"""Classes, and how objects are made: `type`, `super`, `object`, `__new__` and `__init__` of builtin types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from armature.plugin_api import (
 
 @handles(type)
 def class_of(call: Call, obj: Value, *rest: Value, **named: Value) -> Value:
-    """The class of an object. With more arguments it would make one."""
+    """The class of an object. With more arguments it would make a class."""
     if rest or named:
         call.graph_break("class-by-type")
     return call.new_value(obj.python_type())
@@ -49,20 +49,20 @@ def class_of(call: Call, obj: Value, *rest: Value, **named: Value) -> Value:
 
 @handles(callable)
 def is_callable(call: Call, obj: Value) -> Value:
-    """Whether the class of an object has `__call__`."""
+    """Whether an object's class has `__call__`."""
     rely_on_class(call.tracing, obj.python_type(), "__call__")
     return call.constant(find_in_class(obj.python_type(), "__call__") is not None)
 
 
 @handles(builtins.__build_class__)
 def class_statement(call: Call, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
-    """A class statement: Python makes the class, after a break."""
+    """A class statement breaks the graph, and Python makes the class."""
     call.graph_break("class-statement", name=name.as_constant())
 
 
 @handles(object)
 def plain_object(call: Call) -> Value:
-    """An object that is like no other."""
+    """`object()`: a unique object."""
     return ObjectValue(object)
 
 
@@ -74,11 +74,11 @@ def bound_method(call: Call, function: Value, owner: Value) -> Value:
 
 @handles(CellType)
 def cell(call: Call, *content: Value) -> Value:
-    """A cell, as closures have them."""
+    """A cell, as used by closures."""
     return CellValue(content[0] if content else None)
 
 
-# What `super` objects know of themselves, by the class they look behind and that of their object.
+# The attributes of `super` objects themselves, computed from the class behind which they look and the object's class.
 SUPERS_OWN: dict[str, Callable[[type, type], type]] = {
     "__thisclass__": lambda cls, kind: cls,
     "__self_class__": lambda cls, kind: kind,
@@ -119,7 +119,7 @@ class SuperValue(Value):
 
 @handles(super)
 def super_of(call: Call, *args: Value) -> Value:
-    """`super()`, which finds class and object in the frame, and `super(cls, owner)`."""
+    """`super()`, which takes class and object from the frame, and `super(cls, owner)`."""
     if len(args) == 1 or (args and args[1].python_type() is type(None)):
         call.graph_break("super-of-no-object")
     cls, owner = args if args else class_and_owner(call)
@@ -135,7 +135,7 @@ def super_of(call: Call, *args: Value) -> Value:
 
 
 def class_and_owner(call: Call) -> tuple[Value, Value]:
-    """What the compiler of Python keeps for `super()`: the class of the method, and its first argument."""
+    """The class and first argument that Python's compiler stores for `super()`."""
     frame = call.tracing.frames[-1]
     name, holder = frame.code.co_varnames[0], frame.cells.get("__class__")
     if not isinstance(holder, CellValue):
@@ -157,7 +157,7 @@ def new_object(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Valu
 
 @handles(*dict.fromkeys(kind.__new__ for kind in BUILTIN_BASES))
 def new_of_builtin(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """`kind.__new__` of a builtin type, of which other classes may derive."""
+    """`kind.__new__` of a builtin type, which may make objects of a derived class."""
     kind: Any = cast(BuiltinFunctionType, call.fn).__self__
     if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
         call.graph_break("new-of-no-class", function=f"{kind.__name__}.__new__", type=cls.describe())
@@ -188,13 +188,13 @@ def make(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(type.__init__)
 def initialise_class(call: Call, /, *args: Value, **kwargs: Value) -> Value:
-    """Does nothing."""
+    """Do nothing."""
     return call.constant(None)
 
 
 @handles(object.__init__)
 def initialise(call: Call, obj: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """`object.__init__`, which leaves other arguments to `__new__` where that is not its own (`object_init` in C)."""
+    """`object.__init__`, which accepts other arguments if `__new__` is overridden (`object_init` in C)."""
     kind = obj.python_type()
     if args or kwargs:
         rely_on_class(call.tracing, kind, "__init__", "__new__")
@@ -207,7 +207,7 @@ def initialise(call: Call, obj: Value, /, *args: Value, **kwargs: Value) -> Valu
 
 @handles(object.__init_subclass__, object.__dict__["__init_subclass__"])
 def subclass_made(call: Call, *args: Value) -> Value:
-    """Does nothing."""
+    """Do nothing."""
     if not all(isinstance(arg, ClassValue) for arg in args) or len(args) > 1:
         call.graph_break("function-arguments", function="object.__init_subclass__")
     return call.constant(None)
@@ -221,14 +221,14 @@ def equal(call: Call, left: Value, right: Value) -> Value:
 
 @handles(object.__ne__)
 def unequal(call: Call, left: Value, right: Value) -> Value:
-    """As `__eq__` says."""
+    """The opposite of `__eq__`."""
     known = left.binary(call.tracing, "__eq__", right)
     if known is not None:
         return call.constant(not known.truth(call.tracing))
     return call.constant(False if call.tracing.python.identical(left, right) else NotImplemented)
 
 
-# What stands for a type with parameters, or for several types. The older spellings have types of their own.
+# Types of parametrised types and unions. The older spellings have types of their own.
 UNIONS = (UnionType, type(Union[int, str]))  # noqa: UP007
 ALIASES = (GenericAlias, type(List[int]), TypeVar, *UNIONS)  # noqa: UP006
 
@@ -246,7 +246,7 @@ def union(call: Call, left: Value, right: Value) -> Value | None:
 
 
 def is_type(value: Value) -> bool:
-    """Whether the value is a class whose metaclass leaves `|` as it is, or what stands for types in annotations."""
+    """Whether the value is a class whose metaclass does not override `|`, or a type annotation."""
     if isinstance(value, ClassValue):
         return inherits(type(value.cls), "__or__", type)
     return issubclass(value.python_type(), ALIASES)

@@ -1,4 +1,4 @@
-"""Containers of Python: how they are made, their length, their items in order."""
+"""Python's containers: making them, their length, slices and ranges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_list(call: Call, items: Value | None = None) -> Value:
 
 @handles(tuple)
 def make_tuple(call: Call, items: Value | None = None) -> Value:
-    """A tuple; one is itself."""
+    """A tuple; a tuple is returned unchanged."""
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
     return TupleValue([] if items is None else list(call.tracing.python.taken(items)))
@@ -36,7 +36,7 @@ def make_tuple(call: Call, items: Value | None = None) -> Value:
 
 @handles(torch.Size)
 def make_size(call: Call, items: Value | None = None) -> Value:
-    """The sizes of a tensor, which are ints."""
+    """torch.Size of ints."""
     sizes = [] if items is None else list(call.tracing.python.taken(items))
     if not all(issubclass(size.python_type(), int) for size in sizes):
         call.graph_break("size-of-no-ints")
@@ -45,7 +45,7 @@ def make_size(call: Call, items: Value | None = None) -> Value:
 
 @method_of(SliceValue, slice.indices)
 def bounds(tracer: Tracing, self: SliceValue, length: Value) -> Value:
-    """Where a slice begins and ends in a sequence of a length, and its step."""
+    """The start, stop and step of a slice in a sequence of the given length."""
     try:
         return tracer.as_value(self.as_constant().indices(length.as_constant()))
     except (TypeError, ValueError) as error:
@@ -54,7 +54,7 @@ def bounds(tracer: Tracing, self: SliceValue, length: Value) -> Value:
 
 @handles(slice)
 def make_slice(call: Call, first: Value, second: Value | None = None, step: Value | None = None, /) -> Value:
-    """Of `start, stop, step`, or of `stop` alone."""
+    """A slice of `start, stop, step`, or of `stop` alone."""
     none = call.constant(None)
     if second is None:
         return SliceValue((none, first, none))
@@ -63,7 +63,7 @@ def make_slice(call: Call, first: Value, second: Value | None = None, step: Valu
 
 @handles(range)
 def make_range(call: Call, *bounds: Value) -> Value:
-    """Of bounds that are known while tracing."""
+    """A range whose bounds are known while tracing."""
     if any(bound.is_tensor for bound in bounds):
         call.graph_break("range-of-tensor")
     try:
@@ -75,13 +75,13 @@ def make_range(call: Call, *bounds: Value) -> Value:
 
 @handles(range.index, range.count, range.__contains__)
 def of_range(call: Call, numbers: Value, wanted: Value) -> Value | None:
-    """Computed now: all is known of a range."""
+    """Computed now, because a range is completely known."""
     return call.fold(call.fn, numbers.value, wanted.as_constant()) if isinstance(numbers, RangeValue) else None
 
 
 @handles(len)
 def length(call: Call, obj: Value) -> Value:
-    """That of a tensor is its first size, which may be a symbol."""
+    """For a tensor, its first size, which may be a symbol."""
     if isinstance(obj, TracedTensor) and obj.fake.shape and not call.tracing.overrides.present:
         return call.new_value(obj.fake.shape[0])
     return call.constant(obj.length(call.tracing))

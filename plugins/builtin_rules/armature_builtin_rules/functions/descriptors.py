@@ -1,4 +1,4 @@
-"""Descriptors of the standard library: what they give for an object whose class holds them."""
+"""Descriptors of the standard library: their result for an object whose class holds them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CACHED: Any = type(functools.lru_cache(len))
 
 @handles(FunctionType.__get__)
 def bound(call: Call, function: Value, owner: Value, cls: Value | None = None) -> Value:
-    """A function of the program as a method of an object."""
+    """A function of the program, bound as a method."""
     return function if owner.python_type() is type(None) else MethodValue(function, owner)
 
 
 @handles(functools.cached_property.__get__)
 def cached_property(call: Call, descriptor: Value, owner: Value, cls: Value | None = None) -> Value:
-    """What its function gives, which the object keeps."""
+    """The result of its function, which is then stored in the object."""
     if owner.python_type() is type(None):
         return descriptor
     tracer, held = call.tracing, descriptor.as_object()
@@ -34,10 +34,10 @@ def cached_property(call: Call, descriptor: Value, owner: Value, cls: Value | No
 
 @handles(FIELD.__get__)
 def field(call: Call, getter: Value, owner: Value, cls: Value | None = None) -> Value:
-    """A field of a named tuple, of a class with attributes besides."""
+    """A field of a named tuple subclass."""
     call.guard(getter)
-    position: int = getter.as_object().__reduce__()[1][0]  # it tells only what copies it
-    items = owner if owner.base is None else owner.base  # whatever `__getitem__` the class has
+    position: int = getter.as_object().__reduce__()[1][0]  # only copying it reveals the position
+    items = owner if owner.base is None else owner.base  # even if the class overrides `__getitem__`
     return items.get_item(call.tracing, call.constant(position))
 
 

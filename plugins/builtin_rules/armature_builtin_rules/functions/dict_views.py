@@ -63,14 +63,14 @@ class DictViewValue(SetLike):
         return super().contains(tracer, item)
 
     def as_operand(self, tracer: Tracing) -> Operand:
-        """A view of a real dict of the keys, and of the values where they are constants."""
+        """A view of a real dict of the keys, and of the values if they are constants."""
         if self.which == "values":
             return listed(tracer, self)
         held = self.owner.realise(tracer)
         values = (
             dict.fromkeys(held) if self.which == "keys" else {key: constant_of(tracer, held[key][1]) for key in held}
         )
-        # CPython takes the dict itself for its keys, unless it is an object of a derived class.
+        # CPython uses the dict itself as its keys, unless it is an object of a derived class.
         plain = self.owner.kind is dict and self.owner.owner is None
         view = getattr(values if plain else collections.OrderedDict(values), self.which)()
         entries = {member: PARTS[self.which](held[key]) for member, key in zip(view, held, strict=True)}
@@ -111,5 +111,5 @@ PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
 
 @handles(*(method for name in VIEW_TYPES for method in own_methods(name, *DICTS)))
 def view(call: Call, owner: Value) -> Value | None:
-    """`owner.keys()` and its kin."""
+    """`owner.keys()` and the like."""
     return DictViewValue(owner, call.fn.__name__) if isinstance(owner, DictValue) else None

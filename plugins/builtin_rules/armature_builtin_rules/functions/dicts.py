@@ -1,4 +1,4 @@
-"""How dicts are made, and their methods."""
+"""Making dicts, and their methods."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def get(tracer: Tracing, self: DictValue, key: Value, default: Value | None = No
 
 @method_of(DictValue, *own_methods("pop", *DICTS))
 def pop(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    """The value under a key, taken out."""
+    """Remove and return the value under a key."""
     try:
         found = self.find(tracer, key)
-    except UserRaised:  # CPython asks no key for its hash where there is nothing
+    except UserRaised:  # CPython does not hash the key if the dict is empty
         if self.kind is collections.OrderedDict or self.length(tracer):
             raise
         found = None
@@ -54,7 +54,7 @@ def pop(tracer: Tracing, self: DictValue, key: Value, default: Value | None = No
 
 @method_of(DictValue, *own_methods("popitem", *DICTS))
 def popitem(tracer: Tracing, self: DictValue, last: Value | None = None) -> Value:
-    """The last entry, taken out; of an ordered dict also the first."""
+    """Remove and return the last entry, or the first of an ordered dict."""
     if last is not None and self.kind is not collections.OrderedDict:
         tracer.raise_error(TypeError, "dict.popitem() takes no arguments (1 given)")
     entries = self.change(tracer)
@@ -67,7 +67,7 @@ def popitem(tracer: Tracing, self: DictValue, last: Value | None = None) -> Valu
 
 @method_of(DictValue, *own_methods("setdefault", *DICTS))
 def setdefault(tracer: Tracing, self: DictValue, key: Value, default: Value | None = None) -> Value:
-    """The value under a key, which is set where there is none."""
+    """The value under a key, set to the default if it is missing."""
     found = self.find(tracer, key)
     if found is None:
         found = tracer.constant(None) if default is None else default
@@ -86,7 +86,7 @@ def update(tracer: Tracing, self: DictValue, /, *others: Value, **more: Value) -
 
 
 def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
-    """The keys and values of a mapping, or of an iterable of pairs, as they come."""
+    """The keys and values of a mapping, or of an iterable of pairs, lazily."""
     if tracer.python.has_attribute(other, "keys"):
         yield from items_of_mapping(tracer, other)
     else:
@@ -103,7 +103,7 @@ def pairs(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
 
 @method_of(DictValue, *own_methods("clear", *DICTS))
 def clear(tracer: Tracing, self: DictValue) -> None:
-    """All entries go."""
+    """Remove all entries."""
     entries = self.change(tracer)
     self.reshaped += bool(entries)
     entries.clear()
@@ -111,13 +111,13 @@ def clear(tracer: Tracing, self: DictValue) -> None:
 
 @method_of(DictValue, *own_methods("copy", *DICTS, MappingProxyType))
 def copy(tracer: Tracing, self: DictValue) -> Value:
-    """Another dict of the same entries."""
+    """Another dict with the same entries."""
     return self.like(dict(self.realise(tracer)))
 
 
 @method_of(DictValue, *own_methods("move_to_end", collections.OrderedDict))
 def move_to_end(tracer: Tracing, self: DictValue, key: Value, last: Value | None = None) -> None:
-    """An entry comes last, or first."""
+    """Move an entry to the end, or to the beginning."""
     entries = self.change(tracer)
     hashed = key.key(tracer)
     if hashed not in entries:
@@ -132,7 +132,7 @@ def move_to_end(tracer: Tracing, self: DictValue, key: Value, last: Value | None
 
 @method_of(DictValue, *own_methods("__init__", *DICTS))
 def initialise(tracer: Tracing, self: DictValue, *others: Value, **more: Value) -> None:
-    """What `__init__` fills, an object of a derived class too."""
+    """Fill the dict, or an object of a derived class, as `__init__` does."""
     if isinstance(self, DefaultDictValue):
         if self.source is not None or self.pending is not None:
             tracer.graph_break("default-dict-init", type=self.describe())
@@ -141,7 +141,7 @@ def initialise(tracer: Tracing, self: DictValue, *others: Value, **more: Value) 
 
 
 def factory_of(tracer: Tracing, factory: Value | None = None) -> Value:
-    """What a defaultdict makes missing values with. TypeError of the program where it can't be called."""
+    """The factory of a defaultdict. TypeError of the program if it can't be called."""
     given = None if factory is None else factory.python_type()
     if given not in (None, type(None)) and class_member(given, "__call__") is MISSING:
         tracer.raise_error(TypeError, "first argument must be callable or None")
@@ -174,7 +174,7 @@ def make_dict(call: Call, other: Value | None = None, /, **more: Value) -> Value
 
 @handles(collections.defaultdict)
 def make_defaultdict(call: Call, factory: Value | None = None, /, *others: Value, **more: Value) -> Value:
-    """A new dict that makes values which it lacks."""
+    """A new dict that makes missing values."""
     made = DefaultDictValue({}, factory=factory_of(call.tracing, factory))
     update(call.tracing, made, *others, **more)
     return made
@@ -182,7 +182,7 @@ def make_defaultdict(call: Call, factory: Value | None = None, /, *others: Value
 
 @handles(dict.fromkeys)
 def from_keys(call: Call, keys: Value, value: Value | None = None) -> Value:
-    """A dict of keys that all have one value."""
+    """A dict whose keys all have the same value."""
     made = DictValue({})
     for key in call.tracing.unpack(keys):
         made.set_item(call.tracing, key, call.constant(None) if value is None else value)
@@ -191,7 +191,7 @@ def from_keys(call: Call, keys: Value, value: Value | None = None) -> Value:
 
 @handles(MappingProxyType)
 def mapping_proxy(call: Call, mapping: Value) -> Value:
-    """A dict to be read only."""
+    """A read-only view of a dict."""
     if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
         call.graph_break("mapping-proxy", type=mapping.describe())
     return MappingProxyValue(mapping.realise(call.tracing), shown=mapping.kind)

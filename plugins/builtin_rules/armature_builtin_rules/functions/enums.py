@@ -11,7 +11,7 @@ from armature_builtin_rules.enum_values import rely_on_member
 
 @handles(enum.EnumType.__call__)
 def member(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
-    """`cls(value)`: the member of that value, or what `_missing_` makes of one that no member has."""
+    """`cls(value)`: the member with that value, or the result of `_missing_` if there is none."""
     if kwargs or len(args) != 1 or not isinstance(cls, ClassValue):
         call.graph_break("enum-call", type=cls.describe())
     kind: Any = cls.cls

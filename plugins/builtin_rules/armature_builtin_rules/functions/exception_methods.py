@@ -1,4 +1,4 @@
-"""Exceptions: what they are made of, the text of each, and what their methods change."""
+"""Exceptions: making them, their texts, and their methods."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ from armature_builtin_rules.functions.targets import own_methods
 
 NAMED = (kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException))
 EXCEPTIONS = tuple(dict.fromkeys(NAMED))  # some have several names
-# Their `__init__` does more than to keep its arguments.
+# Their `__init__` does more than store its arguments.
 OWN_INIT = (OSError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, ImportError, SystemExit)
-# They can't be made of any arguments.
+# They check their arguments.
 LOOK_AT_ARGUMENTS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, SyntaxError)
 OWN_TEXT = (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)
 
 
 @handles(BaseException.__new__)
 def make(call: Call, value: Value, /, *args: Value) -> Value:
-    """An exception of a class, with its arguments; that the class derives from others in C makes no difference."""
+    """An exception with its arguments. It makes no difference that the class derives from others in C."""
     if not isinstance(value, ClassValue) or not issubclass(value.cls, BaseException):
         call.graph_break("new-of-no-class", function="BaseException.__new__", type=value.describe())
     cls: type[Any] = value.cls
     if issubclass(cls, BaseExceptionGroup):
         return make_group(call.tracing, cls, args)
-    if issubclass(cls, OSError) and len(args) > 2:  # it keeps names of files
+    if issubclass(cls, OSError) and len(args) > 2:  # it stores file names
         call.graph_break("error-with-file-name", type=value.describe())
     if cls is OSError and len(args) == 2:
-        cls = type(OSError(*(arg.as_constant() for arg in args)))  # the number says which
+        cls = type(OSError(*(arg.as_constant() for arg in args)))  # the error number determines the class
     init = find_in_class(cls, "__init__")
     if issubclass(cls, LOOK_AT_ARGUMENTS) and not (init is not None and isinstance(init.obj, FunctionType)):
-        call.fold(cls, *(arg.as_constant() for arg in args))  # raises what Python says of the arguments
+        call.fold(cls, *(arg.as_constant() for arg in args))  # raises Python's own error about the arguments
     return ExceptionValue(cls, list(args))
 
 
 def check_made_here(tracer: Tracing, error: ExceptionValue, method: str) -> None:
-    """Break the graph where an exception of the program is about to change."""
+    """Break the graph if an exception of the program is about to change."""
     if isinstance(error, CaughtValue):
         tracer.graph_break("exception-notes", method=method, type=error.describe())
 
 
 @method_of(ExceptionValue, *own_methods("__init__", *(kind for kind in EXCEPTIONS if kind not in OWN_INIT)))
 def initialise(tracer: Tracing, error: ExceptionValue, *args: Value) -> None:
-    """Its arguments."""
+    """Set its arguments."""
     check_made_here(tracer, error, "__init__")
     error.args = list(args)
 
 
 @method_of(ExceptionValue, BaseException.with_traceback)
 def with_traceback(tracer: Tracing, error: ExceptionValue, traceback: Value, /) -> Value:
-    """The exception itself, with another traceback."""
+    """Set the traceback, and return the exception."""
     check_made_here(tracer, error, "with_traceback")
     error.set_attribute(tracer, "__traceback__", traceback)
     return error
@@ -72,7 +72,7 @@ def with_traceback(tracer: Tracing, error: ExceptionValue, traceback: Value, /) 
 
 @method_of(ExceptionValue, BaseException.add_note)
 def add_note(tracer: Tracing, error: ExceptionValue, note: Value, /) -> None:
-    """One more note."""
+    """Add a note."""
     check_made_here(tracer, error, "add_note")
     if not issubclass(note.python_type(), str):
         tracer.raise_error(TypeError, f"note must be a str, not '{type_name(note.python_type())}'")
@@ -82,7 +82,7 @@ def add_note(tracer: Tracing, error: ExceptionValue, note: Value, /) -> None:
 
 @handles(*own_methods("__str__", *EXCEPTIONS), *own_methods("__repr__", *EXCEPTIONS))
 def text_of_exception(call: Call, error: Value, /) -> Value | None:
-    """`str(error)` or `repr(error)`, by its arguments."""
+    """`str(error)` or `repr(error)`, from its arguments."""
     if not isinstance(error, ExceptionValue):
         return None
     tracer, method = call.tracing, cast("MethodDescriptorType | WrapperDescriptorType", call.fn)

@@ -1,4 +1,4 @@
-"""Groups of exceptions: how they are made, and taken apart by `split`, `subgroup` and `except*`."""
+"""Exception groups: making them, and splitting them by `split`, `subgroup` and `except*`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINKS = ("__cause__", "__context__")
 
 
 def make_group(tracer: Tracing, cls: type[BaseExceptionGroup], args: Args) -> ExceptionValue:
-    """`cls(message, exceptions)`. What Python refuses breaks the graph."""
+    """`cls(message, exceptions)`. Invalid arguments break the graph."""
     found = tracer.unpack(args[1]) if len(args) == 2 and isinstance(args[1], (ListValue, TupleValue)) else []
     members = [item for item in found if isinstance(item, ExceptionValue)]
     plain = all(issubclass(member.kind, Exception) for member in members)
@@ -44,7 +44,7 @@ def members_of(group: ExceptionValue) -> list[ExceptionValue]:
 
 
 def parts_of(tracer: Tracing, error: ExceptionValue, test: Test, keep_rest: bool = True) -> Parts:
-    """What of an exception, or of the group that it is, passes the test, and what does not."""
+    """The parts of an exception, which may be a group, that pass the test and that do not."""
     if isinstance(error, CaughtValue):
         tracer.graph_break("except-star-of-caught", type=error.describe())
     if test(error):
@@ -57,7 +57,7 @@ def parts_of(tracer: Tracing, error: ExceptionValue, test: Test, keep_rest: bool
 
 
 def _derived(tracer: Tracing, group: ExceptionValue, kept: list[ExceptionValue | None]) -> ExceptionValue | None:
-    """A group of some of its exceptions, with its notes and links; None of none."""
+    """A group of some of the exceptions, with the group's notes and links; None if there are none."""
     found = [member for member in kept if member is not None]
     if not found:
         return None
@@ -87,7 +87,7 @@ def make(call: Call, cls: Value, /, *args: Value) -> Value:
 
 @handles(BaseExceptionGroup.split)
 def split(call: Call, group: Value, condition: Value) -> Value:
-    """The exceptions that pass a test, and the others."""
+    """The exceptions that pass a test, and the rest."""
     parts = parts_of(call.tracing, call.tracing.as_exception(group), test_of(call, condition))
     return TupleValue([call.constant(None) if part is None else part for part in parts])
 
@@ -108,7 +108,7 @@ def derive(call: Call, group: Value, found: Value) -> Value:
 
 
 def test_of(call: Call, condition: Value) -> Callable[[ExceptionValue], bool]:
-    """The test that `split` and `subgroup` were given: classes, or a function."""
+    """The test passed to `split` or `subgroup`: classes, or a function."""
     given = condition.items if isinstance(condition, TupleValue) else [condition]
     kinds = tuple(item.cls for item in given if isinstance(item, ClassValue) and issubclass(item.cls, BaseException))
     if kinds and len(kinds) == len(given):

@@ -1,4 +1,4 @@
-"""Imports inside functions, of modules that are loaded already."""
+"""Imports inside functions, of modules that are already loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def import_module(
     fromlist: Value | None = None,
     level: Value | None = None,
 ) -> Value:
-    """The module of a name, the outermost package of it where nothing is taken out."""
+    """The module of this name; its outermost package if there is no `fromlist`."""
     tracer, wanted = call.tracing, str(name.as_constant())
     parts = () if fromlist is None or fromlist.python_type() is type(None) else tuple(fromlist.as_constant())
     steps = 0 if level is None else int(level.as_constant())
@@ -38,7 +38,7 @@ def import_module(
 
 
 def resolved(tracer: Tracing, name: str, level: int, namespace: Value | None) -> str:
-    """The whole name of a module that is imported by its place in the package of the frame."""
+    """The absolute name of a module imported relative to the frame's package."""
     package = tracer.frames[-1].namespace.get("__package__")
     given = namespace is not None and namespace.python_type() is not type(None)
     if given or not isinstance(package, str) or not package:
@@ -47,7 +47,7 @@ def resolved(tracer: Tracing, name: str, level: int, namespace: Value | None) ->
 
 
 def loaded(tracer: Tracing, name: str) -> Value:
-    """The module that `sys.modules` has by a name. Those of torch and of the standard library stay there."""
+    """The module in `sys.modules`. Modules of torch and the standard library are expected to stay there."""
     module = sys.modules.get(name)
     if not isinstance(module, ModuleType):
         tracer.graph_break("imports-module", module=name)
@@ -56,7 +56,7 @@ def loaded(tracer: Tracing, name: str) -> Value:
 
 
 def has_part(tracer: Tracing, module: Value, name: str, part: str) -> None:
-    """Break the graph unless `from name import part` has nothing to load: it is an attribute, or a loaded module."""
+    """Break the graph unless `from name import part` loads nothing: the part is an attribute or a loaded module."""
     if part != "*" and tracer.python.attribute_or_none(module, part) is not None:
         return
     if part == "*" or f"{name}.{part}" in sys.modules:

@@ -1,4 +1,4 @@
-"""Iterators of Python's own functions: how they give their items, and how one in progress is made again."""
+"""Iterators of builtin functions: how they produce items, and how an iterator in progress is rebuilt."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def make_iterator(call: Call, obj: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return call.tracing.python.iterator(obj)
     if not is_callable(call, obj).truth(call.tracing):
-        call.graph_break("iter-of-no-callable", type=obj.describe())  # versions of Python word the error
+        # the error's wording depends on the Python version
+        call.graph_break("iter-of-no-callable", type=obj.describe())
     return until(call.tracing, obj, sentinel[0])
 
 
@@ -65,7 +66,7 @@ def until(tracer: Tracing, function: Value, sentinel: Value) -> IteratorValue:
 
     def remake(out: Rebuilding, made: IteratorValue) -> None:
         if over:
-            out.null_function(advanced)  # any that has come to its end
+            out.null_function(advanced)  # any exhausted iterator will do
         out.null_function(iter)
         out.load(out.value(int) if over else function)
         out.load(out.value(0) if over else sentinel)
@@ -79,7 +80,7 @@ def until(tracer: Tracing, function: Value, sentinel: Value) -> IteratorValue:
 
 @handles(next)
 def next_of(call: Call, iterator: Value, default: Value | None = None, /) -> Value:
-    """With a default, StopIteration is caught."""
+    """`next(iterator)`; if there is a default, StopIteration is caught."""
     kind = iterator.python_type()
     if class_member(kind, "__next__") is MISSING:
         rely_on_class(call.tracing, kind, "__next__")
@@ -97,8 +98,8 @@ def next_of(call: Call, iterator: Value, default: Value | None = None, /) -> Val
 
 
 def or_stop_iteration(step: Callable[[], Value]) -> Value:
-    """What a step of an iterator gives; at its end StopIteration of the program, with what a generator returned if that
-    is not None."""
+    """A step of an iterator; at its end raises StopIteration of the program, with a generator's return value unless
+    that is None."""
     try:
         return step()
     except StopIteration as end:
@@ -116,7 +117,7 @@ def send(tracer: Tracing, generator: GeneratorValue, value: Value, /) -> Value:
 
 @method_of(GeneratorValue, GeneratorType.throw)
 def throw(tracer: Tracing, generator: GeneratorValue, error: Value, *made_of: Value) -> Value:
-    """`generator.throw(error)`, or with its class, what it is made of, and a traceback."""
+    """`generator.throw(error)`, or its older form with class, value and traceback."""
     refuse_stand_in(tracer, generator, "throw")
     given = made_of[0] if made_of else None
     if isinstance(given, ExceptionValue):
@@ -134,20 +135,20 @@ def close(tracer: Tracing, generator: GeneratorValue) -> None:
 
 
 def refuse_stand_in(tracer: Tracing, generator: GeneratorValue, name: str) -> None:
-    """Break the graph where it stands in for an iterator written in C, which has no such method."""
+    """Break the graph if it replaces a C iterator, which has no such method."""
     if generator.original is not None:
         tracer.graph_break("method-of-value", name=name, type=generator.describe())
 
 
 @handles(all)
 def all_true(call: Call, items: Value) -> Value:
-    """Up to the first that is not."""
+    """Whether all are true; stops at the first that is not."""
     return call.constant(all(item.truth(call.tracing) for item in items.stream(call.tracing)))
 
 
 @handles(any)
 def any_true(call: Call, items: Value) -> Value:
-    """Up to the first that is."""
+    """Whether any is true; stops at the first that is."""
     return call.constant(any(item.truth(call.tracing) for item in items.stream(call.tracing)))
 
 
@@ -178,18 +179,18 @@ def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
 
 
 def inner_iterator(tracer: Tracing, items: Value) -> Value:
-    """What an iterator over an iterable holds: where it is known how to make it again, an iterator of its own."""
+    """The iterator held by an outer one; a rebuildable one if it is known how to rebuild it."""
     own = isinstance(items, ObjectValue) or items.is_tensor or items.plain_items
     return tracer.python.iterator(items) if own or not is_iterable(items.python_type()) else items
 
 
 def stream_of(tracer: Tracing, inner: Value) -> Iterator[Value]:
-    """What an inner iterator gives. Its `__iter__` was called already."""
+    """The values of an inner iterator, whose `__iter__` was already called."""
     return inner.drain(tracer) if isinstance(inner, ObjectValue) else inner.stream(tracer)
 
 
 def opened(tracer: Tracing, iterables: tuple[Value, ...]) -> tuple[list[Value], list[Iterator[Value]]]:
-    """An iterator over each iterable, and what it gives."""
+    """An iterator over each iterable, with its stream of values."""
     inner: list[Value] = []
     streams: list[Iterator[Value]] = []
     for iterable in iterables:
@@ -201,7 +202,7 @@ def opened(tracer: Tracing, iterables: tuple[Value, ...]) -> tuple[list[Value], 
 def remake_call(
     function: Callable[..., Any], iterators: list[Value], *first: Value
 ) -> Callable[[Rebuilding, IteratorValue], None]:
-    """Makes an iterator again by calling what made it on its iterators as they are now."""
+    """A function that rebuilds an iterator by calling `function` on its inner iterators as they are now."""
 
     def remake(out: Rebuilding, made: IteratorValue) -> None:
         out.null_function(function)
@@ -218,7 +219,7 @@ def remake_call(
 
 @handles(zip)
 def zipped(call: Call, *iterables: Value, strict: Value | None = None) -> Value:
-    """Rows of one item of each iterable."""
+    """Rows of one item from each iterable."""
     must_match = strict is not None and strict.truth(call.tracing)
     inner, streams = opened(call.tracing, iterables)
 
@@ -240,7 +241,7 @@ def zipped(call: Call, *iterables: Value, strict: Value | None = None) -> Value:
 
 
 def check_all_end(tracer: Tracing, streams: list[Iterator[Value]], ended: int) -> None:
-    """For zip(strict=True), when the stream at a position has ended: all others must end there too."""
+    """For zip(strict=True), when the stream at a position has ended: all others must have ended too."""
     if ended:
         tracer.raise_error(ValueError, f"zip() argument {ended + 1} is shorter than {arguments_up_to(ended)}")
     for position, stream in enumerate(streams[1:], 1):
@@ -250,13 +251,13 @@ def check_all_end(tracer: Tracing, streams: list[Iterator[Value]], ended: int) -
 
 
 def arguments_up_to(count: int) -> str:
-    """The first arguments, in words."""
+    """The first `count` arguments, in words."""
     return "argument 1" if count == 1 else f"arguments 1-{count}"
 
 
 @handles(map)
 def mapped(call: Call, function: Value, *iterables: Value) -> Value:
-    """What a function gives for rows of one item of each iterable."""
+    """The function's results for rows of one item from each iterable."""
     if not iterables:
         call.tracing.raise_error(TypeError, "map() must have at least two arguments.")
     inner, streams = opened(call.tracing, iterables)
@@ -270,7 +271,7 @@ def mapped(call: Call, function: Value, *iterables: Value) -> Value:
 
 @handles(filter)
 def filtered(call: Call, function: Value, items: Value) -> Value:
-    """The items of which a function is true."""
+    """The items for which the function is true."""
     plain = function.is_constant and function.as_constant() is None
     [inner], [stream] = opened(call.tracing, (items,))
 
@@ -287,7 +288,7 @@ def filtered(call: Call, function: Value, items: Value) -> Value:
 
 
 def stop_as_the_end(ask: Callable[[], Value]) -> Value:
-    """What a call gives; StopIteration of the program ends the iterator that makes the call."""
+    """The result of a call; StopIteration of the program ends the iterator that makes the call."""
     try:
         return ask()
     except UserRaised as raised:
@@ -298,5 +299,5 @@ def stop_as_the_end(ask: Callable[[], Value]) -> Value:
 
 @handles(reversed)
 def backwards(call: Call, items: Value) -> Value:
-    """From the last item to the first."""
+    """The items from last to first."""
     return call.tracing.python.reversed_iterator(items)

@@ -1,4 +1,4 @@
-"""Numbers: the types, sums, extremes, and functions that are computed while tracing where their arguments are known."""
+"""Numbers: types, sums, extremes, and functions that are folded if their arguments are known."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
 MATH = tuple(fn for fn in vars(math).values() if type(fn) is type(math.sqrt))
-# The methods that a conversion asks, each only where the class has none of those before it ("Built-in Functions" of the
+# The methods that a conversion calls, each only if the class has none of those before it ("Built-in Functions" of the
 # library reference).
 CONVERSIONS: Mapping[type, tuple[str, ...]] = {
     int: ("__int__", "__index__", "__trunc__"),
@@ -55,7 +55,7 @@ def make_bool(call: Call, obj: Value | None = None) -> Value:
 
 @handles(int, float, complex, bytes)
 def make_number(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """How a number type, or bytes, is called."""
+    """A call of a number type, or of bytes."""
     kind = cast(type, call.fn)
     if any(arg.is_tensor for arg in args):
         call.graph_break("number-of-tensor", function=f"{kind.__name__}()")
@@ -72,7 +72,7 @@ def make_number(call: Call, *args: Value, **kwargs: Value) -> Value:
 
 
 def by_conversion(call: Call, kind: type, args: Args, kwargs: Kwargs) -> Value | None:
-    """By the first method of `CONVERSIONS` that the class of the object has; None: by what the object is."""
+    """Convert by the first method of `CONVERSIONS` that the object's class has; None if there is none."""
     if any(isinstance(arg, ObjectValue) for arg in args) and (kwargs or len(args) > 1):
         call.graph_break("number-of-objects", function=kind.__name__)
     owner = args[0] if args else None
@@ -95,7 +95,7 @@ def by_conversion(call: Call, kind: type, args: Args, kwargs: Kwargs) -> Value |
 
 
 def of_constants(call: Call, kind: type, args: Args, kwargs: Kwargs) -> Value:
-    """The number, or bytes, that a type makes of constants."""
+    """The number, or bytes, made from constants."""
     if kind is bytes and args and issubclass(args[0].python_type(), str):
         args = (native(args[0]), *args[1:])
     elif kind is bytes and args and not args[0].is_constant:
@@ -107,13 +107,13 @@ def of_constants(call: Call, kind: type, args: Args, kwargs: Kwargs) -> Value:
     except NotConstant:
         call.graph_break("conversion-of-unknown", function=kind.__name__, type=args[0].describe())
     except Exception as error:
-        if args[0].base is not None:  # whose text is the program's
+        if args[0].base is not None:  # its text is up to the program
             call.graph_break("conversion-of-unknown", function=kind.__name__, type=args[0].describe())
         call.tracing.raise_real(error)
 
 
 def converted(call: Call, kind: type, cls: type, method: str, given: object) -> Value:
-    """What a number type makes of an object of a class whose method has given this."""
+    """The result of a number type for an object whose class's method has returned `given`."""
     stand_in = type(cls.__name__, (), {method: lambda _: given})()
     try:
         return call.constant(kind(stand_in))
@@ -130,7 +130,7 @@ NOT_SUMMED: dict[type, str] = {
 
 @handles(sum)
 def total(call: Call, items: Value, start: Value | None = None) -> Value:
-    """Numbers at the beginning are summed at once, what follows is added one by one."""
+    """Leading numbers are summed at once, later items are added one by one."""
     made = call.constant(0) if start is None else start
     stream = items.stream(call.tracing)
     refused = next((text for kind, text in NOT_SUMMED.items() if issubclass(made.python_type(), kind)), None)
@@ -144,14 +144,14 @@ def total(call: Call, items: Value, start: Value | None = None) -> Value:
             break
         numbers.append(term)
     made = unknown_numbers.total(call.tracing, numbers)
-    for term in rest:  # each is added before the next one is asked for
+    for term in rest:  # each is added before the next one is requested
         made = call.tracing.python.operate("add", made, term)
     return made
 
 
 @handles(min, max)
 def extreme(call: Call, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
-    """Numbers that only a run tells are chosen between in the graph, others by comparing one after the other."""
+    """Numbers only known at run time are compared in the graph, others by comparing one after the other."""
     name, tracer = call.fn.__name__, call.tracing
     op = "<" if name == "min" else ">"
     if not args or (len(args) > 1 and default is not None):
@@ -160,7 +160,7 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
     items, stream = begun(call, args, keyed)
     if not items:
         if default is None:
-            return call.fold(call.fn, ())  # raises, in the words of the version of Python
+            return call.fold(call.fn, ())  # raises the error in the wording of this Python version
         return default
     found = None
     if keyed is None:
@@ -179,7 +179,7 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
 
 
 def begun(call: Call, args: Args, keyed: Value | None) -> tuple[list[Value], Iterator[Value]]:
-    """The items to choose from that may be asked for at once, and those that come after them."""
+    """The items that may be requested at once, and the remaining ones."""
     if len(args) > 1:
         return list(args), iter(())
     if args[0].plain_items:
@@ -194,10 +194,10 @@ def begun(call: Call, args: Args, keyed: Value | None) -> tuple[list[Value], Ite
 
 
 def extreme_of_tensors(call: Call, op: str, items: list[Value], rest: Iterator[Value]) -> Value | None:
-    """What `min` ("<") or `max` chooses, as a tensor also where it is a number; None: that would be another dtype or
-    shape than the program's. For graphs that must be whole: others break, so that the program gets its own object.
+    """The choice of `min` ("<") or `max` as a tensor, even where it is a number; None if dtype or shape would differ
+    from the program's. Only for graphs that must be whole: others break, so that the program gets the original object.
 
-    rest: items that were not asked for yet; those that are go to `items`.
+    rest: items that were not requested yet; requested ones are added to `items`.
     """
     dtype = next((item.fake.dtype for item in items if isinstance(item, TracedTensor)), None)
     if dtype is None or not all(fits(item, dtype) for item in items):
@@ -207,7 +207,7 @@ def extreme_of_tensors(call: Call, op: str, items: list[Value], rest: Iterator[V
         if not fits(item, dtype):
             return None
     best = items[0]
-    for item in items[1:]:  # the first of equal ones stays, as in Python
+    for item in items[1:]:  # the first of equal ones wins, as in Python
         if isinstance(item, ConstantValue) and isinstance(best, ConstantValue):
             best = item if RELATIONS[op](item.value, best.value) else best
         else:
@@ -216,7 +216,7 @@ def extreme_of_tensors(call: Call, op: str, items: list[Value], rest: Iterator[V
 
 
 def fits(item: Value, dtype: torch.dtype) -> bool:
-    """Whether a choice between the item and tensors of a dtype has that dtype, and no dimensions."""
+    """Whether choosing between the item and tensors of a dtype results in that dtype, without dimensions."""
     if isinstance(item, TracedTensor):
         return item.kind is None and item.fake.dim() == 0 and item.fake.dtype is dtype
     number: Any = item.value if isinstance(item, ConstantValue) else None
@@ -290,7 +290,7 @@ def divided_with_rest(call: Call, left: Value, right: Value) -> Value:
 
 @handles(chr, ord, bin, hex, oct, *MATH)
 def folded(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """A pure function of constants."""
+    """Fold a pure function of constants."""
     if any(isinstance(arg, TracedTensor) for arg in args):
         call.graph_break("function-of-numbers", function=call.fn.__name__)
     found = None if kwargs else unknown_numbers.of_function(call.tracing, call.fn, args)

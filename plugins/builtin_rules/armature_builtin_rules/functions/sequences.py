@@ -33,7 +33,7 @@ DICTS: tuple[Any, ...] = (dict, collections.OrderedDict, MappingProxyType)
     *(getattr(kind, name) for kind in DICTS for name in ("__eq__", "__ne__")),
 )
 def compared(call: Call, owner: Value, other: Value) -> Value | None:
-    """The method of a comparison: objects of builtin classes compare with their own kind only."""
+    """A comparison method: objects of builtin classes only compare with their own kind."""
     method: Any = call.fn
     if not isinstance(owner, (SequenceValue, DictValue)):
         return None
@@ -45,7 +45,7 @@ def compared(call: Call, owner: Value, other: Value) -> Value | None:
 
 @method_of(SequenceValue, list.index, tuple.index, collections.deque.index)
 def index(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> Value:
-    """The first place of an item."""
+    """The position of the first equal item."""
     first, last, *_ = (*(as_index(tracer, bound) for bound in bounds), None, None)
     start, stop, _ = slice(first or 0, last).indices(len(self.items))
     for position in range(start, stop):
@@ -58,12 +58,12 @@ def index(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> 
 
 @method_of(SequenceValue, list.count, tuple.count, collections.deque.count)
 def count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
-    """How many items are equal to one."""
+    """The number of equal items."""
     return tracer.constant(sum(tracer.python.same_or_equal(other, item) for other in self.items))
 
 
 def of_its_class(method: Any, owner: Value) -> SequenceValue | None:
-    """The sequence that a method is called on: for the methods of tuples, the sizes of a tensor are one."""
+    """The sequence that a method is called on. torch.Size has the methods of tuples."""
     if method.__objclass__ is tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
         return TupleValue(owner.items)
     return owner if isinstance(owner, SequenceValue) else None
@@ -71,7 +71,7 @@ def of_its_class(method: Any, owner: Value) -> SequenceValue | None:
 
 @handles(list.__add__, tuple.__add__, collections.deque.__add__, *own_methods("__add__", torch.Size))
 def joined(call: Call, owner: Value, other: Value) -> Value | None:
-    """`owner + other`. The method of the other object has no say."""
+    """`owner + other`, by the owner's method only."""
     left, right = of_its_class(call.fn, owner), native(other)
     if left is None:
         return None
@@ -109,14 +109,14 @@ def numel(tracer: Tracing, self: TupleValue) -> Value:
 
 @method_of(ListValue, list.append)
 def append(tracer: Tracing, self: ListValue, item: Value) -> None:
-    """One more item."""
+    """Append an item."""
     tracer.mutate(self)
     self.items.append(item)
 
 
 @method_of(ListValue, list.extend)
 def extend(tracer: Tracing, self: ListValue, more: Value) -> None:
-    """All items of an iterable. What makes them may look at the list, or raise."""
+    """Append all items of an iterable. Producing them may inspect the list, or raise."""
     if more.plain_items:
         added = list(tracer.python.taken(more))
         tracer.mutate(self)
@@ -135,7 +135,7 @@ def extend_in_place(tracer: Tracing, self: ListValue, more: Value) -> Value:
 
 @method_of(ListValue, list.insert)
 def insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> None:
-    """An item before that at a position."""
+    """Insert an item before a position."""
     at = as_index(tracer, position)
     tracer.mutate(self)
     self.items.insert(at, item)
@@ -143,7 +143,7 @@ def insert(tracer: Tracing, self: ListValue, position: Value, item: Value) -> No
 
 @method_of(ListValue, list.pop)
 def pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Value:
-    """The last item, or that at a position, taken out."""
+    """Remove and return the item at a position, by default the last."""
     at = -1 if position is None else as_index(tracer, position)
     tracer.mutate(self)
     try:
@@ -154,7 +154,7 @@ def pop(tracer: Tracing, self: ListValue, position: Value | None = None) -> Valu
 
 @method_of(ListValue, list.remove)
 def remove(tracer: Tracing, self: ListValue, item: Value) -> None:
-    """The first item that is equal to one goes."""
+    """Remove the first equal item."""
     for position, other in enumerate(self.items):
         if tracer.python.same_or_equal(other, item):
             tracer.mutate(self)
@@ -165,27 +165,27 @@ def remove(tracer: Tracing, self: ListValue, item: Value) -> None:
 
 @method_of(ListValue, list.clear)
 def clear(tracer: Tracing, self: ListValue) -> None:
-    """All items go."""
+    """Remove all items."""
     tracer.mutate(self)
     self.items.clear()
 
 
 @method_of(ListValue, list.reverse)
 def reverse(tracer: Tracing, self: ListValue) -> None:
-    """The items in the other order."""
+    """Reverse the items."""
     tracer.mutate(self)
     self.items.reverse()
 
 
 @method_of(ListValue, list.copy)
 def copy(tracer: Tracing, self: ListValue) -> Value:
-    """Another list of the same items."""
+    """Another list with the same items."""
     return ListValue(list(self.items))
 
 
 @method_of(ListValue, list.__init__)
 def initialise(tracer: Tracing, self: ListValue, *items: Value) -> None:
-    """What `list.__init__` fills, an object of a derived class too."""
+    """Fill the list, or an object of a derived class, as `list.__init__` does."""
     clear(tracer, self)
     for more in items:
         extend(tracer, self, more)

@@ -1,7 +1,7 @@
-"""Sets and frozen sets, and the operations of sets, which views of dicts share.
+"""Sets and frozen sets, and set operations, which views of dicts share.
 
-The keys of the members stand in a real set (`SetValue.table`), which goes through the operations of the program: its
-order is that in which CPython iterates.
+The keys of the members are in a real set (`SetValue.table`), on which the program's operations are repeated, so it
+iterates in the same order as CPython's.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules.functions.targets import own_methods
 
-Make = Callable[[Sequence[Hashable]], Any]  # of items, a set
-TAKES_ALL = ("union", "difference", "symmetric_difference")  # members of its operands, whatever they are
+Make = Callable[[Sequence[Hashable]], Any]  # makes a set of items
+TAKES_ALL = ("union", "difference", "symmetric_difference")  # consume all members of any operand
 GIVING = (
     "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint",
 )  # fmt: skip
 CHANGING = ("intersection_update", "difference_update", "symmetric_difference_update")
-VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))  # those that are like sets
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))  # set-like views
 BINARY = {"and": operator.and_, "or": operator.or_, "sub": operator.sub, "xor": operator.xor}
 COMPARING = {f"__{name}__": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
-# Of operators and comparisons: by the name of a method the function, and whether the object is its right operand.
+# Maps an operator's method to its function, and to whether the object is the right operand.
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     **{f"__{name}__": (function, False) for name, function in BINARY.items()},
     **{f"__r{name}__": (function, True) for name, function in BINARY.items()},
@@ -65,14 +65,14 @@ IN_PLACE: dict[str, str] = {
 
 
 def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
-    """A set that has so many slots, if they are enough. With more, fewer members stand in each other's way."""
+    """A set with at least this many slots in its hash table. More slots mean fewer collisions."""
     more = [object() for _ in range(slots // 2 - 1 - len(items))]
     made: set[Hashable] = set(dict.fromkeys([*items, *more]))
     made.difference_update(more)
     return made
 
 
-# What makes a set that leaves the frame. The order of a set comes of how much room it has, and that of how it was made.
+# Ways to make a set that leaves the frame. Its order depends on the size of its hash table, and so on how it was made.
 WAYS: dict[type, tuple[Make, ...]] = {
     set: (set, *(functools.partial(with_room, 2**power) for power in range(3, 12))),
     frozenset: (frozenset, lambda items: frozenset(dict.fromkeys(items)), lambda items: frozenset(set(items))),
@@ -80,19 +80,19 @@ WAYS: dict[type, tuple[Make, ...]] = {
 
 
 class SetLike(ContainerValue):
-    """What takes part in operations of sets."""
+    """A value that takes part in set operations."""
 
     def as_operand(self, tracer: Tracing) -> Operand:
-        """What an operation takes for it."""
+        """The value as an operand of a set operation."""
         raise NotImplementedError(type(self).__name__)
 
 
 @attrs.frozen(eq=False)
 class Operand:
-    """What an operation of sets takes for an iterable.
+    """An operand of a set operation.
 
-    entries: the members by key. table: the keys in an object that CPython walks as it walks the iterable. value: the
-    iterable, or its members. known: whether the order of the table is the iterable's.
+    entries: the members by key. table: the keys in an object that CPython iterates in the same order as the iterable.
+    value: the iterable, or its members. known: whether that order is known.
     """
 
     entries: Mapping[Hashable, Value]
@@ -105,8 +105,8 @@ class Operand:
 class SetValue(SetLike):
     """A set or frozenset. `entries`: key to member.
 
-    `table`: see above. None: not known, because a set of the program was changed.
-    `changes`: what was done to a set of the program, to be done again to the set itself, whose order comes of it.
+    `table`: see above; None if the order is unknown, because a set of the program was changed. `changes`: the
+    operations to repeat on the program's set itself, because its order depends on them.
     """
 
     entries: dict[Hashable, Value]
@@ -115,8 +115,8 @@ class SetValue(SetLike):
         default=attrs.Factory(lambda self: self.kind(self.entries), takes_self=True)
     )
     changes: list[Write] = attrs.field(factory=list)
-    reshaped: int = 0  # how often members came or went
-    origin: SetValue | None = None  # of a copy that was made for a change, what it is a copy of
+    reshaped: int = 0  # how often members were added or removed
+    origin: SetValue | None = None  # for a copy made for a change, the original
 
     mutable: ClassVar[bool] = True
 
@@ -142,11 +142,11 @@ class SetValue(SetLike):
         return frozenset(self.entries)
 
     def copy(self) -> SetValue:
-        """Another set of the same members."""
+        """Another set with the same members."""
         return SetValue(dict(self.entries), self.kind, None if self.table is None else self.table.copy())
 
     def guard_order(self, tracer: Tracing) -> None:
-        """Rely on the order of a set of the program, and on that of its copies."""
+        """Guard the order of a set of the program, and of its copies."""
         if self.source is None or self.table is None or len(self.entries) < 2:
             return
         tracer.guards.keys(self.source, [self.entries[key].as_constant() for key in self.table])
@@ -168,7 +168,7 @@ class SetValue(SetLike):
         return Steps(lambda: self.entries[next(walk)])
 
     def change(self, tracer: Tracing, function: Callable[..., object], *operands: Value) -> set[Hashable]:
-        """The table, about to be changed by a method; what is done to a table of unknown order does not matter."""
+        """The table, about to be changed by a method; a table of unknown order may be changed in any way."""
         tracer.mutate(self)
         if self.source is not None:
             self.table = None
@@ -204,14 +204,14 @@ class SetValue(SetLike):
             out.call(1)
 
     def filling(self, out: Rebuilding) -> Value:
-        """In an order that gives that of the table."""
+        """The items in an order that reproduces the table's."""
         make, order = self.way_to_make(out)
         if make is not self.kind:
             out.cannot(self)
         return TupleValue([self.entries[key] for key in order])
 
     def way_to_make(self, out: Rebuilding) -> tuple[Make, list[Hashable]]:
-        """What makes a set with the order of the table, and of what."""
+        """A function and items that make a set with the order of the table."""
         if len(self.entries) < 2 or any(map(is_by_address, self.entries)):
             return self.kind, list(self.entries)
         self.guard_order(out.tracer)
@@ -229,39 +229,39 @@ class SetValue(SetLike):
 
 
 def as_it_is(operand: Value) -> Value:
-    """The set of the program itself, of which a copy was made for a change to another, where it does not change."""
+    """The program's set itself, instead of a copy made for a change to another one, if it does not change."""
     origin = operand.origin if isinstance(operand, SetValue) else None
     return operand if origin is None or origin.source is None or origin.changes else origin
 
 
 def operand(tracer: Tracing, iterable: Value) -> Operand:
-    """What an operation of sets takes for any iterable."""
+    """Any iterable as an operand of a set operation."""
     iterable = native_set(iterable)
     return iterable.as_operand(tracer) if isinstance(iterable, SetLike) else listed(tracer, iterable)
 
 
 def listed(tracer: Tracing, iterable: Value) -> Operand:
-    """The same for an iterable that is no set."""
+    """An operand for an iterable that is not a set."""
     found: dict[Hashable, Value] = {}
     for item in one_by_one(tracer, iterable):
         found.setdefault(item.key(tracer), item)
-    # CPython makes room for all keys of a dict at once.
+    # CPython reserves room for all keys of a dict at once.
     table = dict.fromkeys(found) if iterable.python_type() is dict else list(found)
     return Operand(found, table, TupleValue(list(found.values())))
 
 
 def native_set(value: Value) -> Value:
-    """A set of a derived class as one of the builtin type: C code takes its members without iterating."""
+    """The builtin part of a set of a derived class: C code reads its members without iterating."""
     return value.base if isinstance(value.base, SetValue) else value
 
 
 def one_by_one(tracer: Tracing, iterable: Value) -> Iterable[Value]:
-    """The items of an iterable, each when it is asked for if they are not at hand."""
+    """The items of an iterable, lazily unless they are all known."""
     return tracer.unpack(iterable) if iterable.plain_items else iterable.stream(tracer)
 
 
 def compute(tracer: Tracing, function: Callable[..., Any], *operands: Operand) -> Value:
-    """What a function gives for sets: it is called with their tables."""
+    """Apply a function to the tables of sets."""
     made = function(*(operand.table for operand in operands))
     if not isinstance(made, (set, frozenset)):
         return tracer.constant(made)
@@ -271,7 +271,8 @@ def compute(tracer: Tracing, function: Callable[..., Any], *operands: Operand) -
 
 
 def members(keys: Iterable[Hashable], *tables: Mapping[Hashable, Value]) -> dict[Hashable, Value]:
-    """The members of a set of keys that was made of others. Of equal ones, as 2 and 2.0, it tells which one stays."""
+    """The members of a set of keys made from other sets. Of equal keys, such as 2 and 2.0, the set's own key decides
+    which one it is."""
     by_key: dict[Hashable, Value] = {}
     by_id: dict[int, Value] = {}
     for key, item in itertools.chain.from_iterable(table.items() for table in tables):
@@ -281,7 +282,7 @@ def members(keys: Iterable[Hashable], *tables: Mapping[Hashable, Value]) -> dict
 
 
 def rely_on_orders(tracer: Tracing, operands: Iterable[Operand]) -> None:
-    """Rely on the orders of the program's sets of which another one was made."""
+    """Guard the orders of the program's sets from which another one was made."""
     for operand in operands:
         if isinstance(operand.value, SetValue):
             operand.value.guard_order(tracer)
@@ -295,21 +296,22 @@ def made_of(tracer: Tracing, iterable: Value, kind: type) -> Value:
 
 
 def in_any_order(tracer: Tracing, iterable: Value) -> list[Value]:
-    """The items of an iterable for what comes out the same in any order; each set of numbers or of strings will do."""
+    """The items of an iterable for a function whose result does not depend on their order, for a set of ints or
+    strings."""
     if isinstance(iterable, SetValue) and {type(key) for key in iterable.entries} in ({int}, {str}):
         return list(iterable.entries.values())
     return tracer.unpack(iterable)
 
 
 def whole(tracer: Tracing, name: str, others: Args) -> list[Operand]:
-    """The operands of a method. A break where CPython may stop before their end, or has changed the set by then."""
+    """The operands of a method. Breaks if CPython may stop early, or has already changed the set by then."""
     if name in TAKES_ALL:
         return [operand(tracer, other) for other in others]
     try:
         given = [operand(tracer, other) for other in others if native_set(other).plain_items]
-        if name == "isdisjoint" and any(other.base is not None for other in others):  # whose `__iter__` is asked
+        if name == "isdisjoint" and any(other.base is not None for other in others):  # it calls their `__iter__`
             given = []
-    except UserRaised:  # by a member that has no hash
+    except UserRaised:  # a member is not hashable
         given = []
     if len(given) < len(others):
         tracer.graph_break("method-of-value", name=name, type="a set, for other than lists and sets")
@@ -318,7 +320,7 @@ def whole(tracer: Tracing, name: str, others: Args) -> list[Operand]:
 
 @method_of(SetValue, set.add)
 def add(tracer: Tracing, self: SetValue, item: Value) -> None:
-    """One more member."""
+    """Add a member."""
     key = item.key(tracer)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.add, item).add(key)
@@ -328,7 +330,7 @@ def add(tracer: Tracing, self: SetValue, item: Value) -> None:
 
 
 def sought(tracer: Tracing, item: Value) -> Hashable:
-    """The key under which a set looks for an item: for a set, which has none, the one of a frozenset."""
+    """The key under which a set looks up an item: a set, which is unhashable, is looked up as a frozenset."""
     try:
         return item.key(tracer)
     except UserRaised:
@@ -340,7 +342,7 @@ def sought(tracer: Tracing, item: Value) -> Hashable:
 
 @method_of(SetValue, set.discard)
 def discard(tracer: Tracing, self: SetValue, item: Value) -> None:
-    """A member goes, if it is one."""
+    """Remove a member if it is present."""
     key = sought(tracer, item)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.discard, item).discard(key)
@@ -350,7 +352,7 @@ def discard(tracer: Tracing, self: SetValue, item: Value) -> None:
 
 @method_of(SetValue, set.remove)
 def remove(tracer: Tracing, self: SetValue, item: Value) -> None:
-    """A member goes; KeyError where it is none."""
+    """Remove a member; KeyError if it is missing."""
     if not self.contains(tracer, item):
         tracer.raise_value(KeyError, (item,))
     discard(tracer, self, item)
@@ -358,10 +360,10 @@ def remove(tracer: Tracing, self: SetValue, item: Value) -> None:
 
 @method_of(SetValue, set.pop)
 def pop(tracer: Tracing, self: SetValue) -> Value:
-    """The member that comes first in CPython."""
+    """Remove and return the member that comes first in CPython."""
     if not self.entries:
         tracer.raise_error(KeyError, "pop from an empty set")
-    if self.source is not None and len(self.entries) > 1:  # it goes on where the pop before it ended
+    if self.source is not None and len(self.entries) > 1:  # it continues where the previous pop ended
         tracer.graph_break("set-pop")
     self.ordered(tracer)
     self.reshaped += 1
@@ -370,7 +372,7 @@ def pop(tracer: Tracing, self: SetValue) -> Value:
 
 @method_of(SetValue, set.clear)
 def clear(tracer: Tracing, self: SetValue) -> None:
-    """All members go."""
+    """Remove all members."""
     self.change(tracer, set.clear).clear()
     self.reshaped += bool(self.entries)
     self.entries.clear()
@@ -378,7 +380,7 @@ def clear(tracer: Tracing, self: SetValue) -> None:
 
 @method_of(SetValue, set.__init__)
 def initialise(tracer: Tracing, self: SetValue, *items: Value) -> None:
-    """What `set.__init__` fills, an object of a derived class too."""
+    """Fill the set, or an object of a derived class, as `set.__init__` does."""
     if self.entries:
         clear(tracer, self)
     update(tracer, self, *items)
@@ -386,7 +388,7 @@ def initialise(tracer: Tracing, self: SetValue, *items: Value) -> None:
 
 @method_of(SetValue, set.update)
 def update(tracer: Tracing, self: SetValue, *others: Value) -> None:
-    """`self.update(*others)`. What CPython takes at once has members that can be hashed; others come one by one."""
+    """`self.update(*others)`. Operands that CPython adds at once have hashable members; others are added one by one."""
     for other in map(native_set, others):
         if isinstance(other, SetValue) or other.python_type() is dict:
             change_by(tracer, "update", self, (other,))
@@ -397,7 +399,7 @@ def update(tracer: Tracing, self: SetValue, *others: Value) -> None:
 
 @handles(*(getattr(kind, name) for kind in (set, frozenset) for name in GIVING), *own_methods("isdisjoint", *VIEWS))
 def combined(call: Call, owner: Value, *others: Value) -> Value | None:
-    """A method that gives another set, or an answer."""
+    """A method that returns another set, or a bool."""
     if not isinstance(owner, SetLike):
         return None
     name = call.fn.__name__
@@ -428,7 +430,7 @@ def change_by(tracer: Tracing, name: str, self: SetValue, others: Args) -> None:
 
 
 def snapshot(value: Value, changed: SetValue) -> Value:
-    """An operand of a change as it is now: the change is made again after the graph has run."""
+    """An operand of a change in its present state, because the change is repeated after the graph has run."""
     if not isinstance(value, SetValue) or value is changed:
         return value
     made = value.copy()
@@ -438,7 +440,7 @@ def snapshot(value: Value, changed: SetValue) -> Value:
 
 @method_of(SetValue, set.copy, frozenset.copy)
 def copy(tracer: Tracing, self: SetValue) -> Value:
-    """Another set of the same members; a frozenset is itself."""
+    """Another set with the same members; a frozenset itself."""
     return self if self.kind is frozenset else self.copy()
 
 
@@ -450,7 +452,7 @@ def make_set(call: Call, items: Value | None = None) -> Value:
 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
-    """A set of constants of the program; others are like objects of which nothing is known."""
+    """A set of constants of the program; other sets are opaque objects."""
     if not all(is_atom(item) for item in obj):
         return None
     tracer.guards.equal(source, type(obj)(obj))
@@ -464,13 +466,13 @@ def fresh(obj: Any, tracer: Tracing) -> Value:
 
 
 def base_of_set(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
-    """An object of a derived class as a set."""
-    held = frozenset(obj)  # a copy: no member is asked for its hash
+    """The set inside an object of a derived class."""
+    held = frozenset(obj)  # a copy, which calls no member's `__hash__`
     tracer.guards.metadata(source, functools.partial(same_members, held))
     values = map(tracer.as_value, held)
     before = tracer.effects.count
     entries = {value.key(tracer): value for value in values}
-    if tracer.effects.count != before:  # Python keeps the hashes, and asks for none
+    if tracer.effects.count != before:  # Python stores the hashes, and calls no `__hash__`
         tracer.graph_break("set-hash-effects")
     return SetValue(entries, kind, None, source=source)
 

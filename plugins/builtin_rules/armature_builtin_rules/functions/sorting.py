@@ -1,4 +1,4 @@
-"""Items in order: `sorted` and `list.sort`."""
+"""Sorting: `sorted` and `list.sort`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from armature_builtin_rules.functions.sets import in_any_order
 
 @attrs.frozen(eq=False)
 class TracedOrder:
-    """A key to sort by whose `<` is traced."""
+    """A sort key whose `<` is traced."""
 
     value: Value
     tracer: Tracing
@@ -22,14 +22,14 @@ class TracedOrder:
         kind = self.value.python_type()
         if kind is other.value.python_type() and isinstance(class_member(kind, "__lt__"), FunctionType):
             found = self.value.binary(self.tracer, "__lt__", other.value)
-            if found is None:  # how often C code asks once more is its own matter
+            if found is None:  # C code may compare the same pair again
                 self.tracer.graph_break("sort-comparisons", type=self.value.describe())
             return found.truth(self.tracer)
         return self.tracer.python.compare("<", self.value, other.value).truth(self.tracer)
 
 
 def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
-    """The items in the order of their keys."""
+    """The items sorted by their keys."""
     plain = key is None or (key.is_constant and key.as_constant() is None)
     by = items if key is None or plain else [key.call(tracer, (item,), {}) for item in items]
     try:
@@ -40,7 +40,7 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
     except TypeError as error:
-        if any(value.base is not None for value in by):  # it names the classes of the program
+        if any(value.base is not None for value in by):  # the error names the program's classes
             tracer.graph_break("sort-of-derived-class")
         tracer.raise_real(error)
     return [items[position] for position in order]
@@ -48,7 +48,7 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
 
 @handles(sorted)
 def in_order(call: Call, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
-    """A sorted list; which order the items come in matters where some may be equal."""
+    """A sorted list; the order in which items arrive matters if some may be equal."""
     ordered = key is not None or not items.plain_items
     given = list(call.tracing.python.taken(items)) if ordered else in_any_order(call.tracing, items)
     return ListValue(sorted_items(call.tracing, given, key, reverse))
@@ -56,7 +56,7 @@ def in_order(call: Call, items: Value, *, key: Value | None = None, reverse: Val
 
 @method_of(ListValue, list.sort)
 def sort(tracer: Tracing, self: ListValue, *, key: Value | None = None, reverse: Value | None = None) -> None:
-    """The list is empty while keys and items are asked, and refuses what they put in it."""
+    """Sort in place. Meanwhile the list is empty, and changing it is an error."""
     tracer.mutate(self)
     ordered = held = list(self.items)
     self.items.clear()

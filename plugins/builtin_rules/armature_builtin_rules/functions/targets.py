@@ -6,5 +6,5 @@ from typing import Any
 
 
 def own_methods(name: str, *kinds: type) -> tuple[Any, ...]:
-    """The methods of a name that classes define themselves; one that is inherited stands with its own class."""
+    """The methods of this name that classes define themselves; inherited ones belong to their own class."""
     return tuple(vars(kind)[name] for kind in kinds if name in vars(kind))

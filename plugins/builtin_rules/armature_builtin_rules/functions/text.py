@@ -1,4 +1,4 @@
-"""Text: str, repr, format, `str.format` and `%`; what identifies an object: id and hash."""
+"""Text: str, repr, format, `str.format` and `%`; identity: id and hash."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ascii_representation(call: Call, value: Value, /) -> Value:
 
 @handles(str)
 def text(call: Call, value: Value | None = None, *decoding: Value) -> Value:
-    """`str(value)`, or bytes decoded."""
+    """`str(value)`, or decoded bytes."""
     if decoding and value is not None:
         return call.fold(str, *(part.as_constant() for part in (value, *decoding)))
     return call.constant("") if value is None else text_of(call.tracing, value, str)
@@ -69,7 +69,7 @@ def format_of(call: Call, value: Value, spec: Value | None = None) -> Value:
 
 @handles(str.format)
 def format_method(call: Call, template: Value, /, *args: Value, **kwargs: Value) -> Value | None:
-    """`template.format(*args, **kwargs)`, where some argument is no constant."""
+    """`template.format(*args, **kwargs)`, if an argument is not a constant."""
     if template.is_constant and not all(value.is_constant for value in (*args, *kwargs.values())):
         return _fields(call.tracing, str(template.as_constant()), Arguments(args, kwargs), 2)
     return None
@@ -77,7 +77,8 @@ def format_method(call: Call, template: Value, /, *args: Value, **kwargs: Value)
 
 @attrs.define(eq=False)
 class Arguments:
-    """What `str.format` was given. taken: how many nameless fields there were; numbered: whether one had a number."""
+    """The arguments of `str.format`. taken: the number of unnamed fields so far; numbered: whether a field had a
+    number."""
 
     args: Args
     kwargs: Kwargs
@@ -91,13 +92,13 @@ class Arguments:
         elif isinstance(first, int):
             self.numbered = True
         known = first < len(self.args) if isinstance(first, int) else first in self.kwargs
-        if not known or (self.numbered and self.taken):  # an error, in words that differ between versions
+        if not known or (self.numbered and self.taken):  # an error whose wording differs between versions
             tracer.graph_break("format-arguments", field=first)
         return self.args[first] if isinstance(first, int) else self.kwargs[first]
 
 
 def string_parts(field: str) -> tuple[int | str, list[tuple[bool, int | str]]]:
-    """The argument that a field of a format names, and the attributes (true) and items read from it."""
+    """The argument that a format field names, and the attributes (true) and items that it reads."""
     first = re.split(r"[.\[]", field, maxsplit=1)[0]
     rest: list[tuple[bool, int | str]] = []
     for found in FIELD.finditer(field, len(first)):
@@ -137,7 +138,7 @@ def _fields(tracer: Tracing, template: str, given: Arguments, depth: int) -> Val
 
 
 def known_text(tracer: Tracing, value: Value) -> str:
-    """The text of a format, its numbers guarded."""
+    """The text of a format, with its numbers guarded."""
     try:
         return str(value.as_constant())
     except NotConstant:
@@ -146,7 +147,7 @@ def known_text(tracer: Tracing, value: Value) -> str:
 
 @handles(str.__mod__)
 def percent(call: Call, template: Value, operand: Value, /) -> Value | None:
-    """`template % operand`, where the operand holds what is no constant; None when the template is of another form."""
+    """`template % operand`, if the operand has members that are not constants; None for a template of another form."""
     if not template.is_constant or operand.is_constant or operand.python_type() is dict:
         return None
     text, tracer = str(template.as_constant()), call.tracing
@@ -175,9 +176,9 @@ def percent(call: Call, template: Value, operand: Value, /) -> Value | None:
 
 
 def inserted(call: Call, form: str, value: Value) -> Value | None:
-    """`form % value`, of one value; None where tracing does not know enough of it."""
+    """`form % value` for one value; None if tracing does not know enough about it."""
     if isinstance(value, PrecomputedNumber):
-        call.fold(operator.mod, form, value.number)  # raises the error of a form that is of another type
+        call.fold(operator.mod, form, value.number)  # raises the error for a format of another type
     if isinstance(value, (SymbolicNumber, PrecomputedNumber)):
         return text_of(call.tracing, value, functools.partial(operator.mod, form))
     if form[-1] in CONVERTERS:
@@ -189,7 +190,7 @@ def inserted(call: Call, form: str, value: Value) -> Value | None:
 
 
 def is_mapping(tracer: Tracing, operand: Value) -> bool:
-    """Whether `%` takes it as a mapping, of which nothing need be used."""
+    """Whether `%` treats it as a mapping, of which nothing need be used."""
     kind = operand.python_type()
     rely_on_class(tracer, kind, "__getitem__")
     getter = class_member(kind, "__getitem__")
@@ -200,7 +201,7 @@ def is_mapping(tracer: Tracing, operand: Value) -> bool:
 
 @handles(str.join)
 def joined(call: Call, separator: Value, items: Value, /) -> Value | None:
-    """The items of an iterable, also where one shows what tracing does not know: the parts of an f-string."""
+    """Join the items of an iterable, even if one is not known while tracing, as in f-strings."""
     if not separator.is_constant:
         return None
     refusal, kind = "can only join an iterable", items.python_type()
@@ -218,16 +219,16 @@ def joined(call: Call, separator: Value, items: Value, /) -> Value | None:
 
 @handles(str.translate)
 def translated(call: Call, text: Value, table: Value, /) -> Value | None:
-    """`text.translate(table)`, of a dict."""
+    """`text.translate(table)` with a dict."""
     if not text.is_constant or table.python_type() is not dict:
         return None
-    copy = call.inline(dict, table)  # of which each item is known
+    copy = call.inline(dict, table)  # all its items are known
     return call.fold(str.translate, text.as_constant(), copy.as_constant())
 
 
 @handles(id)
 def address(call: Call, value: Value) -> Value:
-    """Where an object lies, which tracing does not know."""
+    """The address of an object, which tracing does not know."""
     if value.is_constant:
         call.graph_break("id-of-constant", type=value.describe())
     return AddressValue(value)
@@ -235,7 +236,7 @@ def address(call: Call, value: Value) -> Value:
 
 @handles(hash)
 def hash_of(call: Call, value: Value) -> Value:
-    """The hash of a constant; that of a tensor is its address."""
+    """The hash of a constant; for a tensor, its address."""
     key = value.key(call.tracing)
     if not is_by_address(key):
         return call.constant(hash(key))

@@ -1,4 +1,4 @@
-"""What a text is while tracing, and how values are shown: str(), repr(), format()."""
+"""Strings while tracing, and the texts of values: str(), repr(), format()."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules.enum_values import enum_attribute
 
-# The methods that make a text of an object, each only where the class has none of those before it (data model, 3.3.1).
+# The methods that convert an object to text, each only if the class has none of those before it (data model, 3.3.1).
 TEXT: Mapping[Callable[..., str], tuple[str, ...]] = {
     repr: ("__repr__",),
     ascii: ("__repr__",),
@@ -49,11 +49,11 @@ SHOWN: dict[type, tuple[str, str]] = {ListValue: ("[", "]"), TupleValue: ("(", "
 
 @attrs.define(eq=False)
 class UnknownTextValue(Value):
-    """A string that tracing does not know: it shows the numbers of a tensor, or an address. It may be made, for an
-    error that is raised, but not looked at.
+    """A string unknown to tracing, because it shows the elements of a tensor, or an address. It may be made, for
+    example for an error that is raised, but not inspected.
 
-    It is `convert(*operands)`, or the operands one after the other; versions: how often each was changed in place by
-    then. made_at: where.
+    It is `convert(*operands)`, or the concatenated operands; versions: the operands' version counters at that time.
+    made_at: where it was made.
     """
 
     convert: Callable[..., str] | None
@@ -74,7 +74,7 @@ class UnknownTextValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         if self.convert is not None and tuple(map(version, self.operands)) != self.versions:
-            out.cannot(self)  # the numbers were others then
+            out.cannot(self)  # the elements were different then
         if self.convert is not None:
             out.null_function(self.convert)
         for operand in self.operands:
@@ -87,9 +87,9 @@ class UnknownTextValue(Value):
 
 @attrs.define(eq=False)
 class NumberTextValue(Value):
-    """A string in which numbers stand that tracing does not know. Where it is looked at, they are taken as constants.
+    """A string that contains symbolic numbers. Inspecting it turns them into constants.
 
-    parts: text, or a symbolic number and what makes text of it.
+    parts: text, or a symbolic number and the function that converts it to text.
     """
 
     parts: list[str | tuple[SymbolicNumber | PrecomputedNumber, Callable[[object], str]]]
@@ -104,7 +104,7 @@ class NumberTextValue(Value):
         return "".join(part if isinstance(part, str) else part[1](part[0].as_constant()) for part in self.parts)
 
     def constant(self) -> ConstantValue:
-        """The text as a constant, its numbers guarded."""
+        """The text as a constant, with its numbers guarded."""
         return ConstantValue(self.as_constant())
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -142,7 +142,7 @@ class NumberTextValue(Value):
 
 
 def version(value: Value) -> int:
-    """How often what a text shows was changed in place; -1 where that is not known."""
+    """The version counter of the tensor that a text shows; -1 if that is not known."""
     if isinstance(value, TracedTensor):
         return version_of(value.fake)
     return (
@@ -182,7 +182,7 @@ def text_of(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Va
 
 
 def unknown_text(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
-    """A text that shows what only a run tells."""
+    """A text that is only known at run time."""
     operands = (value,) if spec is None else (value, spec)
     versions = tuple(map(version, operands))
     made = UnknownTextValue(convert, operands, versions, locations_of(tracer.frames))
@@ -192,7 +192,7 @@ def unknown_text(tracer: Tracing, value: Value, convert: Callable[..., str], spe
 
 
 def text_of_container(tracer: Tracing, value: Value) -> Value:
-    """The text of a list, tuple or dict, by that of its items."""
+    """The text of a list, tuple or dict, from the texts of its items."""
     parts: list[Value] = []
     if isinstance(value, DictValue):
         entries = value.realise(tracer).values()
@@ -213,7 +213,7 @@ def text_of_container(tracer: Tracing, value: Value) -> Value:
 
 
 def text_of_object(tracer: Tracing, value: ObjectValue, convert: Callable[[object], str]) -> Value | None:
-    """By the methods of the object's class, as each falls back on the next; None when it has none in Python."""
+    """Convert by the methods of the object's class, with their fallbacks; None if it has none in Python."""
     rely_on_class(tracer, value.cls, *TEXT[convert])
     for name in TEXT[convert]:
         if name == "__repr__" and convert in (str, format) and issubclass(value.cls, str):
@@ -221,13 +221,13 @@ def text_of_object(tracer: Tracing, value: ObjectValue, convert: Callable[[objec
         if overrides(value.cls, name):
             args = (tracer.constant(""),) if name == "__format__" else ()
             made = tracer.python.class_attribute(value, value.cls, name).call(tracer, args, {})
-            asked = "__str__" if convert in (str, format) and name == "__repr__" else name  # which falls back on it
+            asked = "__str__" if convert in (str, format) and name == "__repr__" else name  # it is the fallback
             return must_be_text(tracer, asked, made)
     return None
 
 
 def text_of_member(tracer: Tracing, value: Value, member: enum.Enum, convert: Callable[[object], str]) -> Value | None:
-    """By the methods that the class of an enum member has; None where they are Python's: these show name and value."""
+    """Convert by the methods of an enum member's class; None if they are Python's, which show name and value."""
     if is_trusted(type(member)):
         return None
     for name in TEXT[convert]:
@@ -244,7 +244,7 @@ def text_of_member(tracer: Tracing, value: Value, member: enum.Enum, convert: Ca
 
 
 def must_be_text(tracer: Tracing, name: str, made: Value) -> Value:
-    """What `__str__` or the like has returned. TypeError of the program when that is no string."""
+    """Check the result of `__str__` or the like. TypeError of the program if it is not a string."""
     kind = made.python_type()
     if not issubclass(kind, str):
         text = f"{name} returned non-string (type {kind.__name__})"
@@ -262,7 +262,7 @@ def formatted(tracer: Tracing, value: Value, spec: str) -> Value:
     if spec == "":
         return text_of(tracer, value, format)
     if isinstance(value, PrecomputedNumber):
-        formatted(tracer, tracer.constant(value.number), spec)  # raises the error of a form that is of another type
+        formatted(tracer, tracer.constant(value.number), spec)  # raises the error for a format of another type
         return text_of(tracer, value, lambda number: format(number, spec))
     if value.is_symbolic and value.python_type() is int:
         return text_of(tracer, value, lambda number: format(number, spec))
@@ -280,7 +280,7 @@ def formatted(tracer: Tracing, value: Value, spec: str) -> Value:
 
 
 def formatted_tensor(tracer: Tracing, value: TracedTensor, spec: str) -> Value:
-    """`format(tensor, spec)`: of the number in it. Raises the error of a form that is of another type."""
+    """`format(tensor, spec)`: formats its number. Raises the error for a format of another type."""
     fake, kind = value.fake, value.python_type()
     if fake.dim() or kind is not torch.Tensor:
         tracer.raise_error(TypeError, f"unsupported format string passed to {type_name(kind)}.__format__")
@@ -289,13 +289,13 @@ def formatted_tensor(tracer: Tracing, value: TracedTensor, spec: str) -> Value:
         format(number, spec)
     except (TypeError, ValueError) as error:
         tracer.raise_real(error)
-    if spec.endswith("c"):  # a number that is no character raises
+    if spec.endswith("c"):  # a number that is not a character raises
         tracer.graph_break("format-character")
     return text_of(tracer, value, format, tracer.constant(spec))
 
 
 def join(parts: list[Value]) -> Value:
-    """The parts of an f-string, one after the other."""
+    """Concatenate the parts of an f-string."""
     if all(part.is_constant for part in parts):
         return ConstantValue("".join(str(part.as_constant()) for part in parts))
     if all(part.is_constant or isinstance(part, NumberTextValue) for part in parts):

@@ -1,5 +1,7 @@
-"""Functions of numbers that tracing does not know: sizes, ints that change from call to call, floats that the graph
-computes. A function returns None where the numbers are others, which Python itself computes with."""
+"""Functions of numbers unknown to tracing: sizes, ints that vary from call to call, floats that the graph computes.
+
+A function returns None for other numbers, with which Python itself computes.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,16 @@ from armature.plugin_api import (
 )
 
 FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
-COMPENSATES = sum([0.1] * 10) == 1.0  # `sum` of floats keeps what additions lose, as in later Pythons
+COMPENSATES = sum([0.1] * 10) == 1.0  # whether `sum` of floats compensates rounding errors, as in later Python versions
 
 
 def is_number(value: Value) -> bool:
-    """Whether it is an int, float or truth value that a graph can take."""
+    """Whether it is an int, float or bool that a graph can represent."""
     return kind_of_number(value) is not None
 
 
 def absolute(tracer: Tracing, value: Value) -> Value | None:
-    """`abs(value)` of a symbolic int, or of a float that only a run will tell; None for anything else."""
+    """`abs(value)` of a symbolic int, or of a float only known at run time; otherwise None."""
     if is_computed(value):
         return computed_float(tracer, abs, (value,))
     if not isinstance(value, SymbolicNumber) or type(value.fake) is not torch.SymInt:
@@ -47,7 +49,7 @@ def absolute(tracer: Tracing, value: Value) -> Value | None:
 
 
 def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
-    """The smallest ("<") or largest of numbers of one type, some of which are not known; None: choose by comparing."""
+    """The smallest ("<") or largest of numbers of one type, some of them unknown; None: choose by comparing."""
     if not any(is_computed(item) for item in items) or any(kind_of_number(item) is not float for item in items):
         return _extreme_of_ints(tracer, op, items)
     found = items[0]
@@ -57,10 +59,10 @@ def extreme(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
 
 
 def _extreme_of_ints(tracer: Tracing, op: str, items: list[Value]) -> Value | None:
-    """The smallest ("<") or largest of ints some of which are symbolic; None: choose by comparing."""
+    """The smallest ("<") or largest of ints, some of them symbolic; None: choose by comparing."""
     if not any(isinstance(item, SymbolicNumber) for item in items):
         return None
-    if any(item.python_type() is bool for item in items):  # what is chosen stays one
+    if any(item.python_type() is bool for item in items):  # the chosen one stays a bool
         return None
     numbers = [number_of(item) for item in items]
     if any(type(number) not in (int, torch.SymInt) for number in numbers):
@@ -76,7 +78,7 @@ def total(tracer: Tracing, numbers: list[Value]) -> Value:
     """`sum(numbers[1:], numbers[0])`."""
     if not COMPENSATES or float not in map(kind_of_number, numbers):
         return functools.reduce(functools.partial(tracer.python.operate, "add"), numbers)
-    # Of floats, later Pythons keep what the additions lose.
+    # Later Python versions compensate rounding errors of floats.
     if all(isinstance(number, ConstantValue) for number in numbers):
         return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))
     found = None if any(map(is_taken, numbers)) else compute_before_graph(tracer, sum_of, tuple(numbers))
@@ -92,8 +94,8 @@ def sum_of(first: Any, *others: Any) -> Any:
 
 
 def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
-    """What `float` or a function of `math` gives for a number that only a run will tell; None: it is another function,
-    or another argument."""
+    """The result of `float` or a function of `math` for a number only known at run time; None for other functions or
+    arguments."""
     if len(operands) != 1 or not is_taken(operands[0]) or kind_of_number(operands[0]) is None:
         return None
     if function is math.fabs:

@@ -1,4 +1,4 @@
-"""Stand-ins for bisect: the same comparisons in the same order."""
+"""Polyfills for bisect: the same comparisons in the same order."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
-    """Where to put an item, after those equal to it."""
+    """The insertion point after equal items."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
-    end = len(a) if hi is None or hi == -1 else hi  # -1 is how the C code spells None
+    end = len(a) if hi is None or hi == -1 else hi  # the C code uses -1 for None
     while lo < end:
         middle = (lo + end) // 2
         if x < (a[middle] if key is None else key(a[middle])):
@@ -22,7 +22,7 @@ def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Cal
 
 
 def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
-    """Where to put an item, before those equal to it."""
+    """The insertion point before equal items."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
     end = len(a) if hi is None or hi == -1 else hi
@@ -38,12 +38,12 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Call
 def insort_right(
     a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None
 ) -> None:
-    """Put an item in, after those equal to it."""
+    """Insert an item after equal ones."""
     a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
 def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
-    """Put an item in, before those equal to it."""
+    """Insert an item before equal ones."""
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the C helpers of collections and heapq."""
+"""Polyfills for the C helpers of collections and heapq."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any], /) -> None:
-    """Add one for each item."""
+    """Count each item."""
     for item in iterable:
         mapping[item] = mapping.get(item, 0) + 1
 
@@ -21,17 +21,17 @@ def heappush(heap: list[Any], item: Any, /) -> None:
 
 
 def heappop(heap: list[Any], /) -> Any:
-    """Take the smallest item."""
+    """Remove and return the smallest item."""
     return _popped(heap, _sink)
 
 
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
-    """Take the smallest item, then add one."""
+    """Remove and return the smallest item, then add one."""
     return _replaced(heap, item, _sink)
 
 
 def heappushpop(heap: list[Any], item: Any, /) -> Any:
-    """Add an item, then take the smallest."""
+    """Add an item, then remove and return the smallest."""
     return heapreplace(heap, item) if heap and heap[0] < item else item
 
 
@@ -41,7 +41,7 @@ def _not_empty(heap: list[Any]) -> None:
 
 
 def heapify(heap: list[Any], /) -> None:
-    """Make a heap of a list."""
+    """Turn a list into a heap."""
     for position in reversed(range(len(heap) // 2)):
         _sink(heap, position)
 
@@ -58,7 +58,7 @@ def _rise(heap: list[Any], start: int, position: int) -> None:
 
 
 def _sink(heap: list[Any], position: int) -> None:
-    # To a leaf along the smaller children, then up again: fewer comparisons, and the order that CPython makes.
+    # Down to a leaf along the smaller children, then up again, as CPython does: fewer comparisons, and the same order.
     start, end = position, len(heap)
     item = heap[position]
     child = 2 * position + 1
@@ -74,18 +74,18 @@ def _sink(heap: list[Any], position: int) -> None:
 
 
 def heapify_max(heap: list[Any], /) -> None:
-    """Make a heap with the largest item first."""
+    """Turn a list into a heap with the largest item first."""
     for position in reversed(range(len(heap) // 2)):
         _sink_max(heap, position)
 
 
 def heappop_max(heap: list[Any], /) -> Any:
-    """Take the largest item."""
+    """Remove and return the largest item."""
     return _popped(heap, _sink_max)
 
 
 def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
-    """Take the largest item, then add one."""
+    """Remove and return the largest item, then add one."""
     return _replaced(heap, item, _sink_max)
 
 

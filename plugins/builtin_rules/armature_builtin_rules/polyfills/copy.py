@@ -1,4 +1,4 @@
-"""Stand-ins for copy: the module itself works by reflection. An object that says how it is copied ends the graph."""
+"""Polyfills for copy, because the module itself uses reflection. An object that customises copying breaks the graph."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ OWN_WAY = (
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
 )  # fmt: skip
 OF_CONTAINERS = ("__iter__", "__len__", "__getitem__", "__setitem__", "append", "extend", "add", "update", "items")
-HEAP_TYPE = 1 << 9  # in `__flags__`: made by `class`, not in C
-IMMUTABLE_TYPE = 1 << 8  # of a class written in C, on the heap or not
+HEAP_TYPE = 1 << 9  # in `__flags__`: defined by `class`, not in C
+IMMUTABLE_TYPE = 1 << 8  # set for a C class, on the heap or not
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 
 
 def not_copied(why: str) -> None:
-    """Ends the graph while tracing: see `handlers`."""
+    """Break the graph while tracing: see `handlers`."""
     raise NotImplementedError(why)
 
 
 def memory_of(tensor: torch.Tensor) -> str:
-    """A name for the memory of a tensor of which a clone is a deep copy. Tracing has one of its own: see `handlers`."""
-    return str(tensor.untyped_storage().data_ptr() or id(tensor))  # nobody shares memory of no bytes
+    """A name for the memory of a tensor whose deep copy is a clone. Tracing replaces this function: see `handlers`."""
+    return str(tensor.untyped_storage().data_ptr() or id(tensor))  # tensors without bytes share no memory
 
 
 def is_copied_by_cloning(tensor: torch.Tensor) -> bool:
-    """Whether a clone is all that `Tensor.__deepcopy__` gives, which keeps the layout of memory, gradients and more."""
+    """Whether a clone equals the result of `Tensor.__deepcopy__`, which preserves memory layout, gradients and more."""
     plain = tensor.layout is torch.strided and not (tensor.requires_grad or tensor.is_quantized)
     if not plain or tensor.grad is not None or tensor.is_conj() or tensor.is_neg():
         return False
@@ -56,7 +56,7 @@ def _has_no_gaps(tensor: torch.Tensor) -> bool:
 
 
 def has_no_attributes(tensor: torch.Tensor) -> bool:
-    """Whether a tensor of the program holds nothing beside its numbers, and is copied by cloning."""
+    """Whether a tensor of the program has no attributes besides its elements, and is copied by cloning."""
     return not tensor.__dict__ and is_copied_by_cloning(tensor)
 
 
@@ -76,7 +76,7 @@ def copy(x: Any) -> Any:
 
 
 def deepcopy(x: Any, memo: Any = None) -> Any:
-    """A deep copy; memo: what is copied already, by address."""
+    """A deep copy; memo: copies made so far, by address."""
     if memo is not None and type(memo) is not dict:
         not_copied("an object is copied with a memo that is no dict")
     kind = type(x)
@@ -95,7 +95,7 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
             not_copied("tensors that share memory are deep-copied")
         memo[memory] = memory
         memo[id(x)] = made = x.clone()
-        return made.copy_(made)  # a deep copy counts as written to: it was given its memory
+        return made.copy_(made)  # a deep copy has a bumped version counter, because its memory was set
     copier = getattr(x if _looks_up(kind) else kind, "__deepcopy__", None)
     if copier is not None:
         made = copier(memo) if _looks_up(kind) else copier(x, memo)
@@ -110,7 +110,7 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
 
 def _tuple(x: Any, kind: type, memo: dict[Any, Any]) -> Any:
     items = [deepcopy(item, memo) for item in x]
-    if id(x) in memo:  # a copy was made below, by way of a container that holds the tuple
+    if id(x) in memo:  # a container inside the tuple that holds the tuple has caused a copy
         return memo[id(x)]
     for old, new in zip(x, items):
         if old is not new:
@@ -124,7 +124,7 @@ def _same(x: Any, memo: Any) -> Any:
 
 
 def _empty(x: Any) -> Any:
-    """A new object of the class of another, with nothing in it."""
+    """A new, empty object of the same class."""
     kind = type(x)
     if kind is collections.defaultdict:
         return collections.defaultdict(x.default_factory)
@@ -144,7 +144,7 @@ def _empty(x: Any) -> Any:
 
 
 def _looks_up(kind: type) -> bool:
-    """Whether a class of the program looks up attributes in a way of its own."""
+    """Whether a class of the program customises attribute lookup."""
     fallback = getattr(kind, "__getattr__", None)
     own = fallback is not None and fallback is not torch.nn.Module.__getattr__
     return own or any(_in_python(base) and "__getattribute__" in base.__dict__ for base in kind.__mro__)
@@ -155,7 +155,7 @@ def _in_python(kind: type) -> bool:
 
 
 def _asked(x: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
-    """A copy of an object whose class looks up attributes itself, which is asked for all that copying reads."""
+    """A copy of an object whose class customises attribute lookup, which is used for everything that copying reads."""
     kind = type(x)
     if _base(kind) is not object or any(base.__dict__.get("__slots__") for base in kind.__mro__):
         not_copied(f"an object of {kind.__name__}, which looks up attributes itself, is copied")
@@ -181,7 +181,7 @@ def _base(kind: type) -> type:
 
 
 def _fill(x: Any, made: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
-    """Put in what the other object holds: attributes, slots, items."""
+    """Copy the other object's contents: attributes, slots, items."""
     if hasattr(x, "__dict__") and type(x) not in CONTAINERS:
         for name, value in x.__dict__.items():
             made.__dict__[name] = each(value, memo)

@@ -1,4 +1,4 @@
-"""Stand-ins for C functions of functools."""
+"""Polyfills for C functions of functools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial
 
 
 class _Ordered:
-    """An item that a function compares with others."""
+    """An item that is compared by a function."""
 
     __slots__ = ("compare", "obj")
 
@@ -54,12 +54,12 @@ class _Ordered:
 
 
 def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], _Ordered]:
-    """A key to sort by for a function that compares two items."""
+    """A sort key for a function that compares two items."""
     return lambda obj: _Ordered(mycmp, obj)
 
 
 def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
-    """What a cached result is kept under: a lone int or str is not equal to a float or a bool."""
+    """The key of a cached result: a single int or str never equals a float or a bool."""
     if not named and not typed and len(args) == 1 and type(args[0]) in (int, str):
         return args[0]
     key: tuple[Any, ...] = (args, tuple(named.items()))
@@ -69,7 +69,7 @@ def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
 
 
 def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Any:
-    """A function that keeps results, the last ones if `maxsize` is an int."""
+    """A function that caches results; the last ones if `maxsize` is an int."""
     if not callable(function):
         raise TypeError("the first argument must be callable")
     kept: dict[Any, Any] = {}

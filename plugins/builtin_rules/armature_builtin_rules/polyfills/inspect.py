@@ -1,4 +1,4 @@
-"""Stand-ins for functions of inspect that look at objects by means that are not traced."""
+"""Polyfills for functions of inspect that use untraceable reflection."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class _Wrapping:
 
 
 UNWRAPS_CLASSES = inspect.unwrap(_Wrapping) is None  # until Python 3.13
-LONG = 100  # a chain of wrappers for which it may matter where Python's limit is
+LONG = 100  # length of a chain of wrappers that may reach Python's recursion limit
 
 
 def unwrap(func: Any, *, stop: Callable[[Any], Any] | None = None) -> Any:
-    """What a function wraps, at the end of the chain."""
+    """The function at the end of a chain of wrappers."""
     first, seen = func, {id(func): func}
     while (UNWRAPS_CLASSES or not isinstance(func, type)) and hasattr(func, "__wrapped__"):
         if stop is not None and stop(func):
@@ -35,7 +35,7 @@ class _Missing:
 
 
 def _in_classes(classes: Iterable[type], name: str) -> Any:
-    """What the first of the classes that has the name holds, as it is."""
+    """The raw member of the first class that has the name."""
     for kind in classes:
         if name in kind.__dict__:
             return kind.__dict__[name]
@@ -43,7 +43,7 @@ def _in_classes(classes: Iterable[type], name: str) -> Any:
 
 
 def _own(obj: Any, name: str) -> Any:
-    """What the object itself holds. A class that says what `__dict__` is has no say."""
+    """The raw member of the object itself, whatever `__dict__` its class defines."""
     held = _in_classes(type(obj).__mro__, "__dict__")
     if held is not _Missing and not isinstance(held, types.GetSetDescriptorType | types.MemberDescriptorType):
         return _Missing
@@ -54,7 +54,7 @@ def _own(obj: Any, name: str) -> Any:
 
 
 def getattr_static(obj: Any, attr: str, default: Any = _Missing) -> Any:
-    """An attribute as it is held: no descriptor is asked for its value, and no `__getattr__`."""
+    """A raw attribute: calls neither descriptors nor `__getattr__`."""
     kind = type(obj)
     is_class = issubclass(kind, type)
     own = _Missing if is_class else _own(obj, attr)

@@ -1,7 +1,8 @@
-"""Stand-ins for the iterators of itertools: generators that give the same items in the same order, as lazily.
+"""Polyfills for the iterators of itertools: generators that yield the same items in the same order, as lazily.
 
-What is checked or taken at the call is, before the generator is made. That has the parameters of the original, which
-gives the same iterator for its arguments: where one leaves the frame that has not begun, it is made so.
+Arguments are checked and iterators taken at the call, before the generator is made. The generator has the original's
+parameters, and the original called with its arguments is an equivalent iterator: one that leaves the frame unstarted is
+rebuilt this way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 
 def rest(items: Iterator[Any]) -> Iterator[Any]:
-    """What an iterator still gives. A `for` loop over it would call its `__iter__`, which was called already."""
+    """The remaining items of an iterator. A `for` loop over it would call its `__iter__` a second time."""
     while True:
         try:
             item = next(items)
@@ -54,7 +55,7 @@ def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
 
 
 def from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
-    """`chain` over the iterables that an iterable gives."""
+    """`chain` over the iterables yielded by an iterable."""
     return _chained(iter(iterables))
 
 
@@ -64,7 +65,7 @@ def _chained(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
 
 
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
-    """All choices of r items, in the order of their positions."""
+    """All combinations of r items, ordered by position."""
     r = operator.index(r)
     pool = tuple(iterable)
     if r < 0:
@@ -119,7 +120,7 @@ def _counted(number: Any, step: Any) -> Iterator[Any]:
 
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
-    """The items again and again."""
+    """The items, repeated endlessly."""
     return _cycled(iter(iterable))
 
 
@@ -133,7 +134,7 @@ def _cycled(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    """From the first item on that fails the predicate."""
+    """The items from the first one that fails the predicate."""
     return _dropped(predicate, iter(iterable))
 
 
@@ -158,7 +159,7 @@ def _left_over(function: Callable[[Any], Any] | None, items: Iterator[Any]) -> I
 
 
 def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
-    """All choices of r items, each as often as one likes, in the order of their positions."""
+    """All combinations of r items with repetition, ordered by position."""
     r = operator.index(r)
     pool = tuple(iterable)
     if r < 0:
@@ -173,7 +174,7 @@ def _in_order(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
 
 
 def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Runs of neighbours with one key; going to the next run ends the one before."""
+    """Runs of neighbours with equal keys; advancing to the next run ends the previous one."""
     return _grouped(iter(iterable), key)
 
 
@@ -205,7 +206,7 @@ def _grouped(items: Iterator[Any], key: Callable[[Any], Any] | None) -> Iterator
 
 
 def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
-    """Independent iterators over one: a chain of cells that is filled by whoever comes first."""
+    """Independent iterators over one iterator: a chain of cells, filled by whichever comes first."""
     n = operator.index(n)
     if n < 0:
         raise ValueError("n must be >= 0")
@@ -265,7 +266,7 @@ def _sliced(items: Iterator[Any], start: int, stop: int | None, step: int) -> It
 
 
 def pairwise(iterable: Iterable[Any], /) -> Iterator[tuple[Any, Any]]:
-    """Neighbours."""
+    """Pairs of neighbours."""
     return _neighbours(iter(iterable))
 
 
@@ -280,7 +281,7 @@ def _neighbours(items: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tuple[Any, ...]]:
-    """All orders of r items, in the order of their positions."""
+    """All permutations of r items, ordered by position."""
     pool = tuple(iterable)
     if r is not None and not isinstance(r, int):
         raise TypeError("Expected int as r")
@@ -297,7 +298,7 @@ def _in_all_orders(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
-    """All tuples with one item of each, the last turning fastest."""
+    """All tuples with one item from each iterable, the last varying fastest."""
     repeat = operator.index(repeat)
     if repeat < 0:
         raise ValueError("repeat argument cannot be negative")
@@ -315,7 +316,7 @@ FOREVER = object()
 
 
 def repeat(object: Any, times: Any = FOREVER) -> Iterator[Any]:
-    """The object, without end or so many times."""
+    """The object, endlessly or a number of times."""
     return _repeated_forever(object) if times is FOREVER else _repeated(object, operator.index(times))
 
 
@@ -340,7 +341,7 @@ def _mapped(function: Callable[..., Any], items: Iterator[Iterable[Any]]) -> Ite
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    """Up to the first item that fails the predicate."""
+    """The items up to the first one that fails the predicate."""
     return _taken(predicate, iter(iterable))
 
 

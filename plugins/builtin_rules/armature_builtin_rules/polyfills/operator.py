@@ -1,4 +1,4 @@
-"""Stand-ins for the C functions of operator: each is the operator itself."""
+"""Polyfills for the C functions of operator: each applies the operator itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _searched(items: Iterable[Any]) -> Iterator[Any]:
 def countOf(a: Iterable[Any], b: Any, /) -> int:
     found = 0
     for item in _searched(a):
-        if b in (item,):  # the same object, or equal
+        if b in (item,):  # identical or equal
             found += 1
     return found
 

@@ -1,4 +1,4 @@
-"""Stand-ins for small C functions of os and sys that library code calls in passing."""
+"""Polyfills for small C functions of os and sys that library code calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fspath(path: Any) -> Any:
 
 
 def intern(string: str, /) -> str:
-    """The string itself: which object it is does not show."""
+    """The string itself; its identity is not observable."""
     return string
 
 
