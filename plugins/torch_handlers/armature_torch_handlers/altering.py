@@ -1,4 +1,4 @@
-"""Changes of what a tensor is: its memory (`x.data = y`, `x.set_(y)`), whether and how autograd follows it."""
+"""Changes of a tensor's state: its memory (`x.data = y`, `x.set_(y)`), and whether and how autograd tracks it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from armature.plugin_api import APART, AS_CAPTURED, Call, TracedTensor, Tracing, Value, handles, set_data_
 from armature_torch_handlers.tensor_methods import STATE_METHOD, STATE_METHODS
 
-COLLECTING = frozenset({"requires_grad_", "retain_grad"})  # of what they do, a tensor's memory and history know nothing
+# methods that change neither a tensor's memory nor its history
+COLLECTING = frozenset({"requires_grad_", "retain_grad"})
 
 
 @handles(vars(torch._C.TensorBase)["data"].__set__)
@@ -24,7 +25,7 @@ def set_data(call: Call, self: Value, data: Value) -> Value | None:
 
 @handles(torch.Tensor.set_)
 def set_(call: Call, self: Value, source: Value | None = None) -> Value | None:
-    """`tensor.set_(source)` of another tensor."""
+    """`tensor.set_(source)` with another tensor."""
     return set_memory(call, self, "set_", source, "Tensor.set_") if isinstance(self, TracedTensor) else None
 
 
@@ -45,7 +46,7 @@ def requires_grad_(call: Call, self: Value, requires_grad: Value | None = None) 
 
 
 def switch_gradient(call: Call, tensor: TracedTensor, wanted: Value) -> Value:
-    """Have a leaf collect gradients from here on, or no longer."""
+    """Start or stop collecting gradients in a leaf."""
     if wanted.as_constant() is tensor.fake.requires_grad:
         return tensor
     tensor.guard_autograd(call.tracing)
@@ -56,7 +57,7 @@ def switch_gradient(call: Call, tensor: TracedTensor, wanted: Value) -> Value:
 
 @handles(torch.Tensor.detach_)
 def detach_(call: Call, self: Value) -> Value | None:
-    """`tensor.detach_()`; what made a tensor of the program would be lost for good if the graph then raised."""
+    """`tensor.detach_()`. If the graph then raised, the history of a tensor of the program would be lost for good."""
     if not isinstance(self, TracedTensor) or (self.real is not None and self.fake.requires_grad):
         return None
     return alter_tensor(call.tracing, self, "detach_")
@@ -64,7 +65,7 @@ def detach_(call: Call, self: Value) -> Value | None:
 
 @handles(torch.Tensor.retain_grad)
 def retain_grad(call: Call, self: Value) -> Value | None:
-    """`tensor.retain_grad()`: nothing, for a leaf."""
+    """`tensor.retain_grad()`, which does nothing for a leaf."""
     if not isinstance(self, TracedTensor):
         return None
     self.guard_autograd(call.tracing)
@@ -81,18 +82,18 @@ def set_memory(
         call.graph_break("sets-data", operation=operation)
     symbolic = not (tensor.has_static_shape and source.has_static_shape)
     if form(tensor.fake) != form(source.fake) and (symbolic or "grad" in tensor.written):
-        # Sizes of the program are read when the graph has run, and its gradient is set then.
+        # Sizes of the program's tensors are read after the graph has run, and gradients are set then.
         call.graph_break("sets-data-of-other-size", operation=operation)
     return alter_tensor(call.tracing, tensor, fn, source)
 
 
 def form(fake: torch.Tensor) -> tuple[object, ...]:
-    """Sizes, dtype and device. Sizes as texts: comparing symbols would rely on what comes out."""
+    """Sizes, dtype and device. Sizes are texts, because comparing symbols would guard the outcome."""
     return tuple(map(str, fake.shape)), fake.dtype, fake.device
 
 
 def alter_tensor(tracer: Tracing, tensor: TracedTensor, fn: Callable[..., object] | str, *args: Value) -> Value:
-    """Put a call in the graph that changes what a tensor is. What it was is set back if the graph raises."""
+    """Add a call to the graph that changes a tensor's state. The old state is restored if the graph raises."""
     if tracer.atomic_depth or tracer.overrides.present or not tensor.is_plain or tensor.fake.is_inference():
         name = fn if isinstance(fn, str) else fn.__name__
         tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")

@@ -1,8 +1,8 @@
-"""numpy: arrays are tensors of the graph, numpy's functions those that torch has in their place.
+"""numpy: arrays are tensors of the graph, and numpy's functions are torch's equivalents.
 
-What numpy itself would give is learnt from numpy: it runs, while tracing, on arrays of zeros of the same dtypes, sizes
-and strides. Where torch's function gives another dtype or size, or shares memory where numpy's does not, the result is
-mended or the graph breaks. So only the numbers are torch's own.
+numpy's own result is found by running numpy, while tracing, on arrays of zeros with the same dtypes, sizes and strides.
+If torch's function returns another dtype or size, or shares memory where numpy's does not, the result is corrected or
+the graph breaks. So only the elements are torch's.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ UNARY: dict[str, Callable[..., Any]] = {
     "__abs__": abs,
 }
 OPERATORS = frozenset({*(function for function, _ in BINARY.values()), *UNARY.values()})
-# Their results hold what happened to be in memory.
+# Their results are uninitialised memory.
 UNSPECIFIED: tuple[Any, ...] = () if np is None else (np.empty, np.empty_like)
-MOST_KEPT = 4096  # elements of an array whose content is kept while tracing
+MOST_KEPT = 4096  # limit for arrays whose content is tracked, in elements
 NO_CONTENTS: Mapping[int, Any] = {}
-# Methods that give numbers, text or files, which only the elements tell.
+# Methods that return numbers, text or files, which depend on the elements.
 NEEDS_NUMBERS = frozenset({
     "item", "tolist", "tobytes", "tofile", "dump", "dumps", "__bool__", "__int__", "__float__", "__complex__",
     "__index__", "__contains__", "__array__", "__reduce__", "__str__", "__repr__", "__format__", "__hash__",
 })  # fmt: skip
 
 
-# Those of them that are answered where the content is known.
+# Those of them that can be answered if the content is known.
 ANSWERED_BY_CONTENT = frozenset({
     "item", "tolist", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
 })  # fmt: skip
@@ -84,14 +84,14 @@ ANSWERED_BY_CONTENT = frozenset({
 
 @attrs.define(eq=False)
 class Memory:
-    """What arrays of known content share if one is a view of another. written: it may hold something else by now."""
+    """Shared by arrays of known content that are views of each other. written: the content may have changed."""
 
     written: bool = False
 
 
 @attrs.frozen(eq=False)
 class Content:
-    """What an array that the frame made of constants holds, computed by numpy while tracing."""
+    """The content of an array that the frame made from constants, computed by numpy while tracing."""
 
     numbers: Any
     memory: Memory
@@ -99,8 +99,8 @@ class Content:
 
 @attrs.define(eq=False)
 class ArrayValue(Value):
-    """An array, or a scalar, that numpy computes. shadow: one of its dtype, sizes and strides, of zeros.
-    content: what it holds, if it is made of constants."""
+    """An array or scalar that numpy computes. shadow: an array of zeros with the same dtype, sizes and strides.
+    content: its elements, if it was made from constants."""
 
     tensor: TracedTensor
     shadow: Any
@@ -116,12 +116,12 @@ class ArrayValue(Value):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is one of numpy's numbers, and no array without dimensions."""
+        """Whether it is a numpy scalar, not a 0-d array."""
         return not isinstance(self.shadow, np.ndarray)
 
     @property
     def numbers(self) -> Any:
-        """What it holds, None where that is not known."""
+        """Its elements, None if unknown."""
         return None if self.content is None or self.content.memory.written else self.content.numbers
 
     def as_constant(self) -> Any:
@@ -135,7 +135,7 @@ class ArrayValue(Value):
         return super().as_argument(tracer)
 
     def forget(self) -> None:
-        """What it holds is not known from now on, nor what its views hold."""
+        """Forget the content of the array and its views."""
         if self.content is not None:
             self.content.memory.written = True
 
@@ -177,7 +177,7 @@ class ArrayValue(Value):
         return apply(tracer, layer.method_of_layer(name), _method(name), (self, *args), kwargs)
 
     def _answer(self, tracer: Tracing, name: str, args: Args) -> Value:
-        """What numpy answers for the content that is known."""
+        """numpy's answer for known content."""
         try:
             plain = [arg.as_constant() for arg in args]
         except NotConstant:
@@ -240,7 +240,7 @@ def _known(tracer: Tracing, obj: Any) -> Value:
 
 
 def _is_operand(value: Value) -> bool:
-    """Whether numpy takes the value for what it computes with."""
+    """Whether numpy treats the value as an operand."""
     return isinstance(value, (ArrayValue, ListValue, TupleValue)) or (
         value.is_constant and isinstance(value.as_constant(), (int, float, complex, np.generic))
     )
@@ -252,7 +252,7 @@ def _is_operand(value: Value) -> bool:
 def apply(
     tracer: Tracing, function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Value, ...], kwargs: Any
 ) -> Value:
-    """Put `function`, of tensors, in the graph; `ours` is numpy's own, which tells what it should be."""
+    """Add `function`, of tensors, to the graph; `ours` is numpy's own, which determines the form of the result."""
     _rely_on_quiet(tracer, function.__name__)
     inputs = [found for value in (*args, *kwargs.values()) for found in _arrays(tracer, value)]
     given = [_for_graph(tracer, value) for value in args]
@@ -271,7 +271,7 @@ def apply(
 
 
 def _rely_on_quiet(tracer: Tracing, name: str) -> None:
-    """Break the graph where the program is to hear of divisions by zero and overflows."""
+    """Break the graph if numpy is set to report divisions by zero and overflows."""
     loud = layer.reports_errors()
     tracer.guards.answers(layer.reports_errors, (), {}, loud)
     if loud:
@@ -279,10 +279,10 @@ def _rely_on_quiet(tracer: Tracing, name: str) -> None:
 
 
 def _note_content(tracer: Tracing, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
-    """Compute what results hold, where what arguments hold is known. What may have been written to is forgotten."""
+    """Compute the results' content if the arguments' content is known. Forget content that may have been written to."""
     args, kwargs = given
     if any(value.numbers is None for value in inputs) or ours in UNSPECIFIED or "where" in kwargs:
-        if ours not in OPERATORS:  # these give arrays of their own, and write to nothing
+        if ours not in OPERATORS:  # operators return new arrays, and write to nothing
             for value in inputs:
                 value.forget()
         return
@@ -291,7 +291,7 @@ def _note_content(tracer: Tracing, found: Value, ours: Any, given: Any, inputs: 
         with layer.asking():
             plain = [_for_numpy(tracer, value, copies) for value in args]
             made = ours(*plain, **{name: _for_numpy(tracer, value, copies) for name, value in kwargs.items()})
-    except Exception:  # with these numbers numpy raises: that is seen when the graph runs
+    except Exception:  # numpy raises for these numbers: the graph will show it at run time
         made = None
     if any(copies[id(value)].tobytes() != value.numbers.tobytes() for value in inputs):
         for value in inputs:
@@ -301,7 +301,7 @@ def _note_content(tracer: Tracing, found: Value, ours: Any, given: Any, inputs: 
 
 
 def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memory) -> None:
-    """Keep what numpy made with its value. `fresh`: the memory of what is no view of an argument."""
+    """Store numpy's result with the value. `fresh`: the memory of results that are not views of an argument."""
     if isinstance(found, (ListValue, TupleValue)) and isinstance(made, (list, tuple)):
         for item, other in zip(found.items, made):
             _keep_content(item, other, inputs, fresh)
@@ -311,14 +311,14 @@ def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memo
 
 
 def _alike(made: Any, shadow: Any) -> bool:
-    """Whether numpy made of numbers what it made of zeros, in all but the numbers, and it is small enough to keep."""
+    """Whether numpy's real result differs from the one for zeros only in its elements, and is small enough to store."""
     if shadow.size > MOST_KEPT:
         return False
     return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype
 
 
 def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
-    """The value of a result, in all but its numbers as numpy gives it."""
+    """The value of a result, with numpy's form."""
     if isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue)):
         if len(expected) != len(result.items):
             tracer.graph_break("array-differs", operation=name)
@@ -338,7 +338,7 @@ def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list
 
 
 def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
-    """With the strides of numpy's result, and a copy where that is one."""
+    """Give the result the strides of numpy's result, and copy it if numpy's is a copy."""
     if not isinstance(expected, np.ndarray):
         return ArrayValue(_copied(tracer, result, inputs), expected)
     view = any(layer.share_memory(expected, value.shadow) for value in inputs)
@@ -358,7 +358,7 @@ def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[A
 
 
 def _copied(tracer: Tracing, result: TracedTensor, inputs: list[ArrayValue]) -> TracedTensor:
-    """A copy of what shares memory with arguments."""
+    """A copy of a result that shares memory with arguments."""
     if any(_share(result, value.tensor) for value in inputs):
         return cast(TracedTensor, tracer.graph_call("clone", (result,), {}))
     return result
@@ -378,7 +378,7 @@ def _arrays(tracer: Tracing, value: Value) -> Iterator[ArrayValue]:
 
 
 def _for_graph(tracer: Tracing, value: Value) -> Value:
-    """What stands for an argument of numpy in the graph."""
+    """The representation of an argument of numpy in the graph."""
     if isinstance(value, ArrayValue):
         return value.tensor
     if isinstance(value, ListValue):
@@ -395,7 +395,7 @@ def _for_graph(tracer: Tracing, value: Value) -> Value:
     held = _object(tracer, value)
     if isinstance(held, np.dtype) or (isinstance(held, type) and issubclass(held, (np.generic, bool, int, float))):
         return ConstantValue(_dtype(tracer, held))
-    if isinstance(held, np.generic):  # a number of its own dtype, unlike one of Python
+    if isinstance(held, np.generic):  # it has a dtype of its own, unlike a Python number
         dtype = ConstantValue(_dtype(tracer, held.dtype))
         return _known(tracer, tracer.graph_call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
     return value
@@ -409,7 +409,7 @@ def _dtype(tracer: Tracing, kind: Any) -> torch.dtype:
 
 
 def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, Any] = NO_CONTENTS) -> Any:
-    """The argument of numpy's own function: of an array what it holds, by the id of its value, else zeros."""
+    """The argument for numpy's own function: an array's content by the id of its value, or zeros."""
     if isinstance(value, ArrayValue):
         return contents.get(id(value), value.shadow)
     if isinstance(value, ListValue):
@@ -432,20 +432,20 @@ def _object(tracer: Tracing, value: Value) -> Any:
 
 
 def _traced() -> tuple[Any, ...]:
-    """numpy's functions that torch has as well, by their names: what they are is looked up when they are called."""
+    """numpy's functions that torch implements, by name; resolved when they are called."""
     homes = () if np is None else ((np, layer.layer), (np.linalg, layer.layer.linalg), (np.fft, layer.layer.fft))
     found = [getattr(home, name, None) for home, other in homes for name in vars(other) if name[:1] != "_"]
     known = {id(fn): fn for fn in found if callable(fn) and not isinstance(fn, type)}
     return tuple(fn for fn in known.values() if fn.__name__ not in ANSWERED)
 
 
-# Answered by numpy itself, where all arguments are known.
+# Answered by numpy itself, if all arguments are known.
 ANSWERED = ("isscalar", "issubdtype", "result_type", "promote_types", "can_cast", "dtype")
 
 
 @handles(*_traced())
 def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A function of numpy: of constants, numpy's own result; else torch's function in the graph."""
+    """A function of numpy: folded for constants; otherwise torch's function in the graph."""
     name = getattr(call.fn, "__name__", "function")
     if name in ("asarray", "array", "ascontiguousarray") and args and args[0].is_tensor:
         shared = numpy_of_tensor(call, args[0])
@@ -467,12 +467,12 @@ def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 
 def _constant_result(call: Call, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value | None:
-    """numpy's own result, where all arguments are known and it is a number and no array."""
+    """numpy's own result, if all arguments are known and it is a number, not an array."""
     _rely_on_quiet(call.tracing, getattr(call.fn, "__name__", "function"))
     try:
         plain = [value.as_object() for value in args]
         result = call.fn(*plain, **{name: value.as_object() for name, value in kwargs.items()})
-    except (NotConstant, Exception):  # an argument is not known, or what numpy raises: seen in eager mode
+    except (NotConstant, Exception):  # an argument is unknown, or numpy raises, as eager mode will show
         return None
     return call.constant(result) if isinstance(result, (bool, int, float, np.generic, np.dtype, str)) else None
 
@@ -485,7 +485,7 @@ def folded(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 @handles(*(getattr(np, name) for name in ANSWERED if np is not None), *layer.SCALARS)
 def answered(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Questions about dtypes, and numbers made of constants."""
+    """Queries about dtypes, and numbers made from constants."""
     return folded(call, *args, **kwargs)
 
 
@@ -494,7 +494,7 @@ def answered(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 @handles(torch.Tensor.numpy)
 def numpy_of_tensor(call: Call, self: Value, *, force: Value | None = None) -> Value | None:
-    """`tensor.numpy()`: over the same memory."""
+    """`tensor.numpy()`: an array over the same memory."""
     if not isinstance(self, TracedTensor) or np is None:
         return None
     if force is not None and force.is_constant and force.as_constant() is True:
@@ -518,13 +518,13 @@ def from_numpy(call: Call, array: Value) -> Value | None:
     """`torch.from_numpy(array)`: a tensor over the same memory."""
     if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
         call.graph_break("array-as-tensor")
-    array.forget()  # what is written to the tensor is written to the array
-    return array.tensor.get_attribute(call.tracing, "data")  # of the same memory, with a count of writes of its own
+    array.forget()  # writes to the tensor are writes to the array
+    return array.tensor.get_attribute(call.tracing, "data")  # with the same memory, and a version counter of its own
 
 
 @handles(torch.as_tensor, torch.asarray)
 def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
-    """`torch.as_tensor(array)`: over the same memory, where dtype and device stay; of a list it is `torch.tensor`."""
+    """`torch.as_tensor(array)`: shares memory if dtype and device stay the same; for a list it is `torch.tensor`."""
     if isinstance(data, ArrayValue) and data.is_scalar:
         return tensor_of(call, data, options)
     if not isinstance(data, ArrayValue):
@@ -537,7 +537,7 @@ def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
 
 
 def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
-    """`torch.tensor(array)`: a copy; None: it is no array."""
+    """`torch.tensor(array)`: a copy; None if it is not an array."""
     if not isinstance(data, ArrayValue):
         return None
     if set(options) - {"dtype", "device"}:
@@ -547,13 +547,13 @@ def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | Non
 
 
 def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
-    """Arguments for a tensor of numbers of numpy, alone or in lists, which has their dtype; None: there are none."""
+    """Arguments for a tensor of numpy numbers, alone or in lists, which determine its dtype; None if there are none."""
     if np is None or "dtype" in options or not any(isinstance(one, np.generic) for one in _constants_in(data)):
         return None
     try:
         held: Any = data.as_constant()
         dtype = _dtype(call.tracing, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
-    except (NotConstant, TypeError, ValueError, RuntimeError):  # what torch refuses is seen in eager mode
+    except (NotConstant, TypeError, ValueError, RuntimeError):  # torch refuses it, as eager mode will show
         call.graph_break("tensor-of-numpy-numbers")
     return [data], {**options, "dtype": ConstantValue(dtype)}
 
@@ -566,7 +566,7 @@ def _constants_in(data: Value) -> Iterator[object]:
         yield data.as_constant()
 
 
-# What the program has.
+# Objects of the program.
 
 
 def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
@@ -583,13 +583,13 @@ def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def function_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A function of numpy, known by its identity."""
+    """A numpy function, guarded by identity."""
     tracer.guards.same(source, obj)
     return BuiltinValue(obj, source=source)
 
 
 def value_types() -> tuple[ValueType, ...]:
-    """Arrays and functions of numpy, if there is numpy."""
+    """Value types for numpy's arrays and functions, if numpy is installed."""
     if np is None:
         return ()
     kinds = {type(np.exp), type(np.sum)} - {BuiltinFunctionType, type(np.isscalar)}

@@ -1,4 +1,4 @@
-"""Checks of values: folded where the condition is known, kept in the graph as an assertion where it is a tensor."""
+"""Checks of values: folded if the condition is known, a runtime assertion in the graph if it is a tensor."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ UNSAID = "Expected cond to be True, but got False."
 
 @handles(*existing(*(f"torch.{name}" for name in ERRORS)))
 def check(call: Call, cond: Value, message: Value | None = None) -> Value | None:
-    """`torch._check(cond, message)`: nothing, or the error of its kind with what `message()` says."""
+    """`torch._check(cond, message)`: does nothing, or raises an error with the text of `message()`."""
     return known_condition(call, ERRORS[call.fn.__name__], cond, message)
 
 
 @handles(*existing("torch._check_with"))
 def check_with(call: Call, error_type: Value, cond: Value, message: Value | None = None) -> Value | None:
-    """The same, with the error's class given."""
+    """Like `check`, with the error's class given."""
     kind = error_type.as_object()
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return None
@@ -42,7 +42,7 @@ def check_with(call: Call, error_type: Value, cond: Value, message: Value | None
 
 
 def known_condition(call: Call, error: type[Exception], cond: Value, message: Value | None) -> Value | None:
-    """Fold a condition that tracing knows. A tensor here is an error in eager mode too; the interpreter says so."""
+    """Fold a known condition. A tensor here is an error in eager mode too; the interpreter reports it."""
     if isinstance(cond, SymbolicNumber):
         cond = call.constant(call.tracing.sizes.assume(cond, message_of(call, message)))
     if not cond.is_constant:
@@ -58,7 +58,7 @@ def known_condition(call: Call, error: type[Exception], cond: Value, message: Va
 
 
 def message_of(call: Call, message: Value | None) -> str:
-    """What an error will say that is raised when the graph runs."""
+    """The message of an error raised when the graph runs."""
     if message is None or (message.is_constant and message.as_constant() is None):
         return UNSAID
     text = call.inline(message)
@@ -67,7 +67,7 @@ def message_of(call: Call, message: Value | None) -> str:
 
 @handles(*existing("torch._check_is_size"))
 def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Value | None = None) -> Value | None:
-    """A size that tracing knows must not be negative."""
+    """Check that a known size is not negative."""
     if isinstance(i, SymbolicNumber) and max is None:
         return known_condition(call, RuntimeError, call.tracing.python.compare(">=", i, call.constant(0)), message)
     if not i.is_constant or (max is not None and not max.is_constant):
@@ -81,25 +81,25 @@ def check_is_size(call: Call, i: Value, message: Value | None = None, *, max: Va
 
 @handles(*existing("torch._check_tensor_all"))
 def check_tensor_all(call: Call, cond: Value, message: Value | None = None) -> Value | None:
-    """All of a tensor of bools, or an error: a branch of which one side raises."""
+    """Check that all elements of a bool tensor are true: a branch of which one side raises."""
     return all_with(call, call.new_value(RuntimeError), cond, message)
 
 
 @handles(*existing("torch._check_tensor_all_with"))
 def check_tensor_all_with(call: Call, error_type: Value, cond: Value, message: Value | None = None) -> Value | None:
-    """The same, with the error's class given."""
+    """Like `check_tensor_all`, with the error's class given."""
     return all_with(call, error_type, cond, message)
 
 
 def all_with(call: Call, error_type: Value, cond: Value, message: Value | None) -> Value | None:
-    """None: the check refuses what it is given."""
+    """Check a tensor; returns None to decline arguments that the check would refuse."""
     if not isinstance(cond, TracedTensor) or cond.dtype is not torch.bool:
         return None
     return call.polyfill(raise_unless, error_type, cond, call.constant(None) if message is None else message)
 
 
 def raise_unless(error_type: Any, cond: torch.Tensor, message: Any) -> None:
-    """Where it raises, the program runs again in eager mode, which says the text."""
+    """Raise the error; the program then runs again in eager mode, which words it."""
     if not torch._is_all_true(cond):
         raise error_type(said(message))
 
@@ -113,7 +113,7 @@ if ALL_TRUE := existing("torch.distributions.distribution._all_true_or_runtime_a
 
     @handles(*ALL_TRUE)
     def all_true(call: Call, valid: Value, message: Value) -> Value | None:
-        """As a tensor: the caller asks whether it is true, and raises if not."""
+        """Return the check as a tensor, because the caller tests it and raises."""
         return call.graph_call(torch._is_all_true, valid) if valid.is_tensor else None
 
 
@@ -133,5 +133,5 @@ def assertion(call: Call, condition: Value, message: Value | None = None) -> Val
 
 @handles(*existing("torch.distributions.utils._lazy_property_and_property"))
 def property_of_distributions(call: Call, wrapped: Value) -> Value | None:
-    """What a lazy property of a distribution gives for the class: checks of arguments ask whether there is one."""
+    """The result of a distribution's lazy property for the class, because argument checks ask whether it exists."""
     return call.new_value(call.fn(wrapped.as_object()))

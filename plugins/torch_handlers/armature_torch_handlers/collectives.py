@@ -1,6 +1,6 @@
-"""torch.distributed: groups of processes as objects that are known while tracing, and collectives that write in place.
+"""torch.distributed: process groups as objects known while tracing, and collectives that write in place.
 
-A collective that the graph has becomes one that gives a new tensor, which is copied to where the program wants it.
+In the graph, such a collective becomes one that returns a new tensor, which is then copied to its target.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SETTABLE = frozenset({"group_name", "group_desc", "bound_device_id"})
 
 
 def attribute_of(group: Any, name: str) -> Any:
-    """What a group says of itself."""
+    """A property of a group."""
     return getattr(group, name)
 
 
 @attrs.define(eq=False)
 class GroupValue(KnownValue):
-    """A group of processes."""
+    """A process group."""
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in FOR_LIFE:
@@ -59,7 +59,7 @@ class GroupValue(KnownValue):
 
 
 def group_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A group that the program has made."""
+    """A process group of the program."""
     tracer.guards.same(source, obj)
     return GroupValue(type(obj), obj, source=source)
 
@@ -68,24 +68,24 @@ VALUE_TYPES = tuple(ValueType(kind, group_of_program) for kind in GROUPS)
 
 
 def refused(why: str) -> None:
-    """Ends the graph while tracing."""
+    """Break the graph while tracing."""
     raise NotImplementedError(why)
 
 
 @handles(refused)
 def ends_here(call: Call, why: Value) -> Value | None:
-    """A stand-in has met what it does not do."""
+    """Break the graph where a polyfill meets an unsupported case."""
     call.graph_break("collective", why=str(why.as_constant()))
 
 
 @handles(*functional_collectives.TRACED)
 def trace_into(call: Call, *args: Value) -> Value:
-    """The stand-ins are of Python, down to the operators."""
+    """Trace into polyfills, which are Python code that calls operators."""
     return call.polyfill(call.fn, *args)
 
 
 def demand(call: Call, group: Value | None, async_op: Value | None, *tensors: Value) -> Value:
-    """The group. Break where a collective that gives a new tensor would not do the same."""
+    """The group. Breaks if a collective that returns a new tensor would not be equivalent."""
     if async_op is not None and not (async_op.is_constant and not async_op.as_constant()):
         call.graph_break("collective-async")
     if not (group is None or isinstance(group, GroupValue) or (group.is_constant and group.as_constant() is None)):
@@ -98,7 +98,7 @@ def demand(call: Call, group: Value | None, async_op: Value | None, *tensors: Va
 
 
 def demand_plain(call: Call, fake: torch.Tensor) -> None:
-    """Break where memory or history of a tensor is not what its numbers tell."""
+    """Break if a tensor has memory or history that its elements don't show."""
     if fake.layout is not torch.strided or fake.is_complex() or not fake.is_contiguous():
         call.graph_break("collective-layout")
     if fake.requires_grad and torch.is_grad_enabled():
@@ -127,21 +127,21 @@ def all_reduce(
 
 
 def all_reduce_in_place(tensor: torch.Tensor, op: str, group: Any) -> None:
-    """The reduction, written to the tensor."""
+    """Reduce, and write the result to the tensor."""
     group = in_use(group)
     tensor.copy_(functional_collectives.all_reduce(tensor, op, group.group_name))
 
 
 def in_use(group: Any) -> Any:
-    """The group, at once."""
+    """The group, if its collectives are made immediately."""
     group = functional_collectives.group_or_default(group)
     if functional_collectives.is_coalescing(group):
-        refused("collectives of the group are kept to be made together")
+        refused("collectives of the group are being collected")
     return group
 
 
 def gathering(kind: str) -> tuple[Any, ...]:
-    """The function of a kind that does the work: torch 2.13 has renamed some, and the older names call it."""
+    """The implementing function of this kind: torch 2.13 has renamed some, and the older names call it."""
     return existing(f"torch.distributed.{kind}_single") or existing(
         f"torch.distributed.{'all_gather_into' if kind == 'all_gather' else kind}_tensor"
     )
@@ -161,11 +161,11 @@ def all_gather_into(
 
 
 def all_gather_in_place(output: torch.Tensor, input: torch.Tensor, group: Any) -> None:
-    """All processes' tensors in a row."""
+    """All processes' tensors, concatenated."""
     group = in_use(group)
     whole = input.dim() > 0 and output.shape == (group.size() * input.shape[0], *input.shape[1:])
     if not whole or output.dtype is not input.dtype:
-        refused("the output has not the shape or dtype of all inputs in a row")
+        refused("the output does not have the shape or dtype of the concatenated inputs")
     output.copy_(functional_collectives.all_gather(input, group.size(), group.group_name))
 
 
@@ -181,13 +181,13 @@ def all_gather(
 
 
 def all_gather_in_list(outputs: list[torch.Tensor], input: torch.Tensor, group: Any) -> None:
-    """All processes' tensors, one each."""
+    """All processes' tensors, one output for each."""
     group = functional_collectives.group_or_default(group)
     if len(outputs) != group.size() or input.dim() == 0:
         refused("there is not one output for each process, or the tensors have no dimension")
     for output in outputs:
         if output.shape != input.shape or output.dtype is not input.dtype:
-            refused("an output has not the shape or dtype of the input")
+            refused("an output does not have the shape or dtype of the input")
     gathered = functional_collectives.all_gather(input, group.size(), group.group_name)
     parts_of_all = gathered.view(group.size(), *input.shape)
     for position, output in enumerate(outputs):
@@ -209,11 +209,11 @@ def reduce_scatter(
 
 
 def reduce_scatter_in_place(output: torch.Tensor, input: torch.Tensor, op: str, group: Any) -> None:
-    """This process's part of the reduction."""
+    """This process's slice of the reduction."""
     group = in_use(group)
     whole = output.dim() > 0 and input.shape == (group.size() * output.shape[0], *output.shape[1:])
     if not whole or output.dtype is not input.dtype:
-        refused("the input has not the shape or dtype of all outputs in a row")
+        refused("the input does not have the shape or dtype of the concatenated outputs")
     output.copy_(functional_collectives.reduce_scatter(input, op, group.size(), group.group_name))
 
 
@@ -236,7 +236,7 @@ def all_to_all(
 
 
 def all_to_all_in_place(output: torch.Tensor, input: torch.Tensor, received: Any, sent: Any, group: Any) -> None:
-    """A part from each process."""
+    """A slice from each process."""
     group = functional_collectives.group_or_default(group)
     received, sent = parts(output, received, group.size()), parts(input, sent, group.size())
     if output.shape[1:] != input.shape[1:] or output.dtype is not input.dtype:
@@ -245,7 +245,7 @@ def all_to_all_in_place(output: torch.Tensor, input: torch.Tensor, received: Any
 
 
 def parts(tensor: torch.Tensor, sizes: Any, count: int) -> list[int]:
-    """The sizes of the parts of a tensor."""
+    """The sizes of a tensor's slices."""
     if tensor.dim() == 0:
         refused("a tensor without dimensions has no parts")
     if not sizes:

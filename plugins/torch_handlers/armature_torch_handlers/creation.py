@@ -22,7 +22,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 @handles(torch.tensor)
 def tensor(call: Call, data: Value, **options: Value) -> Value | None:
-    """`torch.tensor(data)`. Constants stay as they are, a tensor is copied, tensors in lists are stacked."""
+    """`torch.tensor(data)`. Constants are embedded, a tensor is copied, tensors in lists are stacked."""
     if data.is_tensor:
         return copy(call, data, options)
     of_array = tensor_of(call, data, options)
@@ -49,23 +49,23 @@ def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
 
 @handles(torch.nn.Parameter)
 def parameter(call: Call, data: Value | None = None, requires_grad: Value | None = None) -> Value | None:
-    """Made by the graph, which then runs as it is captured; not within a graph of a function."""
+    """A parameter made by the graph, which then runs uncompiled; not within a subgraph."""
     wanted = call.constant(True) if requires_grad is None else requires_grad
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.atomic_depth:
         call.graph_break("creates-parameter")
-    call.tracing.mutates = True  # it counts changes together with what it is made of
+    call.tracing.mutates = True  # it shares a version counter with its source
     return call.graph_call(torch.nn.Parameter, made_of, wanted)
 
 
 @handles(*existing("torch.nn.Buffer"))
 def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = None) -> Value | None:
-    """A tensor over the same memory, with marks that modules look for."""
+    """A tensor over the same memory, with the marks that modules check."""
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     plain = isinstance(made_of, TracedTensor) and made_of.python_type() in PLAIN and not made_of.fake.requires_grad
     if not plain or call.tracing.atomic_depth or call.tracing.overrides.present:
         call.graph_break("creates-buffer")
-    call.tracing.mutates = True  # it counts changes together with what it is made of
+    call.tracing.mutates = True  # it shares a version counter with its source
     made = call.graph_call(torch.ops.aten.alias.default, call.graph_call("detach", made_of))
     made.set_attribute(call.tracing, "persistent", call.constant(True) if persistent is None else persistent)
     made.set_attribute(call.tracing, "_is_buffer", call.constant(True))
@@ -79,7 +79,7 @@ LEGACY = existing(
 
 @handles(torch.Tensor, *LEGACY)
 def tensor_class(call: Call, *args: Value) -> Value | None:
-    """A class of tensors called with sizes, with constants, or `torch.Tensor` with a tensor on the CPU."""
+    """A tensor class called with sizes or constants, or `torch.Tensor` with a CPU tensor."""
     if call.tracing.overrides.present:
         return None
     data = args[0] if len(args) == 1 else None
@@ -98,14 +98,13 @@ def tensor_class(call: Call, *args: Value) -> Value | None:
 
 @handles(*existing("torch.frombuffer", "torch.from_dlpack", "torch.from_file"))
 def foreign_memory(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Memory that another library owns."""
+    """Break the graph at memory owned by another library."""
     call.graph_break("foreign-memory", operation=f"torch.{call.fn.__name__}")
 
 
 @handles(torch.Tensor.new)
 def new(call: Call, self: Value, *args: Value, device: Value | None = None) -> Value | None:
-    """`tensor.new(...)`: of sizes, memory that nobody has written to; of data, a tensor of its dtype; of a tensor,
-    the same once more."""
+    """`tensor.new(...)`: for sizes, uninitialised memory; for data, a tensor of its dtype; for a tensor, an alias."""
     on = {} if device is None else {"device": device}
     if len(args) == 1 and args[0].python_type() in (list, tuple):
         return call.graph_call("new_tensor", self, args[0], **on)
@@ -120,7 +119,7 @@ def new(call: Call, self: Value, *args: Value, device: Value | None = None) -> V
 
 
 def _alike(tensor: Value, other: TracedTensor) -> bool:
-    """Whether both are plain and of one dtype and device; torch raises an error where they are not of one."""
+    """Whether both are plain and have the same dtype and device; torch raises an error otherwise."""
     if not isinstance(tensor, TracedTensor) or not all(one.python_type() in PLAIN for one in (tensor, other)):
         return False
     return (tensor.dtype, tensor.device) == (other.dtype, other.device)
@@ -128,7 +127,7 @@ def _alike(tensor: Value, other: TracedTensor) -> bool:
 
 @handles(*existing("torch._shape_as_tensor"))
 def shape_as_tensor(call: Call, self: Value) -> Value | None:
-    """The sizes, whose number alone a tensor without numbers can't hold."""
+    """The sizes as a tensor; a fake tensor can't hold their values."""
     if not isinstance(self, TracedTensor):
         return None
     sizes = call.tracing.as_value(list).call(call.tracing, (self.get_attribute(call.tracing, "shape"),), {})

@@ -1,7 +1,8 @@
-"""DistributedDataParallel: it sums gradients over all processes a bucket at a time, while backward makes the next ones.
+"""DistributedDataParallel: it sums gradients over all processes, one bucket at a time, while backward computes the next
+ones.
 
-One backward graph gives all of its gradients at the end. So the graph of the module that is wrapped is cut where
-backward has made the last gradient of a bucket: before the first step of forward that uses a parameter of the bucket.
+A single backward graph returns all gradients at its end. So the graph of the wrapped module is cut where backward has
+computed the last gradient of a bucket: before the first forward step that uses a parameter of the bucket.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from armature.plugin_api import Pass, Services, Split, data_parallel
 
 
 def cut_at_buckets(split: object, ctx: Services) -> object:
-    """The graph with a cut for each bucket but the last, if a DistributedDataParallel runs it."""
+    """Cut the graph for each bucket but the last, if a DistributedDataParallel runs it."""
     parallel = data_parallel.active()
     if parallel is None or not isinstance(split, Split):
         return split
@@ -25,7 +26,7 @@ def cut_at_buckets(split: object, ctx: Services) -> object:
 
 
 def beginnings(parallel: Any, split: Split, nodes: list[fx.Node]) -> Iterator[int]:
-    """Where the piece of each bucket begins. What comes before all of them is no piece: it makes no gradient."""
+    """Where each bucket's piece begins. Steps before all of them produce no gradients, and form no piece."""
     place = {node: k for k, node in enumerate(nodes)}
     used_by = ((id(real), node.users) for node, real in split.parameters.items() if node.users)
     first = {key: min(map(place.__getitem__, users)) for key, users in used_by}

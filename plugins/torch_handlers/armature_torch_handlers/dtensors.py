@@ -1,6 +1,6 @@
-"""DTensor: a tensor in parts on several processes. Meshes and placements are known while tracing.
+"""DTensor: a tensor distributed over several processes. Meshes and placements are known while tracing.
 
-What a DTensor's operators come to on each process, its class says; that runs on fakes and when the graph is compiled.
+The class defines what its operators do on each process; its code runs on fakes and when the graph is compiled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"__eq__": lambda a, b: a == 
 
 @attrs.define(eq=False)
 class PlacementValue(KnownValue):
-    """How a tensor lies on the processes of one dimension of a mesh."""
+    """How a tensor is distributed along one dimension of a mesh."""
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in FIELDS and hasattr(self.obj, name):
@@ -63,13 +63,13 @@ class PlacementValue(KnownValue):
 
 
 def placement_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A placement of the program: an equal one will do."""
+    """A placement of the program, guarded by equality."""
     tracer.guards.equal(source, obj)
     return PlacementValue(type(obj), obj, source=source)
 
 
 def mesh_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A mesh of the program: the same one."""
+    """A mesh of the program, guarded by identity."""
     tracer.guards.same(source, obj)
     return KnownValue(type(obj), obj, source=source)
 
@@ -95,12 +95,12 @@ def placement(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 
 def plain(value: Value) -> Any:
-    """What is known of an argument. Raises NotConstant."""
+    """The Python object of a known argument. Raises NotConstant."""
     return None if value is None else value.as_constant()
 
 
 def whole(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """A method of DTensor as one node: what else it is given is known."""
+    """A method of DTensor as one node, with its other arguments known."""
     if not isinstance(tensor, TracedTensor):
         return None
     try:
@@ -112,7 +112,7 @@ def whole(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | N
 
 
 def with_known(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[[torch.Tensor], Any]:
-    """The function of its first argument. A graph's text has no words for meshes and placements."""
+    """Bind known arguments, because a graph's code can't name meshes and placements."""
 
     def on_mesh(tensor: torch.Tensor) -> Any:
         return fn(tensor, *args, **kwargs)
@@ -122,13 +122,13 @@ def with_known(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) 
 
 
 def members(*names: str) -> tuple[Any, ...]:
-    """Functions of the class."""
+    """The methods of the class."""
     return tuple(getattr(kind, name) for kind in DTENSORS for name in names)
 
 
 @handles(*members("to_local", "full_tensor", "redistribute"))
 def method(call: Call, self: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """One node."""
+    """A method as one node."""
     return whole(call, self, *args, **kwargs)
 
 
@@ -136,7 +136,7 @@ def method(call: Call, self: Value, *args: Value, **kwargs: Value) -> Value | No
 def from_local(
     call: Call, local_tensor: Value, device_mesh: Value | None = None, *args: Value, **kwargs: Value
 ) -> Value | None:
-    """One node. The mesh that is entered is not looked for; a check would ask the other processes now."""
+    """One node. The active mesh is not looked up, and the check is skipped, because it would communicate now."""
     checks = kwargs.get("run_check")
     if not isinstance(device_mesh, KnownValue) or (checks is not None and checks.truth(call.tracing)):
         return None
@@ -145,7 +145,7 @@ def from_local(
 
 @handles(*(getattr(kind, name).fget for kind in DTENSORS for name in ("placements", "device_mesh")))
 def layout_of(call: Call, self: Value) -> Value | None:
-    """What the tensor's own fake says; for one of the program that is guarded."""
+    """The layout of the tensor's fake; guarded for a tensor of the program."""
     if not isinstance(self, TracedTensor):
         return None
     return call.new_value(getattr(self.fake, call.fn.__name__))

@@ -1,4 +1,4 @@
-"""Back ends that generate no code: to tell a fault of tracing from one of AOTAutograd or of lowering."""
+"""Back ends that generate no code: they help to tell faults of tracing from those of AOTAutograd or lowering."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def aot_eager(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[
 
 
 def as_it_is(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """The graph, called with a list."""
+    """The graph, wrapped to be called with a list."""
     return lambda args: graph.forward(*args)

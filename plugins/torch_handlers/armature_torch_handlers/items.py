@@ -1,6 +1,5 @@
-"""Items of tensors: those that arrays of numpy, ints that change or tensors of one number choose, and writes by a mask
-that is one bool, without dimensions, of which torch itself would ask for the value. Splits at places that a tensor
-holds."""
+"""Items of tensors: indices that are numpy arrays, dynamic ints or one-element tensors; writes by a mask that is a
+single 0-d bool, whose value torch itself would read; and splits at positions held by a tensor."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from armature.plugin_api import Call, ConstantValue, SliceValue, TracedTensor, T
 from armature_torch_handlers.arrays import ArrayValue
 from armature_torch_handlers.number_tensors import same, with_numbers
 
-KEPT = (torch.bool, torch.uint8)  # of an index of another dtype, torch makes int64
+KEPT = (torch.bool, torch.uint8)  # torch converts an index of any other dtype to int64
 COUNTS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @handles(torch.Tensor.__getitem__)
 def read(call: Call, self: Value, key: Value) -> Value | None:
-    """`x[array]`, `x[k]` of an int that changes, and `x[n]` of a tensor of one number."""
+    """`x[array]`, `x[k]` with a dynamic int, and `x[n]` with a one-element tensor."""
     index = of_tensors(call, self, key)
     if index is not None:
         return call.graph_call(operator.getitem, self, index)
@@ -40,8 +39,8 @@ def write(call: Call, self: Value, key: Value, value: Value) -> Value | None:
 
 
 def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
-    """An item at places of which one is not known while tracing. For `x[k]`, torch makes a constant of an int that
-    changes; for `select` it does not."""
+    """An item at positions not all known while tracing. For `x[k]`, torch makes a dynamic int a constant; `select` does
+    not."""
     items = key.items if isinstance(key, TupleValue) and key.kind is tuple else [key]
     if not isinstance(self, TracedTensor) or not all(map(may_be_basic, items)):
         return None
@@ -59,13 +58,13 @@ def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
 
 
 def may_be_basic(item: Value) -> bool:
-    """Whether it may choose without an index made of tensors."""
+    """Whether the index may select without advanced indexing."""
     one = isinstance(item, TracedTensor) and not item.fake.dim()
     return one or item.python_type() in (int, slice, type(None), type(...))
 
 
 def selected(call: Call, self: Value, items: Sequence[Value]) -> Value:
-    """`x[items]`, step by step from the left, as torch takes them."""
+    """`x[items]`, applied from left to right, as torch does."""
     made, before = self, list[Value]()
     for item in items:
         if item.is_symbolic:
@@ -77,12 +76,12 @@ def selected(call: Call, self: Value, items: Sequence[Value]) -> Value:
 
 
 def axes(items: Sequence[Value]) -> int:
-    """How many axes come of the items of an index."""
+    """The number of axes that the items of an index result in."""
     return sum(item.python_type() is not int for item in items)
 
 
 def whole(count: int) -> list[Value]:
-    """The slices that take all of so many axes."""
+    """Full slices for this many axes."""
     nothing = ConstantValue(None)
     return [SliceValue((nothing, nothing, nothing)) for _ in range(count)]
 
@@ -98,11 +97,12 @@ def at(call: Call, tensor: Value, items: list[Value]) -> Value:
 
 
 def of_tensors(call: Call, self: Value, key: Value) -> Value | None:
-    """An index with tensors in the place of arrays, as torch makes them; None: there are none."""
+    """An index with arrays replaced by tensors, as torch does; None if there are none."""
     if not isinstance(self, TracedTensor) or self.device.type != "cpu":
         return None
     if isinstance(key, ArrayValue):
-        return as_index(call, key) if key.shadow.ndim == 1 else None  # with more, it may count as a tuple of rows
+        # a multi-dimensional one may count as a tuple of rows
+        return as_index(call, key) if key.shadow.ndim == 1 else None
     if not isinstance(key, TupleValue) or not any(is_array(item) for item in key.items):
         return None
     items = [as_index(call, item) if isinstance(item, ArrayValue) and is_array(item) else item for item in key.items]
@@ -111,19 +111,19 @@ def of_tensors(call: Call, self: Value, key: Value) -> Value | None:
 
 
 def is_array(value: Value) -> bool:
-    """Whether it is an array, with dimensions."""
+    """Whether it is an array that is not a scalar."""
     return isinstance(value, ArrayValue) and not value.is_scalar and value.shadow.ndim > 0
 
 
 def as_index(call: Call, array: ArrayValue) -> Value | None:
-    """The tensor for an array; None: torch may take it for something else than an index."""
+    """The tensor for an array; None if torch may not treat it as an index."""
     if array.tensor.dtype in COUNTS:
         return call.graph_call("to", array.tensor, call.constant(torch.int64))
     return array.tensor if array.tensor.dtype in KEPT else None
 
 
 def write_all_or_nothing(call: Call, self: Value, key: Value, value: Value) -> Value | None:
-    """`x[mask] = number`: the number everywhere, or nowhere."""
+    """`x[mask] = number`: sets every element, or none."""
     if not isinstance(self, TracedTensor) or not isinstance(key, TracedTensor) or not value.is_constant:
         return None
     number = type(value.as_constant()) in (bool, int, float)
@@ -133,13 +133,13 @@ def write_all_or_nothing(call: Call, self: Value, key: Value, value: Value) -> V
 
 
 def write_where(self: torch.Tensor, mask: torch.Tensor, number: Any) -> None:
-    """The number as a tensor of the dtype written to: it is cast as in a plain write."""
+    """The number as a tensor of the target's dtype, cast as in a plain write."""
     self.copy_(torch.where(mask, torch.full((), number, dtype=self.dtype, device=self.device), self))
 
 
 @handles(torch.tensor_split, torch.Tensor.tensor_split)
 def tensor_split(call: Call, self: Value, places: Value | None = None, *args: Value, **kwargs: Value) -> Value | None:
-    """A split at places that a tensor holds, of which torch takes the numbers: as if given `places.tolist()`."""
+    """A split at positions held by a tensor, whose values torch reads: same as with `places.tolist()`."""
     if not isinstance(self, TracedTensor) or not isinstance(places, TracedTensor) or places.fake.dim() != 1:
         return None
     if places.dtype is not torch.int64 or places.device.type != "cpu":  # torch refuses others

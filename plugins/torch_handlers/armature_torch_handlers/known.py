@@ -1,4 +1,5 @@
-"""Objects of the program that are the same in each call, so that functions may be asked about them while tracing."""
+"""Immutable objects of the program that stay the same in each call, so functions of them may be evaluated while
+tracing."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from armature.plugin_api import ObjectValue, Tracing
 
 @attrs.define(eq=False)
 class KnownValue(ObjectValue):
-    """An object that does not change."""
+    """An immutable object."""
 
     is_constant: ClassVar[bool] = True
 

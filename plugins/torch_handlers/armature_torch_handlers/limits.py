@@ -1,4 +1,4 @@
-"""The ranges of numpy's dtypes, `numpy.finfo` and `numpy.iinfo`: constants, as torch's are."""
+"""The limits of numpy's dtypes, `numpy.finfo` and `numpy.iinfo`: constants, as torch's are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANGES: tuple[Any, ...] = () if layer.numpy is None else (layer.numpy.finfo, lay
 
 @handles(*RANGES)
 def limits(call: Call, kind: Value) -> Value | None:
-    """The range of a dtype, which may be named or be that of a number."""
+    """The limits of a dtype, given by name or by a number of it."""
     try:
         made = call.fn(kind.as_object())
     except NotConstant:
@@ -23,7 +23,7 @@ def limits(call: Call, kind: Value) -> Value | None:
 
 
 def held(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A range that the program keeps."""
+    """A limits object of the program."""
     tracer.guards.same(source, obj)
     return ConstantValue(obj, source=source)
 

@@ -1,4 +1,4 @@
-"""`torch.tensor` of lists that hold tensors: eager mode takes the number out of each, the graph stacks them."""
+"""`torch.tensor` of lists that hold tensors: eager mode reads the number from each, the graph stacks them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armature.plugin_api import Call, TracedTensor, TupleValue, Value
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 REALS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
-# What eager mode takes the numbers out as, before it writes them as the dtype of the result.
+# The dtype as which eager mode reads numbers before it converts them to the result's dtype.
 TAKEN_AS: dict[torch.dtype, torch.dtype] = {
     torch.bool: torch.bool,
     **dict.fromkeys(INTEGERS, torch.int64),
@@ -35,8 +35,8 @@ def is_list(data: Value) -> bool:
 
 
 def of_tensors(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
-    """The tensor of nested lists in which there are tensors; None: there are none. Breaks the graph where eager mode
-    raises, or makes something that a graph cannot."""
+    """The tensor of nested lists that contain tensors; None if there are none. Breaks the graph if eager mode raises,
+    or makes something that a graph cannot."""
     if not is_list(data) or not any(leaf.is_tensor for leaf in leaves(call, data)):
         return None
     made = stacked(call, data, options)
@@ -46,7 +46,7 @@ def of_tensors(call: Call, data: Value, options: dict[str, Value]) -> Value | No
 
 
 def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
-    """The same, None for what is not to be traced."""
+    """Like `of_tensors`, or None if it can't be traced."""
     items, sizes = list(leaves(call, data)), sizes_of(call, data)
     kinds = [dtype_of(item) for item in items]
     known = all(value.is_constant for value in options.values())
@@ -73,14 +73,14 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
 
 
 def fits(kind: torch.dtype | None, dtype: torch.dtype) -> bool:
-    """Whether eager mode writes numbers of a kind as a dtype, all of them, and as the graph does."""
+    """Whether eager mode converts all numbers of a kind to a dtype, and does so as the graph does."""
     if kind is None or dtype not in TAKEN_AS:
         return False
     return torch.promote_types(kind, dtype) is dtype or (dtype in REALS and kind in REALS)
 
 
 def sizes_of(call: Call, data: Value) -> tuple[int, ...] | None:
-    """The lengths of nested lists, None where they differ."""
+    """The lengths of nested lists, None if they are ragged."""
     if not is_list(data):
         return ()
     inner = {sizes_of(call, item) for item in call.tracing.unpack(data)}
@@ -89,7 +89,7 @@ def sizes_of(call: Call, data: Value) -> tuple[int, ...] | None:
 
 
 def dtype_of(item: Value) -> torch.dtype | None:
-    """The dtype that a number counts as; None: it is none of those traced."""
+    """The dtype that a number counts as; None if it is not supported."""
     if isinstance(item, TracedTensor):
         plain = item.fake.dim() == 0 and item.dtype in TAKEN_AS and item.device.type != "meta"
         return item.dtype if plain else None
@@ -102,7 +102,7 @@ def dtype_of(item: Value) -> torch.dtype | None:
 
 
 def promoted(kinds: list[torch.dtype | None]) -> torch.dtype | None:
-    """The dtype of the result, where none is given."""
+    """The dtype of the result if none is given."""
     found = kinds[0]
     for kind in kinds[1:]:
         found = torch.promote_types(found, kind) if found is not None and kind is not None else None

@@ -1,4 +1,5 @@
-"""nn.Module objects: parameters and buffers as graph inputs, submodules, `forward` called straight without hooks."""
+"""nn.Module objects: parameters and buffers as graph inputs, submodules, and direct calls of `forward` without
+hooks."""
 
 from __future__ import annotations
 
@@ -43,13 +44,13 @@ SETTER = nn.Module.__setattr__
 
 
 def calls_plainly(cls: type) -> bool:
-    """Whether calling a module of the class is calling its `forward`, as long as there are no hooks."""
+    """Whether calling a module of the class just calls its `forward`, if there are no hooks."""
     return all(getattr(cls, name, None) is getattr(nn.Module, name, None) for name in CALL_METHODS)
 
 
 @attrs.define(eq=False)
 class ModuleValue(ObjectValue):
-    """An nn.Module of the program, or one made in the frame: then `obj` is None and `attributes` hold everything."""
+    """An nn.Module of the program, or one made in the frame: then `obj` is None and `attributes` has everything."""
 
     obj: Any = None
     registries: dict[str, DictValue] = attrs.field(factory=dict)
@@ -72,13 +73,13 @@ class ModuleValue(ObjectValue):
         return known
 
     def found_at(self) -> Source:
-        """Where the program has it; what it has nowhere is found by itself."""
+        """The source of the module in the program, if it has one."""
         if self.source is None:
             self.source = object_source(self.obj)
         return self.source
 
     def registered(self, tracer: Tracing, name: str) -> Value | None:
-        """The parameter, buffer or submodule of that name, None when there is none."""
+        """The parameter, buffer or submodule of that name; None if there is none."""
         for registry in REGISTRIES:
             held = None if self.obj is None else held_by(self.obj).get(registry, {})
             if held is None or registry in self.registries or id(held) in tracer.by_id:
@@ -99,7 +100,7 @@ class ModuleValue(ObjectValue):
     def is_stable(self, name: str) -> bool:
         if name == "forward":
             return False
-        # What registers a parameter or submodule first makes sure that no attribute has its name.
+        # Registering a parameter or submodule first checks that no attribute has its name.
         return is_trusted(self.cls) or find_in_class(self.cls, name) is None or super().is_stable(name)
 
     def missing(self, tracer: Tracing, name: str, raised: UserRaised | None = None) -> Value:
@@ -147,7 +148,7 @@ class ModuleValue(ObjectValue):
         tracer.calls.inline_python(SETTER, (self, tracer.constant(name), value), {})
 
     def _is_marked(self, tracer: Tracing, tensor: Value) -> bool:
-        """Whether a tensor says that it is a buffer."""
+        """Whether a tensor is marked as a buffer."""
         mark = tracer.python.attribute_or_none(tensor, "_is_buffer") if tensor.is_tensor else None
         return mark is not None and bool(mark.as_constant())
 
@@ -198,7 +199,7 @@ def held_by(module: nn.Module) -> dict[str, Any]:
 
 
 def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> DictValue:
-    """`_parameters`, `_buffers` or `_modules` of a module: always dicts, by what nn.Module does."""
+    """`_parameters`, `_buffers` or `_modules` of a module, which nn.Module always makes dicts."""
     held = tracer.by_id.get(id(real))
     if held is not None and isinstance(held[1], DictValue):
         return held[1]
@@ -210,7 +211,7 @@ def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> D
 
 
 def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | None:
-    """A module of the program; None: one that TorchScript has compiled."""
+    """A module of the program; None for one compiled by TorchScript."""
     if issubclass(type(module), torch.jit.ScriptModule):
         return None
     held = held_by(module)

@@ -1,4 +1,4 @@
-"""Methods of torch's modules whose Python does something that tracing should not follow: traced in a simpler form."""
+"""Methods of torch's modules whose Python code is not suitable for tracing: traced in a simpler form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DENSE = ("cpu", "cuda")  # devices between which a tensor's memory may move
 
 @handles(*existing("torch._C._nn._parse_to"))
 def parse_to(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """What the arguments of `Module.to` say, which are constants."""
+    """The parsed arguments of `Module.to`, which are constants."""
     if not all(value.is_constant for value in (*args, *kwargs.values())):
         return None
     named = {name: value.as_constant() for name, value in kwargs.items()}
@@ -40,7 +40,7 @@ def parse_to(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     )
 )
 def conversion_setting(call: Call) -> Value:
-    """How modules change their parameters; asked again before the compiled code runs."""
+    """A setting for converting modules' parameters; guarded by calling it again."""
     setting = call.fn()
     call.tracing.guards.answers(call.fn, (), {}, setting)
     return call.constant(setting)
@@ -58,7 +58,7 @@ def may_take_memory(call: Call, input: Value, source: Value) -> Value | None:
 
 @handles(nn.Module.__getattr__)
 def look_up(call: Call, module: Value, name: Value) -> Value:
-    """A parameter, buffer or module by name, where the object has no such attribute."""
+    """Look up a parameter, buffer or module by name, if the object has no such attribute."""
     if not isinstance(module, ModuleValue):  # made in the frame
         return call.polyfill(nn.Module.__getattr__, module, name)
     return module.fallback(call.tracing, str(name.as_constant()))
@@ -66,7 +66,7 @@ def look_up(call: Call, module: Value, name: Value) -> Value:
 
 @handles(nn.Module.__setattr__)
 def assign(call: Call, module: Value, name: Value, value: Value) -> Value:
-    """Keep a parameter, buffer or module where modules keep these."""
+    """Store a parameter, buffer or module in the module's registries."""
     if not isinstance(module, ModuleValue):
         return call.polyfill(nn.Module.__setattr__, module, name, value)
     module.assign(call.tracing, str(name.as_constant()), value)
@@ -74,7 +74,7 @@ def assign(call: Call, module: Value, name: Value, value: Value) -> Value:
 
 
 def weights_have_changed(self: Any) -> bool:
-    """Whether a recurrent module's weights are still those in its flat list; the original asks weak references."""
+    """Whether a recurrent module's weights differ from those in its flat list; the original uses weak references."""
     for name, held in zip(self._flat_weights_names, self._flat_weights):
         weight = getattr(self, name, None)
         if weight is not None and held is not None and held is not weight:
@@ -83,7 +83,7 @@ def weights_have_changed(self: Any) -> bool:
 
 
 def polyfills() -> Iterable[Polyfill]:
-    """The methods and what is traced in their place."""
+    """The methods and their polyfills."""
     changed = getattr(nn.RNNBase, "_weights_have_changed", None)
     if changed is not None:
         yield Polyfill(changed, weights_have_changed)

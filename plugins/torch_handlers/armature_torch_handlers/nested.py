@@ -1,4 +1,4 @@
-"""Functions of nested tensors that torch can't run on tensors without numbers."""
+"""Functions of nested tensors that torch can't run on fake tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from armature.plugin_api import Call, TracedTensor, Value, handles, nested_atten
 
 @handles(F.scaled_dot_product_attention)
 def attention(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """In the graph as it is."""
+    """Attention, as a node of the graph."""
     given = [value for value in (*args, *kwargs.values()) if isinstance(value, TracedTensor)]
     if not any(value.fake.layout is torch.jagged for value in given):
         return None

@@ -1,7 +1,8 @@
-"""Tensors without dimensions where torch takes a number: `x[n]`, `x[:, :n]`, `torch.arange(n)`, `x.expand(n, 4)`.
+"""0-d tensors passed where torch needs a number: `x[n]`, `x[:, :n]`, `torch.arange(n)`, `x.expand(n, 4)`.
 
-torch asks such a tensor for its number. Of one that the frame is given, on the CPU, the compiled code can do so before
-the graph: the number is to the graph what an int of the program is, a constant at first, and a size once it changes.
+torch reads the number from such a tensor. If it is a CPU tensor that the frame receives, the compiled code can read it
+before the graph. To the graph the number is then like an int of the program: a constant at first, and a symbol once it
+changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from armature.plugin_api import (
     handles,
 )
 
-# Functions that want numbers wherever they are given one; those that do after their first argument, and methods.
+# Functions for which all arguments are numbers; functions whose arguments after the first are; and methods.
 NEW = (
     torch.arange, torch.empty, torch.eye, torch.full, torch.ones, torch.rand, torch.randint, torch.randn,
     torch.randperm, torch.zeros,
@@ -48,12 +49,12 @@ WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def number_of(tensor: torch.Tensor) -> int:
-    """The number in a tensor of ints."""
+    """The number in an int tensor."""
     return int(tensor)
 
 
 def with_numbers(tracing: Tracing, value: Value) -> Value:
-    """The value with numbers for such tensors: for itself, or what a tuple, list or slice holds."""
+    """Replace such tensors by numbers: the value itself, or members of a tuple, list or slice."""
     if isinstance(value, SliceValue):
         start, stop, step = (with_numbers(tracing, part) for part in value.parts)
         return value if same((start, stop, step), value.parts) else attrs.evolve(value, parts=(start, stop, step))
@@ -64,16 +65,16 @@ def with_numbers(tracing: Tracing, value: Value) -> Value:
 
 
 def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
-    """Whether nothing was put in another's place."""
+    """Whether nothing was replaced."""
     return all(one is other for one, other in zip(new, old, strict=True))
 
 
 def read(tracing: Tracing, value: TracedTensor) -> Value:
-    """The number of a tensor that holds one, if it is known before the graph; else the tensor."""
+    """The number in a one-element tensor if it is known before the graph; else the tensor."""
     tensor, source = value.real, value.source
     if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE or tensor.dim():
         return value
-    # What was written to, or what another's `__torch_function__` sees, may be another number by then.
+    # If it was written to, or passes through a `__torch_function__`, its number may have changed.
     if tensor.device.type != "cpu" or tracing.mutates or tracing.overrides.present:
         return value
     number = tracing.fakes.run_real(number_of, tensor)
@@ -86,7 +87,7 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
 
 
 def called(call: Call, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, first: int) -> Value | None:
-    """The call with numbers for such tensors among the arguments from `first` on; None: there are none."""
+    """The call with such tensors replaced by numbers among the arguments from `first` on; None if there are none."""
     given = (*args[:first], *(with_numbers(call.tracing, arg) for arg in args[first:]))
     named = {name: arg if name == "out" else with_numbers(call.tracing, arg) for name, arg in kwargs.items()}
     if same((*given, *named.values()), (*args, *kwargs.values())):

@@ -1,7 +1,7 @@
-"""Scalars of numpy that are another one from call to call: constants, but for arithmetic with tensors and for sizes.
+"""numpy scalars that vary from call to call: they become constants, except in arithmetic with tensors and as sizes.
 
-To torch's operators such a scalar is the number of Python in it, which the graph can be given. Everything else takes it
-as a constant, guarded from there on: its dtype decides what `torch.tensor` makes of it, and numpy computes with it.
+To torch's operators such a scalar is its Python number, which can be a graph input. Any other use makes it a guarded
+constant, because its dtype matters to `torch.tensor`, and numpy computes with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from armature.plugin_api import (
 )
 from armature.plugin_api import numpy_layer as layer
 
-# Calls that take ints for sizes, places and lengths, alone or in lists, and whose result is the same for ints of numpy.
+# Calls that take ints as sizes, positions and lengths, alone or in lists, and treat numpy ints in the same way.
 TAKE_INTS = frozenset({
     "arange", "chunk", "empty", "expand", "full", "getitem", "narrow", "new_empty", "new_full", "new_ones", "new_zeros",
     "ones", "pow", "rand", "randn", "repeat", "reshape", "roll", "select", "tile", "unflatten", "view", "zeros",
@@ -36,10 +36,10 @@ TAKE_INTS = frozenset({
 
 @attrs.define(eq=False, slots=False)
 class NumpyNumber(ConstantValue):
-    """A scalar of the program, of which no more than the type is guarded until its value is asked for."""
+    """A scalar of the program. Only its type is guarded until its value is used."""
 
     guard: Callable[[], None] = attrs.field(kw_only=True)
-    number: Callable[[], Value] = attrs.field(kw_only=True)  # what an operator of torch takes it for
+    number: Callable[[], Value] = attrs.field(kw_only=True)  # the number that torch's operators take it for
     whole: bool = attrs.field(kw_only=True)
 
     @property
@@ -57,7 +57,7 @@ class NumpyNumber(ConstantValue):
 
 
 def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
-    """The value of a scalar of the program: of numpy's ints and floats."""
+    """The value of a numpy int or float of the program."""
     number = layer.number_in(scalar)
     whole = isinstance(number, int)
     made = tracer.sizes.changing(number, source, CallSource(source, layer.number_in, "number_in"))
@@ -71,7 +71,7 @@ def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def numbers_for(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """The arguments of a call of torch, with numbers of Python for scalars where the call does arithmetic, or wants
+    """The arguments of a torch call, with scalars replaced by Python numbers if the call does arithmetic, or takes
     sizes."""
     if name in TAKES_NUMBERS:
         take = number_of
@@ -83,12 +83,12 @@ def numbers_for(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
 
 
 def number_of(value: Value) -> Value:
-    """The number of Python for a scalar; other values as they are."""
+    """The Python number for a scalar; other values unchanged."""
     return value.number() if isinstance(value, NumpyNumber) else value
 
 
 def ints_in(value: Value) -> Value:
-    """The same for ints alone, and for those in lists, plain tuples and slices."""
+    """The same for ints only, including those in lists, plain tuples and slices."""
     if isinstance(value, NumpyNumber):
         return value.number() if value.whole else value
     if isinstance(value, SliceValue):
@@ -102,7 +102,7 @@ def ints_in(value: Value) -> Value:
 
 
 def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
-    """Whether nothing was put in another's place."""
+    """Whether nothing was replaced."""
     return all(one is other for one, other in zip(new, old, strict=True))
 
 

@@ -1,7 +1,7 @@
-"""What torch's optimizers do differently while they are compiled, brought back to what they do in eager mode.
+"""Restores eager behaviour of torch's optimizers, which behave differently when they are being compiled.
 
-They read numbers such as the count of steps out of tensors with `.item()`; compiled, they compute with the tensors. In
-double precision, which is that of Python's floats, the results are the same.
+In eager mode they read numbers such as the step count from tensors by `.item()`; when compiled, they compute with the
+tensors. In double precision, that of Python's floats, the results are the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from armature.plugin_api import Call, TracedTensor, Value, existing, handles
 
 @handles(*existing("torch.optim.optimizer._get_value"))
 def number_of(call: Call, x: Value) -> Value | None:
-    """The number in a tensor, as a tensor of double precision without dimensions."""
+    """The number in a tensor, as a 0-d tensor of double precision."""
     if not isinstance(x, TracedTensor) or not x.dtype.is_floating_point or x.fake.numel() != 1:
         return None
     return call.graph_call("reshape", call.graph_call("double", x), call.constant(()))
@@ -24,7 +24,7 @@ def number_of(call: Call, x: Value) -> Value | None:
 
 @handles(torch.Tensor.addcdiv_, torch.Tensor.addcmul_)
 def scaled_addition(call: Call, self: Value, *args: Value, value: Value | None = None, **kwargs: Value) -> Value | None:
-    """With a factor that is a tensor: torch itself would ask for its number."""
+    """An addition with a tensor as factor, whose value torch itself would read."""
     if not isinstance(value, TracedTensor) or len(args) != 2 or kwargs:
         return None
     added = add_quotient if call.fn is torch.Tensor.addcdiv_ else add_product
@@ -43,14 +43,14 @@ def add_product(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor
 
 @handles(torch._foreach_addcdiv_, torch._foreach_addcmul_)
 def scaled_additions(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The same on lists of tensors, with a tensor that holds one factor for each, or a list of such tensors."""
+    """The same on lists of tensors, with a tensor of factors, or a list of one-element tensors."""
     if len(args) != 4 or kwargs or not (isinstance(args[3], TracedTensor) or holds_tensors(call, args[3])):
         return None
     return call.polyfill(add_quotients if call.fn is torch._foreach_addcdiv_ else add_products, *args)
 
 
 def holds_tensors(call: Call, value: Value) -> bool:
-    """Whether it is a list or tuple with a tensor in it."""
+    """Whether it is a list or tuple that contains a tensor."""
     if not issubclass(value.python_type(), (list, tuple)):
         return False
     return any(isinstance(item, TracedTensor) for item in call.tracing.unpack(value))
@@ -70,7 +70,8 @@ def add_products(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
 
 @handles(*existing("torch._C._group_tensors_by_device_and_dtype"))
 def grouped(call: Call, tensorlistlist: Value, with_indices: Value | None = None) -> Value | None:
-    """Lists of tensors by device and dtype, as torch groups the fakes: in its order, which sums of norms follow."""
+    """Lists of tensors by device and dtype, grouped as torch groups the fakes, because sums of norms follow that
+    order."""
     if with_indices is not None and not with_indices.is_constant:
         return None
     lists = [call.tracing.unpack(row) for row in call.tracing.unpack(tensorlistlist)]
@@ -95,14 +96,14 @@ UNKNOWN = object()
 
 
 def fake_or_none(item: Value) -> object:
-    """What groups of tensors are made of."""
+    """The elements from which groups of tensors are made."""
     if isinstance(item, TracedTensor):
         return item.fake
     return None if item.is_constant and item.as_constant() is None else UNKNOWN
 
 
 def arranged(lists: Any, layout: Any) -> Any:
-    """Groups of the items of lists: key, places in each list, and what comes with them."""
+    """Groups of the lists' items: key, positions in each list, and the items."""
     return {
         key: ([[row[place] for place in places] for row, places in zip(lists, rows)], list(indices))
         for key, rows, indices in layout
@@ -111,7 +112,7 @@ def arranged(lists: Any, layout: Any) -> Any:
 
 @handles(*existing("torch.optim.radam._single_tensor_radam", "torch.optim.radam._multi_tensor_radam"))
 def radam(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Steps of RAdam that are counted outside the graph decide in it, by torch's own arithmetic for that."""
+    """RAdam with steps counted outside the graph: these decide in the graph, by torch's own arithmetic."""
     return without_reading(call, radam_by_tensors, 5, args, kwargs)
 
 
@@ -124,8 +125,8 @@ def asgd(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 def without_reading(
     call: Call, replacement: Callable[..., None], lists: int, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value | None:
-    """The step of an optimizer that would branch on its numbers. None: torch's function does not, or gradients through
-    the side that is not chosen would count."""
+    """An optimizer step that would otherwise branch on values of tensors. None if torch's function does not, or if
+    gradients would flow through the branch not taken."""
     flags = {name: kwargs.get(name) for name in ("capturable", "differentiable")}
     known = all(flag is not None and flag.is_constant and not flag.as_constant() for flag in flags.values())
     if len(args) != lists or not known or torch.get_default_dtype() not in (torch.float32, torch.float64):
@@ -139,7 +140,7 @@ ASGD_ONE_BY_ONE = existing("torch.optim.asgd._single_tensor_asgd")
 def radam_by_tensors(
     function: Any, params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, **options: Any
 ) -> None:
-    """RAdam with steps in double precision, which is that of the Python floats that it computes with otherwise."""
+    """RAdam with steps in double precision, like the Python floats that it computes with otherwise."""
     options["capturable"] = True
     steps = [step.to(param.device, torch.float64) for step, param in zip(state_steps, params)]
     function(params, grads, exp_avgs, exp_avg_sqs, steps, **options)
@@ -152,7 +153,7 @@ def asgd_by_tensors(
 ) -> None:
     """ASGD in the same way."""
     options["capturable"] = True
-    # One by one, where nothing is averaged yet the parameter itself is taken, whatever the average was.
+    # The single-tensor form takes the parameter itself while nothing is averaged, whatever the average was.
     taken = [(*pair, mu == 1) for *pair, mu in zip(axs, params, mus)] if function in ASGD_ONE_BY_ONE else []
     numbers = [[number.double() for number in held] for held in (mus, etas, state_steps)]
     function(params, grads, axs, *numbers, **options)

@@ -115,7 +115,7 @@ def armature_handlers() -> Iterable[Handler]:
 
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
-    """Modules, arrays, and contexts that the program made before the function was called."""
+    """Value types for modules, arrays, and contexts that the program made before the frame."""
     return (
         *grad.VALUE_TYPES,
         *autocast.VALUE_TYPES,
@@ -132,7 +132,7 @@ def armature_value_types() -> Iterable[ValueType]:
 
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
-    """Methods of torch's modules, and operators that call functions, in a form that traces."""
+    """Traceable versions of methods of torch's modules, and of operators that call functions."""
     return (*modules.polyfills(), *overrides.POLYFILLS, *control_flow.POLYFILLS)
 
 
@@ -144,7 +144,7 @@ def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
 
 @hookimpl
 def armature_passes() -> Iterable[Pass]:
-    """Where graphs are cut that run in several processes."""
+    """Passes that decide where to cut graphs that run in several processes."""
     return data_parallel.PASSES
 
 

@@ -1,4 +1,4 @@
-"""Questions about a tensor that do not depend on its numbers: answered from the fake tensor, no node in the graph."""
+"""Queries about a tensor that do not depend on its elements: answered by the fake tensor, without a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armature.plugin_api import Call, TracedTensor, Value, existing, handles
 
 @handles(torch.is_tensor, torch.overrides.is_tensor_like)
 def is_tensor(call: Call, obj: Value) -> Value | None:
-    """Whether it is a tensor; other objects that behave like one are left to the interpreter."""
+    """Whether it is a tensor; the interpreter handles other objects that behave like one."""
     if obj.is_tensor:
         return call.constant(True)
     if call.fn is torch.is_tensor or not hasattr(obj.python_type(), "__torch_function__"):
@@ -21,7 +21,7 @@ def is_tensor(call: Call, obj: Value) -> Value | None:
 
 @handles(torch.numel)
 def numel(call: Call, input: Value) -> Value | None:
-    """The number of elements, where the shape is static."""
+    """The number of elements, if the shape is static."""
     if not isinstance(input, TracedTensor) or not input.has_static_shape:
         return None
     return call.constant(input.fake.numel())
@@ -74,11 +74,11 @@ def fake_or_constant(value: Value) -> Any:
 
 @handles(torch.is_nonzero, torch.equal, torch.allclose)
 def needs_the_numbers(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """A Python bool out of a tensor's numbers."""
+    """Break the graph: a Python bool computed from a tensor's elements."""
     call.graph_break("compares-tensors", function=f"torch.{call.fn.__name__}")
 
 
 @handles(torch.is_storage)
 def is_storage(call: Call, obj: Value) -> Value:
-    """Storages do not occur in a graph."""
+    """False, because storages do not occur in a graph."""
     return call.constant(issubclass(obj.python_type(), (torch.UntypedStorage, torch.TypedStorage)))

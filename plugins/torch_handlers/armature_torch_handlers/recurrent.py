@@ -1,4 +1,4 @@
-"""LSTM on CUDA: torch's kernel looks at the memory of the weights, which fakes do not have, so shapes are told here."""
+"""LSTM on CUDA: torch's kernel inspects the memory of the weights, which fakes lack, so shapes are computed here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lstm_results(
 
 @handles(torch.lstm)
 def lstm(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The form for plain tensors, as `nn.LSTM` calls it; packed sequences have batch sizes as second argument."""
+    """The form for plain tensors, as called by `nn.LSTM`; packed sequences have batch sizes as second argument."""
     plain = len(args) == 9 and isinstance(args[0], TracedTensor) and not isinstance(args[1], TracedTensor)
     if not plain or kwargs or torch.is_autocast_enabled("cuda"):
         return None

@@ -1,4 +1,4 @@
-"""Functions that draw random numbers, where what torch does with tensors without numbers is not what its kernels do."""
+"""Functions that draw random numbers, where torch's fake tensor implementation differs from its kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from armature.plugin_api import Call, TracedTensor, TupleValue, Value, handles
 def functional_dropout(
     call: Call, input: Value, p: Value | None = None, training: Value | None = None, inplace: Value | None = None
 ) -> Value | None:
-    """`torch.dropout` with defaults. In place it is no matter: what changes is the tensor."""
+    """`torch.dropout` with defaults."""
     if inplace is not None and not (inplace.is_constant and inplace.as_constant() is False):
         return None
     return dropout(call, input, p or call.constant(0.5), training or call.constant(True))
@@ -22,7 +22,7 @@ def functional_dropout(
 
 @handles(torch.dropout)
 def dropout(call: Call, input: Value, p: Value, train: Value) -> Value | None:
-    """The tensor itself where nothing is dropped; where all is, zeros for which no number is drawn."""
+    """The tensor itself if nothing is dropped; if everything is, zeros, for which no random numbers are drawn."""
     if not isinstance(input, TracedTensor) or not (p.is_constant and train.is_constant):
         return None
     chance: Any = p.as_constant()
@@ -34,13 +34,13 @@ def dropout(call: Call, input: Value, p: Value, train: Value) -> Value | None:
 
 
 def zeros_like_product(call: Call, input: TracedTensor) -> Value:
-    """The tensor times 0, which keeps NaN."""
+    """The tensor times 0, which preserves NaN."""
     return call.graph_call("mul", input, call.graph_call("new_zeros", input, call.constant(())))
 
 
 @handles(torch.native_dropout)
 def native_dropout(call: Call, input: Value, p: Value, train: Value) -> Value | None:
-    """It draws numbers for its mask, also where the chance is 0 or 1."""
+    """Draws numbers for its mask even if the probability is 0 or 1."""
     if not isinstance(input, TracedTensor) or not (p.is_constant and train.is_constant):
         return None
     chance: Any = p.as_constant()
@@ -59,7 +59,7 @@ def native_dropout(call: Call, input: Value, p: Value, train: Value) -> Value | 
 
 @handles(torch.bernoulli, torch.Tensor.bernoulli)
 def bernoulli(call: Call, input: Value, p: Value | None = None, *, generator: Value | None = None) -> Value | None:
-    """With one chance for all: a row-major tensor that is filled."""
+    """With a single probability: a row-major tensor that is filled."""
     if not isinstance(input, TracedTensor) or p is None or generator is not None or input.fake.requires_grad:
         return None
     row_major = call.constant(torch.contiguous_format)

@@ -1,4 +1,4 @@
-"""`torch.istft`, which asks whether the windows add up to nothing somewhere: taken apart, so that the graph asks."""
+"""`torch.istft`, which checks whether the windows add up to zero somewhere: decomposed, so that the graph checks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = (
 
 @handles(torch.istft)
 def inverse_transform(call: Call, input: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """Of tensors of known sizes, with arguments that torch takes; of others eager mode says what is wrong."""
+    """Decompose for known sizes and valid arguments; eager mode reports errors for others."""
     given = {**dict(zip(NAMES, args)), **kwargs}
     window = given.pop("window", None)
     try:
@@ -49,7 +49,7 @@ def planned(
     length: int | None = None,
     return_complex: bool = False,
 ) -> tuple[int, int, int, int, int] | None:
-    """Length of a window, step, bins, and where the signal begins and ends; None where eager mode raises or warns."""
+    """Window length, hop, bins, and where the signal begins and ends; None if eager mode raises or warns."""
     if not input.is_complex() or input.dim() not in (2, 3) or not input.numel() or input.is_conj():
         return None
     bins, frames = input.shape[-2:]
@@ -70,7 +70,7 @@ def planned(
 def put_together(
     input: Any, window: Any, n_fft: int, hop: int, width: int, start: int, end: int, normalized: bool, as_complex: bool
 ) -> Any:
-    """The signal: frames are added where they overlap, and divided by what the windows add up to."""
+    """The signal: frames are added where they overlap, and divided by the sum of the windows."""
     if window is None:
         window = torch.ones(width, dtype=input.real.dtype, device=input.device)
     if width != n_fft:
@@ -87,6 +87,6 @@ def put_together(
     added = torch.ops.aten.unfold_backward(weighted, [frames.shape[0], whole], 1, n_fft, hop)[:, start:end]
     envelope = torch.ops.aten.unfold_backward(squares, [1, whole], 1, n_fft, hop)[:, start:end]
     if envelope.abs().min() < LOWEST:
-        raise RuntimeError("the windows add up to nothing")  # eager mode says it in its own words
+        raise RuntimeError("the windows add up to nothing")  # eager mode words the error
     signal = added / envelope
     return signal if input.dim() == 3 else signal.squeeze(0)

@@ -1,4 +1,5 @@
-"""Functions that change state of the process. Run while tracing, the change would come too early and only once."""
+"""Functions that change state of the process. If they ran while tracing, the change would be too early and happen only
+once."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ SETTERS = (
 
 @handles(*existing("torch._C._log_api_usage_once"))
 def logged_once(call: Call, event: Value) -> Value | None:
-    """Tell torch's log now: it keeps the first call of an event, and passes over all others."""
+    """Log to torch's log now: it records the first call of an event and ignores all others."""
     if not event.is_constant:
         return None
     call.fn(event.as_constant())
@@ -87,7 +88,7 @@ def logged_once(call: Call, event: Value) -> Value | None:
 
 @handles(*existing("torch.set_default_dtype", "torch._C._set_default_dtype"))
 def set_default_dtype(call: Call, d: Value) -> Value | None:
-    """The default holds for what is traced from here on, and is set when the frame ends."""
+    """The new default applies to everything traced from here on, and is set when the frame ends."""
     if not d.is_constant:
         return None
     try:
@@ -99,5 +100,5 @@ def set_default_dtype(call: Call, d: Value) -> Value | None:
 
 @handles(*dict.fromkeys(existing(*SETTERS)))
 def changes_state(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Break, so that it happens at its time."""
+    """Break the graph, so that the change happens at the right time."""
     call.graph_break("global-state", function=f"{call.fn.__module__ or 'torch'}.{call.fn.__name__}")

@@ -1,4 +1,4 @@
-"""`x.untyped_storage()`: how many bytes there are, of a tensor of the program."""
+"""`x.untyped_storage()`: the number of bytes, for a tensor of the program."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COUNTS = frozenset({"size", "nbytes", "__len__"})
 
 
 def bytes_in_storage(tensor: torch.Tensor) -> int:
-    """How large the memory is that a tensor lies in."""
+    """The size of the memory behind a tensor."""
     return tensor.untyped_storage().nbytes()
 
 
 @attrs.define(eq=False)
 class StorageValue(Value):
-    """The storage of a tensor, asked for and not changed."""
+    """The storage of a tensor, read only."""
 
     tensor: TracedTensor
 
@@ -54,7 +54,7 @@ class StorageValue(Value):
             counted = CallSource(source, bytes_in_storage, "bytes_in_storage")
             found: Value = tracer.wrap(bytes_in_storage(real), counted)
             return found
-        # What was written to may have other memory now.
+        # If it was written to, it may have other memory now.
         raise tracer.graph_break("storage-size")
 
 

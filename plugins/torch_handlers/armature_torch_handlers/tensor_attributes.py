@@ -1,4 +1,4 @@
-"""Attributes of tensors that say how autograd follows them, and how often they were written to."""
+"""Attributes of tensors about autograd's tracking and version counters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ OF_TENSORS = vars(torch._C.TensorBase)
 
 @handles(OF_TENSORS["grad"].__get__)
 def gradient(call: Call, self: Value, /) -> Value | None:
-    """`tensor.grad`: of a leaf of the program as it is, of a tensor of the frame None where it can have none."""
+    """`tensor.grad`: for a leaf of the program its value; None for a tensor of the frame that can have none."""
     if not isinstance(self, TracedTensor):
         return None
     tracer = call.tracing
-    if not tracer.overrides.present:  # guards and the compiled code would ask who overrides it
+    if not tracer.overrides.present:  # guards and the compiled code would trigger overrides
         if self.real is not None and self.source is not None and self.real.is_leaf:
             self.guard_autograd(tracer)
             return tracer.wrap(self.real.grad, AttrSource(self.source, "grad"))
@@ -26,7 +26,7 @@ def gradient(call: Call, self: Value, /) -> Value | None:
 
 @handles(OF_TENSORS["grad"].__set__)
 def set_gradient(call: Call, self: Value, value: Value, /) -> Value | None:
-    """`tensor.grad = value`, of a leaf: set when the frame ends."""
+    """`tensor.grad = value` on a leaf, set when the frame ends."""
     if not isinstance(self, TracedTensor) or call.tracing.overrides.present or not self.fake.is_leaf:
         return None
     self.guard_autograd(call.tracing)
@@ -44,7 +44,7 @@ def set_gradient(call: Call, self: Value, value: Value, /) -> Value | None:
 
 @handles(OF_TENSORS["grad_fn"].__get__)
 def gradient_function(call: Call, self: Value, /) -> Value | None:
-    """`tensor.grad_fn`, of a tensor without history."""
+    """`tensor.grad_fn` of a tensor without history."""
     if not isinstance(self, TracedTensor):
         return None
     tracer = call.tracing
@@ -56,7 +56,7 @@ def gradient_function(call: Call, self: Value, /) -> Value | None:
 
 @handles(OF_TENSORS["output_nr"].__get__)
 def output_number(call: Call, self: Value, /) -> Value | None:
-    """`tensor.output_nr`, of a tensor without history."""
+    """`tensor.output_nr` of a tensor without history."""
     if not isinstance(self, TracedTensor) or self.fake.grad_fn is not None:
         return None
     return None if self.real is not None and self.real.requires_grad else call.constant(0)
@@ -64,7 +64,7 @@ def output_number(call: Call, self: Value, /) -> Value | None:
 
 @handles(OF_TENSORS["_version"].__get__)
 def writes_counted(call: Call, self: Value, /) -> Value | None:
-    """`_version`: of a tensor of the program before anything is written to, and of one alone in its memory."""
+    """`_version` of a tensor of the program before anything is written to, and of one that shares no memory."""
     if not isinstance(self, TracedTensor):
         return None
     tracer = call.tracing
@@ -78,7 +78,7 @@ def writes_counted(call: Call, self: Value, /) -> Value | None:
 
 
 def is_alone(tracer: Tracing, tensor: TracedTensor) -> bool:
-    """Whether no other tensor that is known shares its memory; with some, by `x.data` or numpy, it counts alone."""
+    """Whether no other known tensor shares its memory; with `x.data` or numpy, version counters are separate."""
     own = tensor.fake.untyped_storage()._cdata
     known = [value.fake for value in tracer.by_fake.values() if isinstance(value, TracedTensor) and value is not tensor]
     return not any(fake.untyped_storage()._cdata == own for fake in known)

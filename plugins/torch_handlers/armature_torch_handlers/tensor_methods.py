@@ -1,5 +1,5 @@
-"""Methods of tensors that are no nodes of the graph: those that the fake tensor answers, those whose result only the
-numbers tell, and those that change what a tensor is or leave the graph."""
+"""Methods of tensors that are not nodes of the graph: those that the fake tensor answers, those whose result depends on
+the elements, and those that change a tensor's state or leave the graph."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ STATIC_METHODS = frozenset({
     "is_floating_point", "is_complex", "is_signed", "get_device", "storage_offset", "__len__", "is_conj", "is_neg",
     "is_inference", "has_names",
 })  # fmt: skip
-# Methods whose result only the numbers tell.
+# Methods whose result depends on the elements.
 VALUE_METHODS = frozenset({
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
     "data_ptr", "const_data_ptr", "is_set_to", "is_nonzero", "equal", "allclose", "__contains__",
     "__str__", "__repr__", "__format__", "__hash__", "__dir__", "__sizeof__",
 })  # fmt: skip
-# Methods that change what a tensor is, not its numbers, or that leave the graph.
+# Methods that change a tensor's state, not its elements, or that leave the graph.
 OPAQUE_METHODS = frozenset({
     "requires_grad_", "set_", "resize_", "resize_as_", "detach_", "share_memory_", "pin_memory", "register_hook",
     "backward", "retain_grad", "as_subclass", "storage", "untyped_storage", "apply_", "map_", "map2_",
@@ -43,10 +43,10 @@ OPAQUE_METHODS = frozenset({
     "module_load", "__dlpack__", "type_as_",
 })  # fmt: skip
 
-# What the text of `tensor.type()` begins with.
+# The prefix of `tensor.type()`.
 TYPE_PREFIXES = {"cpu": "torch.", "cuda": "torch.cuda."}
 
-# Of methods whose result only the numbers tell, by name; of the others.
+# The break types of methods whose result depends on the elements, by name, and the fallback.
 NUMBER_METHODS: Mapping[str, str] = MappingProxyType({
     "item": "tensor-item",
     "tolist": "tensor-to-list",
@@ -68,7 +68,7 @@ NUMBER_METHODS: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 NUMBER_METHOD = "number-of-tensor"
 
-# Of methods that change what a tensor is, or that leave the graph, by name; of the others.
+# The break types of methods that change a tensor's state or leave the graph, by name, and the fallback.
 STATE_METHODS: Mapping[str, str] = MappingProxyType({
     "requires_grad_": "tensor-requires-grad",
     "set_": "tensor-set",
@@ -103,7 +103,7 @@ STATE_METHOD = "tensor-method"
 
 @handles(tensor_method)
 def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) -> Value | None:
-    """What a method without a handler of its own gives; None: a node of the graph."""
+    """The result of a method without a handler of its own; None: a node of the graph."""
     name, tracer = call.fn.__name__, call.tracing
     if not isinstance(self, TracedTensor):
         return None
@@ -124,19 +124,19 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
 
 
 def item_of(tracer: Tracing, tensor: TracedTensor) -> Value:
-    """`.item()`: a number that the graph computes."""
+    """`.item()`: a number computed by the graph."""
     return tracer.graph_call("item", (tensor,), {})
 
 
 def items_of(tracer: Tracing, tensor: TracedTensor) -> Value:
-    """`.tolist()`, each number computed in the graph."""
+    """`.tolist()`, with each number computed by the graph."""
     if not tensor.fake.shape:
         return item_of(tracer, tensor)
     return ListValue([items_of(tracer, row) for row in tensor.stream(tracer) if isinstance(row, TracedTensor)])
 
 
 def known_without_numbers(call: Call, tensor: TracedTensor, name: str, args: Args, kwargs: Kwargs) -> Value:
-    """What the fake tensor answers."""
+    """The fake tensor's answer."""
     tracer = call.tracing
     if name == "storage_offset":
         guard_offsets(tracer, tensor)
@@ -151,8 +151,8 @@ def known_without_numbers(call: Call, tensor: TracedTensor, name: str, args: Arg
 
 
 def stride_is_known(tracer: Tracing, tensor: TracedTensor, asked: list[object]) -> bool:
-    """Whether the fake tells the strides: along dimensions of size 1, operators on fakes choose others than those
-    with numbers do. `asked`: the dimension, if it is one."""
+    """Whether the fake knows the strides: for dimensions of size 1, operators on fakes choose others than real kernels.
+    `asked`: the dimension, if there is one."""
     shape = tensor.fake.shape
     axes = [int(axis) for axis in asked if isinstance(axis, int) and -len(shape) <= axis < len(shape)]
     if all(shape[axis] != 1 for axis in axes or range(len(shape))) or tensor.real is not None:
@@ -163,7 +163,7 @@ def stride_is_known(tracer: Tracing, tensor: TracedTensor, asked: list[object]) 
 
 
 def guard_offsets(tracer: Tracing, value: TracedTensor) -> None:
-    """Rely on where in its storage a tensor begins: for a view, on where the inputs it may be a view of begin."""
+    """Guard a tensor's offset in its storage: for a view, the offsets of the inputs that it may be a view of."""
     storage = value.fake.untyped_storage()._cdata
     for known in tracer.by_fake.values():
         if known.source is None or known.real is None:

@@ -1,7 +1,7 @@
-"""Questions about what is going on: is something tracing, is grad mode on, which dtype is the default.
+"""Queries about torch's state: is something tracing, is grad mode on, which dtype is the default.
 
-They are answered while tracing. What can change between calls (grad mode, autocast, default dtype, determinism) is held
-by the guard on torch's global state that each compiled frame has.
+They are answered while tracing. What can change between calls (grad mode, autocast, default dtype, determinism) is
+covered by the guard on torch's global state that each compiled frame has.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from armature.plugin_api import Call, Value, existing, handles
     )
 )
 def not_traced_by_others(call: Call) -> Value:
-    """Other tracers are not at work: what they answer in eager mode."""
+    """False, as in eager mode: no other tracer is active."""
     return call.constant(None if call.fn.__name__ == "_get_tracing_state" else False)
 
 
 @handles(*existing("torch.jit.annotate"))
 def annotated(call: Call, the_type: Value, the_value: Value) -> Value:
-    """The value itself: its type is for TorchScript."""
+    """The value itself: the type only matters to TorchScript."""
     return the_value
 
 
 @handles(*existing("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._utils.is_compiling"))
 def compiling(call: Call) -> Value:
-    """A program that asks wants to know that it is being compiled; by whom does not matter to it."""
+    """True: a program that asks wants to know that it is being compiled, by whatever compiler."""
     return call.constant(True)
 
 
@@ -53,7 +53,7 @@ def guarded_answer(call: Call) -> Value:
     *existing("torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype"),
 )
 def autocast_dtype(call: Call, device: Value | None = None) -> Value | None:
-    """What autocast takes; torch's global state has it only while autocast is on."""
+    """The autocast dtype; torch's global state only includes it while autocast is on."""
     if device is not None and not device.is_constant:
         return None
     older = {"get_autocast_gpu_dtype": "cuda", "get_autocast_cpu_dtype": "cpu"}
@@ -91,7 +91,7 @@ def autocast_dtype(call: Call, device: Value | None = None) -> Value | None:
     )
 )
 def setting(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Ask torch now: the interpreter keeps torch's own state as the traced program has it at this point."""
+    """Call torch now: while tracing, torch's own state is that of the traced program at this point."""
     if not all(value.is_constant for value in (*args, *kwargs.values())):
         return None
     plain = [value.as_constant() for value in args]

@@ -1,4 +1,4 @@
 """Contexts that change how torch works inside them.
 
-What they set is recorded in the graph, and set while tracing too, so that fake tensors show what eager mode gives.
+Their settings are recorded in the graph, and also made while tracing, so that fake tensors behave as in eager mode.
 """

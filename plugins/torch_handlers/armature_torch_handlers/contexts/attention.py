@@ -1,4 +1,4 @@
-"""`torch.nn.attention.sdpa_kernel`: which kernels scaled_dot_product_attention may choose, decided while tracing."""
+"""`torch.nn.attention.sdpa_kernel`: the kernels that scaled_dot_product_attention may choose, set while tracing."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in _ALL.val
 
 
 def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[Any]:
-    """Allow these backends only; the context manager to leave again. Numbers stand for them in the graph."""
+    """Allow only these backends; returns the entered context manager. In the graph, backends are numbers."""
     entered: AbstractContextManager[Any] = sdpa_kernel([BACKENDS[number] for number in backends], set_priority)
     entered.__enter__()
     return entered
 
 
 def exit_sdpa_kernel(entered: AbstractContextManager[Any]) -> None:
-    """Allow again what was allowed before."""
+    """Restore the backends allowed before."""
     entered.__exit__(None, None, None)
 
 
 @handles(sdpa_kernel)
 def choose_kernels(call: Call, backends: Value, set_priority: Value | None = None) -> Value | None:
-    """The context manager, for backends that are known while tracing."""
+    """The context manager, for backends known while tracing."""
     if issubclass(backends.python_type(), SDPBackend):
         items = [backends]
     else:

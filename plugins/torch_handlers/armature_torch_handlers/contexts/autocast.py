@@ -1,4 +1,4 @@
-"""Autocast: entered and left by a pair of nodes, and in force while its body is traced."""
+"""Autocast: entered and left by a pair of nodes, and active while its body is traced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 
 @handles(torch.autocast)
 def autocast(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """The context manager. Where an argument is no constant, the graph breaks."""
+    """The context manager. Non-constant arguments break the graph."""
     plain: list[Any] = [value.as_constant() for value in args]
     named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
     try:
@@ -39,7 +39,7 @@ def autocast(call: Call, *args: Value, **kwargs: Value) -> Value:
 
 @handles(*OF_DEVICE)
 def autocast_of_device(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The older spelling, with the device in the name. It warns when made, which happens once, here."""
+    """The older spelling, with the device in the name. Making it warns, which happens once, here."""
     plain, named = constants(args), {name: value.as_constant() for name, value in kwargs.items() if value.is_constant}
     if plain is None or len(named) != len(kwargs):
         return None
@@ -58,7 +58,7 @@ def of(real: Any) -> Value:
 
 
 def held(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """The value of an autocast object that the program made before: what it is set to is guarded."""
+    """The value of an autocast object that the program made before; its settings are guarded."""
     for name in FIELDS:
         tracer.wrap(getattr(obj, name), AttrSource(source, name))
     made = of(obj)

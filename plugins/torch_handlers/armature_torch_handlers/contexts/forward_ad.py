@@ -20,8 +20,8 @@ from armature.plugin_api import (
 
 @attrs.define(eq=False)
 class DualLevelValue(ContextValue):
-    """The level is entered and left in one graph: what breaks inside breaks where the context is made. Entered again,
-    the level would have none of the tangents."""
+    """A level that is entered and left in one graph: a break inside is moved to where the context is made, because a
+    level entered again would have lost the tangents."""
 
     made_at: tuple[Any, ...] = ()
 

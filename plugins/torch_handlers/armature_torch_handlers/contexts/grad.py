@@ -30,8 +30,8 @@ from armature.plugin_api import (
 class GradModeValue(ContextValue):
     """torch.no_grad(), torch.enable_grad(), torch.set_grad_enabled(mode).
 
-    prev: the mode that leaving sets, as the object itself keeps it; None: not known, or it has none yet. obj: the
-    program's own object, where it was made before the frame.
+    prev: the mode to restore on leaving, as stored by the object itself; None: unknown, or not set yet. obj: the
+    program's own object, if it was made before the frame.
     """
 
     enabled: bool
@@ -39,7 +39,7 @@ class GradModeValue(ContextValue):
     obj: Any = None
 
     def enter(self, tracer: Tracing) -> Value:
-        if self.kind is not torch.set_grad_enabled:  # that one is in force since it was made
+        if self.kind is not torch.set_grad_enabled:  # set_grad_enabled takes effect when it is made
             self.prev = torch.is_grad_enabled()
             tracer.effects.record(self)
         switch_grad(tracer, self.enabled)
@@ -83,7 +83,7 @@ class GradModeValue(ContextValue):
 
 
 def grad_mode_value(kind: type, enabled: bool) -> GradModeValue:
-    """The value of a context manager of this kind that is made now."""
+    """The value of a new context manager of this kind."""
     now = {torch.no_grad: False, torch.set_grad_enabled: torch.is_grad_enabled()}
     return GradModeValue(kind, enabled, now.get(kind))
 
@@ -123,7 +123,7 @@ def inference_mode_value(enabled: bool, source: Source | None = None) -> Value:
 
 @handles(torch.no_grad, torch.enable_grad)
 def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """The context manager; as a decorator without parentheses it changes a function for good."""
+    """The context manager; as a decorator without parentheses it changes a function permanently."""
     kind: Any = call.fn
     if args or kwargs:
         call.graph_break("grad-mode-decorator", function=f"torch.{kind.__name__}")
@@ -132,7 +132,7 @@ def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value:
 
 @handles(torch.set_grad_enabled)
 def set_grad_enabled(call: Call, mode: Value) -> Value:
-    """Takes effect at once, also where no `with` follows."""
+    """Takes effect at once, even without a `with`."""
     enabled = switch(call, mode)
     made = grad_mode_value(torch.set_grad_enabled, enabled)
     switch_grad(call.tracing, enabled)
@@ -141,13 +141,13 @@ def set_grad_enabled(call: Call, mode: Value) -> Value:
 
 @handles(*existing("torch._C._set_grad_enabled"))
 def set_grad_primitive(call: Call, enabled: Value) -> Value:
-    """What all of them end in."""
+    """The function that all of them finally call."""
     switch_grad(call.tracing, switch(call, enabled))
     return call.constant(None)
 
 
 def switch(call: Call, mode: Value) -> bool:
-    """The bool that a mode is. Anything else is refused as torch does."""
+    """The bool of a mode. Other types are refused as in torch."""
     if (kind := mode.python_type()) is not bool:
         message = f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {kind.__name__}"
         call.tracing.raise_error(TypeError, message)
@@ -156,13 +156,13 @@ def switch(call: Call, mode: Value) -> bool:
 
 @handles(*existing("torch.utils._contextlib._DecoratorContextManager.clone", "torch.inference_mode.clone"))
 def clone(call: Call, self: Value) -> Value | None:
-    """A decorator makes a fresh context for each call."""
+    """A fresh context for each call of a decorated function."""
     return self.clone() if isinstance(self, ContextValue) else None
 
 
 @handles(torch.inference_mode)
 def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
-    """The context manager; as a decorator without parentheses it decorates."""
+    """The context manager; without parentheses it is a decorator."""
     if mode is None:
         return inference_mode_value(True)
     if mode.python_type() is bool:
@@ -178,12 +178,12 @@ def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
     )
 )
 def inference_primitive(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """What nothing in a graph would leave again where an error goes past."""
+    """Break the graph: nothing in it would leave the mode if an error passed."""
     call.graph_break("inference-mode", operation=call.fn.__name__)
 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A context manager of a grad mode that was made before the function was called."""
+    """A context manager of a grad mode that was made before the frame."""
     enabled = type(obj) is torch.enable_grad
     if type(obj) is torch.set_grad_enabled:
         enabled = bool(tracer.wrap(obj.mode, AttrSource(source, "mode")).as_constant())
@@ -191,7 +191,7 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def inference_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """The same of inference mode."""
+    """A context manager of inference mode that was made before the frame."""
     enabled = tracer.wrap(obj.mode, AttrSource(source, "mode"))
     return inference_mode_value(bool(enabled.as_constant()), source)
 

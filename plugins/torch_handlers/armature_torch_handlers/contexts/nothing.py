@@ -1,4 +1,4 @@
-"""Contexts of torch that do nothing to a graph."""
+"""Contexts of torch that do not affect a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`__torch_function__`: function modes as contexts, the switches that turn overriding off, and what is inherited."""
+"""`__torch_function__`: function modes as contexts, switches that disable overrides, and inherited implementations."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from armature.plugin_api import (
 
 @handles(*existing("torch._C._push_on_torch_function_stack"))
 def push(call: Call, mode: Value) -> Value:
-    """`with mode:` begins."""
+    """Enter a mode, for `with mode:`."""
     call.tracing.overrides.push(call.tracing, mode)
     return call.constant(None)
 
 
 @handles(*existing("torch._C._pop_torch_function_stack"))
 def pop(call: Call) -> Value:
-    """It ends."""
+    """Leave the innermost mode."""
     return call.tracing.overrides.pop(call.tracing)
 
 
 @handles(*existing("torch._C._get_function_stack_at"))
 def mode_at(call: Call, position: Value) -> Value | None:
-    """A mode of the stack."""
+    """The mode at a position of the stack."""
     modes = call.tracing.overrides.modes
     at = position.as_constant()
     return modes[at] if isinstance(at, int) and 0 <= at < len(modes) else None
@@ -52,13 +52,13 @@ def mode_at(call: Call, position: Value) -> Value | None:
 
 @handles(*existing("torch._C._len_torch_function_stack"))
 def count(call: Call) -> Value:
-    """How many modes are active."""
+    """The number of active modes."""
     return call.constant(len(call.tracing.overrides.modes))
 
 
 @handles(*existing("torch._C._is_torch_function_mode_enabled"))
 def modes_enabled(call: Call) -> Value:
-    """Whether a mode is asked."""
+    """Whether modes are asked."""
     return call.constant(call.tracing.overrides.asks_modes)
 
 
@@ -70,7 +70,7 @@ def subclasses_enabled(call: Call) -> Value:
 
 @handles(*existing("torch._C._is_torch_function_all_disabled"))
 def all_disabled(call: Call) -> Value:
-    """Whether nobody is asked."""
+    """Whether all overrides are disabled."""
     return call.constant(call.tracing.overrides.off is Off.ALL)
 
 
@@ -82,7 +82,7 @@ def all_disabled(call: Call) -> Value:
     )
 )
 def has_torch_function(call: Call, *args: Value) -> Value:
-    """Whether somebody takes over a call with these arguments."""
+    """Whether a call with these arguments is overridden."""
     items = list(args)
     if call.fn.__name__ == "_has_torch_function":
         items = list(call.tracing.unpack(args[0]))
@@ -120,7 +120,7 @@ class OffValue(ContextValue):
 
 @handles(*existing("torch._C.DisableTorchFunctionSubclass", "torch._C.DisableTorchFunction"))
 def overrides_off(call: Call) -> Value:
-    """A context in which subclasses, or nobody, are asked."""
+    """A context that disables overrides by subclasses, or all overrides."""
     return OffValue(cast(type, call.fn))
 
 
@@ -128,7 +128,7 @@ def overrides_off(call: Call) -> Value:
 def inherited(
     call: Call, cls: Value, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value | None:
-    """What a subclass that says nothing else makes of a call: its own kind of tensor."""
+    """The default implementation for subclasses: converts results to the subclass."""
     if not isinstance(cls, ClassValue):
         return None
     if not all(issubclass(cls.cls, kind.as_object()) for kind in call.tracing.unpack(types)):
@@ -140,7 +140,7 @@ def inherited(
 
 
 def without_subclasses(call: Call, func: Value, args: Value | None, kwargs: Value | None) -> Value:
-    """A call as it is, with subclasses not asked."""
+    """Make a call with overrides by subclasses disabled."""
     named = kwargs.realise(call.tracing).values() if isinstance(kwargs, DictValue) else ()
     state = call.tracing.overrides
     before, state.off = state.off, max(state.off, Off.SUBCLASSES)
@@ -153,7 +153,7 @@ def without_subclasses(call: Call, func: Value, args: Value | None, kwargs: Valu
 
 
 def converted(tracer: Tracing, value: Value, kind: type) -> Value:
-    """A result with tensors of a subclass in place of others."""
+    """A result with tensors converted to the subclass."""
     if isinstance(value, TracedTensor) and not issubclass(value.python_type(), kind):
         return tensor_of_class(tracer, value, kind)
     if isinstance(value, TupleValue):
@@ -167,7 +167,7 @@ def converted(tracer: Tracing, value: Value, kind: type) -> Value:
 def not_asked(
     call: Call, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value | None:
-    """What classes that take over operators inherit: the call as it is, with subclasses not asked."""
+    """The implementation inherited by classes that override operators: the plain call, without asking subclasses."""
     return without_subclasses(call, func, args, kwargs)
 
 
@@ -182,7 +182,7 @@ def new_of_class(call: Call, cls: Value, *data: Value) -> Value | None:
 
 @handles(torch.Tensor._make_subclass)
 def make_subclass(call: Call, cls: Value, data: Value, require_grad: Value | None = None) -> Value | None:
-    """The same for one that is no part of autograd's graph."""
+    """The same, detached from autograd's graph."""
     kind = cls.as_object()
     wants = require_grad is not None and not (require_grad.is_constant and require_grad.as_constant() is False)
     if wants or not isinstance(data, TracedTensor) or not isinstance(kind, type):

@@ -1,4 +1,4 @@
-"""Ranges of the profiler: a compiled graph has none inside, so entering one is nothing."""
+"""Profiler ranges: a compiled graph has no ranges inside, so entering one does nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_function(call: Call, name: Value, args: Value | None = None) -> Value
 
 
 def held(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """The value of a range that was made before the function was called."""
+    """The value of a range that was made before the frame."""
     return NullContextValue(type(obj), source=source)
 
 

@@ -1,4 +1,4 @@
-"""`torch.autograd.graph.disable_saved_tensors_hooks`: hooks for what autograd saves are an error inside."""
+"""`torch.autograd.graph.disable_saved_tensors_hooks`: saved-tensor hooks are an error inside."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from armature.plugin_api import Call, PairedContextValue, Value, handles
 
 
 def enter_without_hooks(message: str) -> AbstractContextManager[Any]:
-    """Forbid hooks; the context manager to leave again. Errors: RuntimeError where there are some already."""
+    """Forbid hooks; returns the entered context manager. Errors: RuntimeError if there are hooks already."""
     entered: AbstractContextManager[Any] = disable_saved_tensors_hooks(message)
     entered.__enter__()
     return entered
 
 
 def exit_without_hooks(entered: AbstractContextManager[Any]) -> None:
-    """Allow again what was allowed before."""
+    """Restore the previous setting."""
     entered.__exit__(None, None, None)
 
 
 def has_no_hooks() -> bool:
-    """Whether nobody has asked to see what autograd saves."""
+    """Whether no saved-tensor hooks are active."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is None
 
 
 @handles(disable_saved_tensors_hooks)
 def without_hooks(call: Call, error_message: Value) -> Value | None:
-    """The context manager; under hooks of the caller, eager mode says what there is to say."""
+    """The context manager; if the caller has hooks, eager mode reports it."""
     if not error_message.is_constant or not has_no_hooks():
         return None
     call.tracing.guards.answers(has_no_hooks, (), {}, True)

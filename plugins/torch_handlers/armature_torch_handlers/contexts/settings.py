@@ -1,4 +1,4 @@
-"""Settings of torch.compile that a program changes around a call: they say nothing to us.
+"""Contexts that change settings of torch.compile: they do not affect armature.
 
 The modules of exported programs check their inputs in such a context.
 """
@@ -20,12 +20,12 @@ from armature.plugin_api import (
 )
 from armature_torch_handlers.contexts.nothing import NullContextValue
 
-MODULE = "torch._dynamo.decorators"  # not loaded before it is used
+MODULE = "torch._dynamo.decorators"  # may not be imported yet
 NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextManager"})
 
 
 def is_setting(kind: Any) -> bool:
-    """Whether it is a class of contexts that do nothing but change settings of torch.compile."""
+    """Whether it is a class of contexts that only change settings of torch.compile."""
     return issubclass(type(kind), type) and kind.__module__ == MODULE and kind.__name__ in NAMES
 
 
@@ -35,20 +35,20 @@ def changes_settings(obj: object) -> bool:
 
 
 def held(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """The value of such a context that was made before the function was called."""
+    """The value of such a context that was made before the frame."""
     return NullContextValue(type(obj), source=source)
 
 
 @attrs.define(eq=False)
 class SettingClass(ClassValue):
-    """Such a class, which makes a context that does nothing."""
+    """A class of such contexts; calling it makes a context that does nothing."""
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return NullContextValue(self.cls)
 
 
 def class_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """The class, where the program makes a context."""
+    """The class, for a context made by the program."""
     tracer.guards.same(source, obj)
     return SettingClass(obj, source=source)
 

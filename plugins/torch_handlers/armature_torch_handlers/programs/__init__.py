@@ -1,1 +1,1 @@
-"""Functions of torch that take programs: functions to run now, later or twice."""
+"""Functions of torch that take functions, to call them now, later or several times."""

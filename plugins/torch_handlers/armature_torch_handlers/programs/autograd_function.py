@@ -1,5 +1,5 @@
-"""`torch.autograd.Function`: where no gradient can be wanted, a call of `forward`; else a node of the graph, which
-calls a function made of the graphs of forward and backward."""
+"""`torch.autograd.Function`: if no gradient can be needed, a call of `forward`; else a node that calls a function made
+from the graphs of forward and backward."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave
 
 BASE = torch.autograd.Function
 _HELD: Any = vars(BASE)["apply"]
-APPLY = getattr(_HELD, "__func__", _HELD)  # a class method in Python, or one in C in newer torch
+APPLY = getattr(_HELD, "__func__", _HELD)  # a Python class method, or a C one in newer versions of torch
 LEVELS = (leave_aborted, torch._C._exit_dual_level)
 VMAP = (leave_aborted, LEAVES["_vmap_increment_nesting"])
 ID = "autograd-function"
@@ -38,14 +38,14 @@ ID = "autograd-function"
 
 @handles(vars(torch._C._FunctionBase)["__new__"])
 def new(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """An object of such a class, as in `Scaled().apply(x)`, which is `Scaled.apply(x)` with a warning before it."""
+    """An instance of such a class, as in `Scaled().apply(x)`, which is `Scaled.apply(x)` with a warning."""
     made = cls.as_object()
     return ObjectValue(made) if isinstance(made, type) and issubclass(made, BASE) else None
 
 
 @handles(APPLY)
 def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    """Trace `forward`, and `backward` where gradients are wanted. What can't be traced there breaks the graph here."""
+    """Trace `forward`, and `backward` if gradients are needed. If either can't be traced, the graph breaks here."""
     tracer = call.tracing
     function: Any = cls.as_object()
     if tracer.overrides.may_ask([*args, *kwargs.values()]):
@@ -54,7 +54,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     if levels and not (all(level == VMAP for level in levels) and is_forward_only(call, cls, args)):
         refuse(call, function, "it is called in a transform of torch.func")
     forward = cls.get_attribute(tracer, "forward")
-    setup: Value | None = cls.get_attribute(tracer, "setup_context")  # guards that it has one, or not
+    setup: Value | None = cls.get_attribute(tracer, "setup_context")  # guards whether it is overridden
     if function.setup_context is BASE.setup_context:
         setup = None
     if setup is not None and (KEYWORDS or not kwargs):
@@ -70,7 +70,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     except NotSeparable as unfit:
         refuse(call, function, unfit.reason)
     except GraphBreak as stop:
-        if stop.event.type.id == "autograd-context-attribute":  # its own hints say more
+        if stop.event.type.id == "autograd-context-attribute":  # its own hints are more specific
             call.graph_break("autograd-context-attribute", name=stop.event.facts["name"])
         text = stop.event.type.explanation.format(**stop.event.facts)
         where = stop.event.stack[-1]
@@ -78,7 +78,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
 
 
 def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
-    """Whether inside of vmap the call is one of `forward`, with vmap's own rules."""
+    """Whether, inside of vmap, the call is just one of `forward`, with vmap's own rules."""
     function: Any = cls.as_object()
     made = cls.get_attribute(call.tracing, "generate_vmap_rule")  # guarded
     own = function.vmap is not BASE.vmap or function.setup_context is BASE.setup_context
@@ -87,14 +87,14 @@ def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
 
 
 def needs_gradient(value: Value) -> bool:
-    """Whether a value is or holds a tensor that needs a gradient, on whichever level of vmap."""
+    """Whether a value is or holds a tensor that requires gradients, at any level of vmap."""
     if isinstance(value, (TupleValue, ListValue)):
         return any(map(needs_gradient, value.items))
     return isinstance(value, TracedTensor) and innermost(value.fake).requires_grad
 
 
 def refuse(call: Call, function: type, what: str) -> NoReturn:
-    """The whole call runs eagerly."""
+    """Break the graph: the whole call runs eagerly."""
     call.graph_break(ID, function=function.__qualname__, met=what)
 
 
@@ -109,7 +109,7 @@ class _Keyword(torch.autograd.Function):
 
 
 def takes_keywords() -> bool:
-    """Whether this torch applies functions to keywords: 2.11 does not."""
+    """Whether this torch version accepts keyword arguments to apply: 2.11 does not."""
     try:
         cast(Any, _Keyword).apply(x=torch.zeros(()))
     except TypeError:
@@ -121,7 +121,7 @@ KEYWORDS = takes_keywords()
 
 
 def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tuple[Value, ...]:
-    """All arguments by position, as `apply` gives them to a `forward` that has no context."""
+    """All arguments by position, as `apply` passes them to a `forward` without context."""
     forward = function.forward
     if not kwargs and isinstance(forward, FunctionType) and not forward.__defaults__ and not forward.__kwdefaults__:
         return args
@@ -139,14 +139,14 @@ def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tu
 
 
 def forward_of(forward: Value, setup: Value | None, context: Value, args: tuple[Value, ...]) -> tuple[Any, list[Value]]:
-    """What to call to run it, and with which arguments."""
+    """The function to call to run forward, and its arguments."""
     if setup is None:
         return forward, [context, *args]
     return forward_and_setup, [forward, setup, context, *args]
 
 
 def forward_and_setup(forward: Any, setup_context: Any, context: Any, *args: Any) -> Any:
-    """The two steps of a function whose `forward` has no context. Traced."""
+    """Both steps of a function whose `forward` has no context. Traced."""
     output = forward(*args)
     setup_context(context, args, output)
     return output
@@ -155,7 +155,7 @@ def forward_and_setup(forward: Any, setup_context: Any, context: Any, *args: Any
 def without_gradients(
     call: Call, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
 ) -> Value:
-    """The call traced where it stands. apart: `forward` has no context."""
+    """Trace the call in place. apart: `forward` has no context."""
     tracer = call.tracing
     before = torch.is_grad_enabled()
     switch_grad(tracer, False)
@@ -171,7 +171,7 @@ def without_gradients(
 
 
 def as_output(call: Call, value: Value, args: Sequence[Value], context: Context) -> Value:
-    """What the program gets of a result where there is no gradient."""
+    """The program's value for an output that needs no gradient."""
     if not isinstance(value, TracedTensor):
         return value
     given = value in args

@@ -1,6 +1,6 @@
-"""Functions that an operator of the graph calls, maybe often, on inputs of its own: bodies of loops, branches, hooks.
+"""Functions that an operator of the graph calls, perhaps often, on inputs of its own: loop bodies, branches, hooks.
 
-They are traced on inputs that stand for those of any call. What else they use is passed to them each time.
+They are traced on inputs that represent those of any call. Other values that they use are passed to each call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable, Subgraph, W
 
 @attrs.frozen
 class Like:
-    """An input of a function in a graph of its own: a tensor of this kind, without numbers. ANY_INT: any int."""
+    """An input of a function with its own graph: a fake tensor of this kind. ANY_INT: any int."""
 
     shape: tuple[int | torch.SymInt, ...] = ()
     stride: tuple[int | torch.SymInt, ...] = ()
@@ -36,11 +36,11 @@ class Like:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Like:
-        """One like a tensor."""
+        """The kind of a tensor."""
         return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)
 
     def without_gradient(self) -> Like:
-        """The same, that needs no gradient."""
+        """The same kind, without gradients."""
         return attrs.evolve(self, requires_grad=False)
 
     def dense(self) -> bool:
@@ -48,7 +48,7 @@ class Like:
         return self.fake().clone().stride() == self.stride
 
     def learns(self) -> bool:
-        """Whether the dtype is one of tensors with gradients."""
+        """Whether tensors of the dtype can have gradients."""
         return self.dtype is not None and (self.dtype.is_floating_point or self.dtype.is_complex)
 
     def fake(self) -> torch.Tensor:
@@ -57,7 +57,7 @@ class Like:
         return made.requires_grad_() if self.requires_grad else made
 
     def made(self, requires_grad: bool) -> torch.Tensor:
-        """What a dense result of an operator is, if it is of that kind but for its gradient."""
+        """The kind of an operator's dense result, apart from requires_grad."""
         with torch.enable_grad():
             like = attrs.evolve(self, requires_grad=requires_grad and self.learns())
             return like.fake().clone() if like.requires_grad else like.fake()
@@ -70,8 +70,8 @@ ANY_INT = Like()
 class Body:
     """A function as a graph: `module(*inputs, *free)`.
 
-    free: what it uses of the graph around it. results: what a call returned, flat; its tensors are in that graph only.
-    tree: their structure.
+    free: values that it uses from the graph around it. results: the results of a call, flattened; their tensors only
+    exist in that graph. tree: their structure.
     """
 
     module: fx.GraphModule
@@ -82,11 +82,11 @@ class Body:
 
     @property
     def free_fakes(self) -> tuple[torch.Tensor | torch.SymInt, ...]:
-        """Fakes of what it uses, and symbolic ints."""
+        """Fakes of the free values, and symbolic ints."""
         return tuple(node.meta["example_value"] for node in self.free)
 
     def over(self, free: Sequence[fx.Node]) -> fx.GraphModule:
-        """The graph with other parameters after its inputs: what it uses is among them."""
+        """The graph with other free parameters, which include its own."""
         graph = fx.Graph()
         old = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         known = dict(zip(self.free, old[self.inputs :], strict=True))
@@ -116,9 +116,10 @@ def trace_body(
 ) -> Body:
     """Trace `function(*inputs, *args)`. It may return tensors and ints, in any nest.
 
-    single: it must return one, which the graph returns as it is, and else a tuple. fresh: tensors must be its own.
+    single: it must return one value, which the graph returns directly, not as a tuple. fresh: result tensors must be
+    new.
 
-    Errors: NotSeparable, where it can't be a graph, and GraphBreak.
+    Errors: NotSeparable if it can't be a graph, and GraphBreak.
     """
     fakes = [None if like is ANY_INT else like.fake() for like in inputs]
     with graph_inputs(tracer, fakes) as values:
@@ -143,14 +144,14 @@ def trace_body(
 
 
 def flat_call(function: Callable[..., Any], *args: Any) -> tuple[list[Any], Any]:
-    """What a function returns, in leaves, and its structure. Traced."""
+    """Flatten the results of a function; also returns their structure. Traced."""
     return tree_flatten(function(*args))
 
 
 def _module(
     tracer: Tracing, part: Subgraph, inputs: list[fx.Node], results: Sequence[Value], name: str, single: bool
 ) -> tuple[fx.GraphModule, tuple[fx.Node, ...]]:
-    """The graph of a function, and what it uses besides its inputs."""
+    """The graph of a function, and its free values."""
     free = [node for node in part.outside if node not in inputs]
     if not all(isinstance(node.meta.get("example_value"), (torch.Tensor, torch.SymInt)) for node in free):
         raise NotSeparable("uses a number that is not known while tracing")
@@ -161,8 +162,8 @@ def _module(
 
 
 def _check(part: Subgraph, results: Sequence[Value], inputs: Sequence[fx.Node], fresh: bool) -> None:
-    """Whether the results are tensors and numbers, and, if they must be, of the part: no two share memory with each
-    other or inputs."""
+    """Check that the results are tensors and numbers, and that, if `fresh`, none shares memory with another or with an
+    input."""
     own = set(part.nodes)
     seen = {_memory(node.meta["example_value"]) for node in (*inputs, *part.outside)} - {None}
     for value in results:
@@ -177,7 +178,7 @@ def _check(part: Subgraph, results: Sequence[Value], inputs: Sequence[fx.Node], 
 
 
 def _memory(value: object) -> int | None:
-    """Which memory a fake is in; None for what is no dense tensor."""
+    """The memory of a fake; None if it is not a dense tensor."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     memory: int = value.untyped_storage()._cdata
@@ -185,18 +186,18 @@ def _memory(value: object) -> int | None:
 
 
 def together(bodies: Sequence[Body]) -> tuple[list[fx.GraphModule], list[fx.Node]]:
-    """The graphs, each with parameters for all that any of them uses besides inputs; and that."""
+    """Give the graphs parameters for all free values that any of them uses; returns these too."""
     free = list(dict.fromkeys(node for body in bodies for node in body.free))
     return [body.over(free) for body in bodies], free
 
 
 def needs_gradient(values: Sequence[Value], bodies: Sequence[Body]) -> bool:
-    """Whether a call of functions with some values is to have gradients."""
+    """Whether a call of the functions with these values needs gradients."""
     fakes: list[object] = [value.fake for value in values if isinstance(value, TracedTensor)]
     fakes += [fake for body in bodies for fake in body.free_fakes]
     return torch.is_grad_enabled() and any(getattr(fake, "requires_grad", False) for fake in fakes)
 
 
 def in_tree(tracer: Tracing, leaves: Sequence[Value], tree: Value) -> Value:
-    """Values in a structure."""
+    """Values put back into a structure."""
     return tracer.calls.inline_python(tree_unflatten, (ListValue(list(leaves)), tree), {})

@@ -1,4 +1,5 @@
-"""Activation checkpointing: what backward keeps is decided for the whole graph, so the function is just called."""
+"""Activation checkpointing: what to save for backward is decided for the whole graph, so the function is just
+called."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def checkpoint(
 
 
 def only_chooses(call: Call, context_fn: Value) -> bool:
-    """Whether the contexts that a function makes do nothing but choose what backward keeps."""
+    """Whether the contexts made by a function only choose what is saved for backward."""
     partial = context_fn.python_type() is functools.partial
     try:
         made_by = (context_fn.get_attribute(call.tracing, "func") if partial else context_fn).as_object()
@@ -54,7 +55,8 @@ def only_chooses(call: Call, context_fn: Value) -> bool:
 
 
 def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
-    """The form that is an autograd function: it follows tensors that it is given and gives, none in containers."""
+    """The reentrant form, an autograd function: it only tracks tensors passed and returned directly, not in
+    containers."""
     if kwargs:
         return None
     follows = any(isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args)
@@ -75,7 +77,7 @@ def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mappin
 
 
 def unfollowed(function: Any, *args: Any) -> Any:
-    """Without an input that wants a gradient nothing does, parameters of the function neither."""
+    """Without an input that requires gradients nothing is tracked, not even the function's parameters."""
     torch.utils.checkpoint.check_backward_validity(args)
     with torch.no_grad():
         return function(*args)
@@ -85,7 +87,7 @@ def unfollowed(function: Any, *args: Any) -> Any:
 def checkpoint_sequential(
     call: Call, functions: Value, segments: Value, input: Value, use_reentrant: Value | None = None, **kwargs: Value
 ) -> Value | None:
-    """The same for the parts of a sequence: a loop over calls of the above."""
+    """The same for the parts of a sequence: calls the above in a loop."""
     if use_reentrant is None or not use_reentrant.is_constant or use_reentrant.as_constant() is None:
         return None
     return call.polyfill(call.fn, functions, segments, input, use_reentrant=use_reentrant, **kwargs)

@@ -1,8 +1,8 @@
-"""`torch.cond`: a branch that is known is traced; by a tensor, both are, as graphs of their own.
+"""`torch.cond`: if the predicate is known, that branch is traced; if it is a tensor, both are traced as separate
+graphs.
 
-In eager mode the operator compiles itself, so it must run outside of any frame that is being compiled.
-
-And the operators by which an exported program calls a part of itself under another mode.
+In eager mode the operator compiles itself, so it must run outside of any frame being compiled. Also the operators by
+which an exported program calls a part of itself in another mode.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 def cond(
     call: Call, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None, **kwargs: Value
 ) -> Value:
-    """With a bool that tracing knows it is an `if`."""
+    """With a known bool it is an `if`."""
     known = pred.as_constant() if pred.is_constant else None
     given = () if operands is None else call.tracing.unpack(operands)
     if isinstance(pred, TracedTensor) and pred.dtype is torch.bool and not pred.shape and not kwargs:
@@ -55,7 +55,7 @@ def choose(call: Call, pred: Value, functions: tuple[Value, Value], operands: Ar
 
 
 def branch(call: Call, function: Value, operands: Args) -> Body:
-    """A function as a graph of its own. What it uses is a tensor."""
+    """A function as a separate graph, whose free values are tensors."""
     try:
         found = trace_body(call.tracing, function, (), tuple(operands), name="branch")
     except NotSeparable as unfit:
@@ -66,7 +66,7 @@ def branch(call: Call, function: Value, operands: Args) -> Body:
 
 
 def either(call: Call, one: Value, other: Value) -> torch.Tensor:
-    """A fake of what either branch returns."""
+    """A fake that represents the result of either branch."""
     if not isinstance(one, TracedTensor) or not isinstance(other, TracedTensor):
         refuse(call, "a branch that gives what is no tensor")
     first, second = one.fake, other.fake
@@ -83,14 +83,14 @@ def refuse(call: Call, what: str) -> NoReturn:
 
 @handles(*existing("torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"))
 def marked_region(call: Call, func: Value, *args: Value, **kwargs: Value) -> Value:
-    """What `torch.compiler.nested_compile_region` wraps: the function, as in eager mode. Asked while torch.compile is
-    at work, the call itself would raise."""
+    """The function inside `torch.compiler.nested_compile_region`, as in eager mode. Calling the wrapper while
+    torch.compile is active would raise."""
     return call.inline(func, *args, **kwargs)
 
 
 @handles(*existing("torch._higher_order_ops.hints_wrap.hints_wrapper"))
 def hinted(call: Call, body_fn: Value, args: Value, kwargs: Value, hints: Value) -> Value | None:
-    """The function: hints say something to other compilers only. Eager mode gives it no gradients."""
+    """The function: hints only matter to other compilers. In eager mode it gets no gradients."""
     if args.python_type() is not tuple or kwargs.python_type() is not dict or not is_hints(hints):
         return None
     return None if call.tracing.unpack(kwargs) else without_gradients(call, body_fn, call.tracing.unpack(args))
@@ -98,14 +98,14 @@ def hinted(call: Call, body_fn: Value, args: Value, kwargs: Value, hints: Value)
 
 @handles(*existing("torch._higher_order_ops.strict_mode.strict_mode"))
 def strict(call: Call, callable: Value, operands: Value) -> Value | None:
-    """The function: tracing is strict as it is. Eager mode gives it no gradients."""
+    """The function, because tracing is always strict. In eager mode it gets no gradients."""
     if operands.python_type() not in (tuple, list):
         return None
     return without_gradients(call, callable, call.tracing.unpack(operands))
 
 
 def without_gradients(call: Call, fn: Value, args: Sequence[Value]) -> Value | None:
-    """The function, where eager mode would not refuse to go back through its operator."""
+    """The function, if eager mode would not refuse to differentiate its operator."""
     wants = (isinstance(arg, TracedTensor) and arg.fake.requires_grad and torch.is_grad_enabled() for arg in args)
     if any(wants) or not all(arg.is_tensor or arg.python_type() in (int, float, bool) for arg in args):
         return None
@@ -116,7 +116,7 @@ def without_gradients(call: Call, fn: Value, args: Sequence[Value]) -> Value | N
 
 
 def may_learn(call: Call, value: Value) -> bool:
-    """Whether a tensor in it may need a gradient."""
+    """Whether it contains a tensor that may need a gradient."""
     if isinstance(value, TracedTensor):
         return value.fake.requires_grad
     if value.python_type() in (tuple, list):
@@ -125,7 +125,7 @@ def may_learn(call: Call, value: Value) -> bool:
 
 
 def is_hints(hints: Value) -> bool:
-    """Whether it is a dict of texts, numbers and texts for them."""
+    """Whether it is a dict from strings to strings and numbers."""
     try:
         known = hints.as_constant()
     except NotConstant:
@@ -135,7 +135,8 @@ def is_hints(hints: Value) -> bool:
 
 
 def with_grad_enabled(enable_grad: bool, wrapped_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A part under `torch.no_grad()`, say. As the original, it leaves the mode as it is when the part raises."""
+    """A part under `torch.no_grad()` or the like. Like the original, it does not restore the mode if the part
+    raises."""
     before = torch.is_grad_enabled()
     torch.set_grad_enabled(enable_grad)
     result = wrapped_func(*args, **kwargs)

@@ -1,6 +1,7 @@
-"""`flex_attention`: a node of the graph, with graphs of the functions that change scores and that mask them.
+"""`flex_attention`: a node of the graph, with graphs of the functions that modify scores and that mask them.
 
-torch's Python around the operator is traced into. Block masks are made by programs' own calls, and traced like any.
+torch's Python code around the operator is traced into. Block masks are made by the program's own calls, which are
+traced normally.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from armature.plugin_api import (
 from armature_torch_handlers.programs.bodies import Body, Like, needs_gradient, trace_body
 from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
-Q_INDICES = 7  # the place in the tuple that a block mask comes to of what gradients need
+Q_INDICES = 7  # position, in a flattened block mask, of the part needed for gradients
 
 
 @handles(*existing("torch._higher_order_ops.flex_attention.flex_attention"))
@@ -36,7 +37,7 @@ def flex_attention(
     scale: Value,
     options: Value,
 ) -> Value | None:
-    """Attention, the logarithm of sums, and the largest scores."""
+    """Attention output, log-sum-exp, and largest scores."""
     tracer, tensors = call.tracing, (query, key, value)
     if not isinstance(query, TracedTensor) or not isinstance(key, TracedTensor) or not isinstance(value, TracedTensor):
         return None
@@ -69,7 +70,7 @@ def flex_attention(
 
 
 def body_of(call: Call, function: Value, inputs: Sequence[Like], name: str) -> Body:
-    """A function of a score and its place, or of a place, as a graph of its own."""
+    """A function of a score and its position, or of a position, as a separate graph."""
     try:
         with call.tracing.fakes.reading_items(item_by_tensors):
             return trace_body(call.tracing, function, inputs, name=name, single=True, fresh=False)

@@ -1,4 +1,4 @@
-"""The context that an autograd function's forward and backward are given."""
+"""The context passed to an autograd function's forward and backward."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from armature.plugin_api import (
 from armature_torch_handlers.programs.subgraphs import NotSeparable
 
 METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
-KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")  # where they do
+# the attributes in which torch's methods store their arguments
+KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")
 NOTHING = TupleValue([])
 
 
 @handles(*(getattr(torch.autograd.function.FunctionCtx, name) for name in METHODS))
 def keep(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """Methods that set an attribute of the context."""
+    """Methods that only set an attribute of the context."""
     return call.polyfill(call.fn, *args, **kwargs)
 
 
 @attrs.define(eq=False)
 class Context(ObjectValue):
-    """`ctx`. reads_saved: whether backward has read what forward saved."""
+    """`ctx`. reads_saved: whether backward has read the saved tensors."""
 
     reads_saved: bool = False
 
     @classmethod
     def of(cls, tracer: Tracing, function: Any, args: Sequence[Value]) -> Context:
-        """That of a call."""
+        """The context of a call."""
         made = cls(function._backward_cls)
         needs = [isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args]
         made.attributes["needs_input_grad"] = TupleValue([tracer.constant(needed) for needed in needs])
@@ -62,43 +63,43 @@ class Context(ObjectValue):
         out.cannot(self)
 
     def told(self, name: str, default: Value) -> Value:
-        """What forward has set by a method."""
+        """An argument that forward has passed to a method."""
         return self.attributes.get(name) or default
 
     def saved(self, tracer: Tracing) -> list[Value]:
-        """What `save_for_backward` was given."""
+        """The arguments of `save_for_backward`."""
         found: list[Value] = tracer.unpack(self.told("to_save", NOTHING))
         if not all(isinstance(item, TracedTensor) or is_none(item) for item in found):
-            raise NotSeparable("save_for_backward is called with something that is no tensor")
+            raise NotSeparable("save_for_backward is called with something that is not a tensor")
         return found
 
     def dirty(self, tracer: Tracing) -> list[Value]:
-        """What `mark_dirty` was given."""
+        """The arguments of `mark_dirty`."""
         found: list[Value] = tracer.unpack(self.told("dirty_tensors", NOTHING))
         return found
 
     def constant_outputs(self, tracer: Tracing) -> list[Value]:
-        """What `mark_non_differentiable` was given."""
+        """The arguments of `mark_non_differentiable`."""
         found: list[Value] = tracer.unpack(self.told("non_differentiable", NOTHING))
         return found
 
     def materializes(self, tracer: Tracing) -> bool:
-        """Whether backward gets zeros where there is no gradient, and not None."""
+        """Whether backward receives zeros for missing gradients, not None."""
         return self.told("materialize_grads", tracer.constant(True)).truth(tracer)
 
     def check(self, tracer: Tracing, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:
-        """Raise NotSeparable where torch raises or warns, and for what it does to tensors of the program.
+        """Raise NotSeparable where torch raises or warns, and for effects on tensors of the program.
 
         apart: `forward` has no context.
         """
         dirty = self.dirty(tracer)
         if not all(value in args and value in outputs for value in dirty):
-            raise NotSeparable("mark_dirty is called with something else than arguments that forward returns")
+            raise NotSeparable("mark_dirty is called with something other than arguments that forward returns")
         if apart and any(value in args and value in outputs and value not in dirty for value in self.saved(tracer)):
-            raise NotSeparable("an argument is saved, and given as it is")
+            raise NotSeparable("an argument is saved, and returned unchanged")
         foreign = [value for value in outputs if isinstance(value, TracedTensor) and value.real is not None]
         if not all(value in args for value in foreign):
-            raise NotSeparable("forward gives a tensor of the program that is no argument")
+            raise NotSeparable("forward returns a tensor of the program that is not an argument")
 
 
 def is_none(value: Value) -> bool:
@@ -107,6 +108,6 @@ def is_none(value: Value) -> bool:
 
 
 def is_of_torch(cls: type, name: str) -> bool:
-    """Whether an attribute of the context is torch's own, and not written in Python."""
+    """Whether an attribute of the context is torch's own, and implemented in C."""
     holder = next((base for base in cls.__mro__ if name in vars(base)), object)
     return holder is not object and name[:2] != "__" and not isinstance(vars(holder)[name], FunctionType)

@@ -1,4 +1,5 @@
-"""An autograd function of the program as one made of graphs: forward's, and one of backward for each way to call it."""
+"""Turns an autograd function of the program into one made of graphs: forward's, and one of backward for each way to
+call it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable, Subgraph, W
 
 BASE = torch.autograd.Function
 ONCE = once_differentiable(lambda ctx: None).__code__
-MOST_ABSENT = 3  # outputs that may have no gradient, each of which doubles the number of backward's graphs
+MOST_ABSENT = 3  # outputs that may have no gradient; each one doubles the number of backward graphs
 Key = tuple[bool, tuple[bool, ...]]  # the grad mode, and for each output whether there is a gradient
 
 
@@ -34,7 +35,7 @@ Key = tuple[bool, tuple[bool, ...]]  # the grad mode, and for each output whethe
 class Backward:
     """A graph of backward: `(*gradients, *saved, *kept) -> gradients of inputs`.
 
-    reads_saved: whether it asks for what was saved. kept: positions among all that is kept for the graphs of backward.
+    reads_saved: whether it reads the saved tensors. kept: positions among all values stored for the backward graphs.
     """
 
     module: fx.GraphModule
@@ -44,10 +45,10 @@ class Backward:
 
 @attrs.frozen(eq=False)
 class Graphs:
-    """What an autograd function is made of.
+    """The graphs of an autograd function.
 
-    forward: `(*inputs, *free) -> (outputs, saved, kept)`; free: tensors and numbers that are no arguments.
-    missing: why there is no graph of backward under a key. constant: outputs without gradient; dirty: changed inputs.
+    forward: `(*inputs, *free) -> (outputs, saved, kept)`; free: tensors and numbers that are not arguments. missing:
+    why there is no backward graph for a key. constant: outputs without gradient; dirty: changed inputs.
     """
 
     name: str
@@ -71,7 +72,7 @@ def made_of(graphs: Graphs) -> Callable[..., Any]:
     count = graphs.inputs
 
     def apply(*args: Any) -> Any:
-        # In a tuple, because torch looks for gradients of arguments only.
+        # In a tuple, because torch only looks for gradients of direct arguments.
         return function.apply(args[count:], *args[:count])
 
     apply.__name__ = f"apply_{graphs.name}"
@@ -80,7 +81,7 @@ def made_of(graphs: Graphs) -> Callable[..., Any]:
 
 
 def forward_by(graphs: Graphs) -> Callable[..., Any]:
-    """`forward` of the function made."""
+    """`forward` of the generated function."""
     forward, constant, dirty = graphs.forward, graphs.constant, graphs.dirty
 
     def run(ctx: Any, free: tuple[Any, ...], *inputs: Any) -> Any:
@@ -103,13 +104,13 @@ def strides_of_gradient(output: torch.Tensor) -> tuple[int, ...]:
 
 
 def backward_by(graphs: Graphs) -> Callable[..., Any]:
-    """`backward` of the function made."""
+    """`backward` of the generated function."""
 
     def run(ctx: Any, *gradients: Any) -> Any:
         key = (torch.is_grad_enabled(), tuple(gradient is not None for gradient in gradients))
         found = graphs.backward.get(key)
         if found is None:
-            why = graphs.missing.get(key, "gradients are given where none can be")
+            why = graphs.missing.get(key, "a gradient was passed for an output that has none")
             raise RuntimeError(f"the backward of {graphs.name} could not be traced for this call: {why}")
         given = [laid_out(one, strides) for one, strides in zip(gradients, ctx.strides) if one is not None]
         saved = ctx.saved_tensors if found.reads_saved else ()
@@ -119,7 +120,7 @@ def backward_by(graphs: Graphs) -> Callable[..., Any]:
 
 
 def laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """The gradient as backward was traced for it."""
+    """The gradient in the layout with which backward was traced."""
     if gradient.stride() == strides:
         return gradient
     made = torch.empty_strided(gradient.shape, strides, dtype=gradient.dtype, device=gradient.device)
@@ -129,13 +130,13 @@ def laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 def with_gradients(
     call: Call, cls: Value, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
 ) -> Value:
-    """The call as a node of the graph. Errors: NotSeparable, GraphBreak, UserRaised."""
+    """Make the call a node of the graph. Errors: NotSeparable, GraphBreak, UserRaised."""
     return _Tracing(call, cls, context, tuple(args)).run(steps, apart)
 
 
 @attrs.define(eq=False)
 class _Tracing:
-    """One call on its way. kept: nodes that backward uses, besides gradients and what was saved."""
+    """The tracing of one call. kept: nodes that backward uses, besides gradients and saved tensors."""
 
     call: Call
     cls: Value
@@ -148,7 +149,7 @@ class _Tracing:
     once: bool = False
 
     def run(self, steps: tuple[Any, list[Value]], apart: bool) -> Value:
-        """Trace forward in the graph of the frame, and backward where it is wanted; the value of the call."""
+        """Trace forward in the frame's graph, and backward where it is needed; returns the call's value."""
         tracer = self.call.tracing
         inputs = [arg for arg in self.args if isinstance(arg, TracedTensor)]
         nodes = [node_of(self.call, value) for value in inputs]
@@ -180,7 +181,7 @@ class _Tracing:
         return TupleValue([new if isinstance(old, TracedTensor) else old for old, new in made])
 
     def graphs(self, forward: fx.GraphModule, inputs: int, outputs: list[Value], single: bool) -> Graphs:
-        """All together."""
+        """Assemble all graphs."""
         tracer, context = self.call.tracing, self.context
         constant, dirty = context.constant_outputs(tracer), context.dirty(tracer)
         return Graphs(
@@ -200,7 +201,7 @@ class _Tracing:
         return node_of(self.call, value) if isinstance(value, TracedTensor) else None
 
     def check_forward(self, part: Subgraph, outputs: list[Value], apart: bool) -> None:
-        """Whether what forward gives can go through a node."""
+        """Check that the results of forward can be outputs of a node."""
         tracer = self.call.tracing
         dirty, own = self.context.dirty(tracer), set(part.nodes)
         if not all(value in dirty for value in part.written):
@@ -210,13 +211,13 @@ class _Tracing:
                 if not value.is_constant and not value.is_symbolic:
                     raise NotSeparable(f"forward gives {value.describe()}")
             elif value not in self.args and (value.node not in own or value.kind is not None):
-                raise NotSeparable("forward gives a tensor that is not its own")
+                raise NotSeparable("forward returns a tensor that it did not create")
         self.context.check(tracer, outputs, self.args, apart)
 
     # Backward.
 
     def trace_backward(self, outputs: list[Value]) -> None:
-        """A graph for each way to call it: that of first derivatives must be there."""
+        """Trace a backward graph for each way to call it; the one for first derivatives is required."""
         tracer = self.call.tracing
         function = self.method()
         first = True
@@ -236,7 +237,7 @@ class _Tracing:
                 first = False
 
     def ways(self, outputs: list[Value]) -> Iterator[tuple[bool, ...]]:
-        """For which outputs there may be gradients: for all tensors, unless the function wants to know."""
+        """The outputs that may have gradients: all tensors, unless the function distinguishes missing gradients."""
         tracer = self.call.tracing
         tensors = [isinstance(value, TracedTensor) for value in outputs]
         if self.context.materializes(tracer):
@@ -253,9 +254,9 @@ class _Tracing:
         return product(*[(True, False) if may else (False,) for may in open_])
 
     def method(self) -> Value:
-        """`backward`, without torch's wrapper for functions to be differentiated once."""
+        """`backward`, without torch's wrapper for once-differentiable functions."""
         tracer, function = self.call.tracing, self.cls.as_object()
-        both = {name: self.cls.get_attribute(tracer, name) for name in ("backward", "vjp")}  # guards either
+        both = {name: self.cls.get_attribute(tracer, name) for name in ("backward", "vjp")}  # guards both
         names = [name for name in both if getattr(function, name) is not getattr(BASE, name)]
         if len(names) != 1:
             raise NotSeparable("it has no backward, or two")
@@ -266,7 +267,7 @@ class _Tracing:
         return found
 
     def trace_way(self, function: Value, outputs: list[Value], mode: bool, given: tuple[bool, ...]) -> Backward:
-        """Backward in a grad mode, with some gradients."""
+        """Trace backward in a grad mode, with some of the gradients."""
         tracer, call = self.call.tracing, self.call
         wanted = [value for value, there in zip(outputs, given) if there]
         with torch.no_grad():
@@ -286,9 +287,9 @@ class _Tracing:
             start.remove()
 
     def as_backward(self, part: Subgraph, gradients: list[Value]) -> Backward:
-        """Its graph."""
+        """The backward graph of a traced call."""
         if not all(value in gradients for value in part.written):
-            raise NotSeparable("backward writes to a tensor that is no gradient")
+            raise NotSeparable("backward writes to a tensor that is not a gradient")
         results = tuple(self.node_or_none(value) for value in self.results(part.result))
         places = [node_of(self.call, value) for value in gradients]
         reads_saved = self.context.reads_saved
@@ -300,18 +301,18 @@ class _Tracing:
         return Backward(module, reads_saved, kept)
 
     def results(self, result: Value) -> list[Value]:
-        """The gradients of the arguments that are tensors; None for those that no one wants."""
+        """The gradients of the arguments that are tensors; None for unneeded ones."""
         tracer = self.call.tracing
         found = tracer.unpack(result) if issubclass(result.python_type(), tuple) else [result]
         if len(found) < len(self.args) or not all(map(is_none, found[len(self.args) :])):
-            raise NotSeparable("backward gives another number of gradients than there are arguments")
+            raise NotSeparable("the number of gradients differs from the number of arguments")
         for arg, gradient in zip(self.args, found):
             if is_none(gradient):
                 continue
             if not isinstance(arg, TracedTensor) or not isinstance(gradient, TracedTensor) or gradient.kind is not None:
                 raise NotSeparable(f"backward gives {gradient.describe()} as the gradient of {arg.describe()}")
             if arg.fake.requires_grad and not sums_to(gradient.shape, arg.shape):
-                raise NotSeparable("backward gives a gradient of another shape than the argument's")
+                raise NotSeparable("backward returns a gradient whose shape differs from the argument's")
         none = self.call.constant(None)
         pairs = [(arg, gradient) for arg, gradient in zip(self.args, found) if isinstance(arg, TracedTensor)]
         return [gradient if arg.fake.requires_grad else none for arg, gradient in pairs]
@@ -324,7 +325,7 @@ def like(*outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 @contextmanager
 def outside_autocast() -> Iterator[None]:
-    """Backward is called after the contexts of forward were left."""
+    """Backward runs after the contexts of forward were left."""
     with ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
@@ -333,7 +334,7 @@ def outside_autocast() -> Iterator[None]:
 
 
 def sums_to(gradient: Sequence[Any], shape: Sequence[Any]) -> bool:
-    """Whether torch takes a gradient of a shape for a tensor of another: it sums along what was broadcast."""
+    """Whether torch accepts a gradient of one shape for a tensor of another: it sums over broadcast axes."""
     last = list(gradient)[len(gradient) - len(shape) :]
     return len(gradient) >= len(shape) and all(size == 1 or size == other for size, other in zip(shape, last))
 

@@ -1,6 +1,6 @@
-"""Hooks on tensors: on those of the program, registered when the frame ends; on those of the graph, in the graph.
+"""Hooks on tensors: for tensors of the program, registered when the frame ends; for tensors of the graph, in the graph.
 
-A hook of a tensor that the graph computes is a graph of its own, which runs when gradients flow.
+A hook of a tensor that the graph computes is a separate graph, which runs when gradients flow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 @attrs.define(eq=False)
 class HandleValue(Value):
-    """What registering gives. The hook is not there yet, so nothing can be asked of it."""
+    """The handle of a registration. The hook is not registered yet, so the handle can't be used."""
 
     def python_type(self) -> type:
         return RemovableHandle
@@ -27,7 +27,7 @@ class HandleValue(Value):
 
 @handles(torch.Tensor.register_hook)
 def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
-    """Of a tensor that needs gradients, outside of transforms and graphs within the graph."""
+    """`register_hook` on a tensor that requires gradients, outside of transforms and subgraphs."""
     if (
         not isinstance(self, TracedTensor)
         or self.kind is not None
@@ -40,7 +40,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
     if self.node is None:
         return None
     try:
-        with torch.no_grad():  # in force while gradients flow
+        with torch.no_grad():  # as in backward
             gradient_like = Like.of(self.fake).without_gradient()
             body = trace_body(call.tracing, hook, [gradient_like], name="hook", single=True, fresh=False)
     except NotSeparable:
@@ -55,7 +55,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
 
 @handles(*existing("torch.Tensor.register_post_accumulate_grad_hook"))
 def register_after_accumulation(call: Call, self: Value, hook: Value) -> Value | None:
-    """Of a leaf of the program."""
+    """`register_post_accumulate_grad_hook` on a leaf of the program."""
     if not isinstance(self, TracedTensor) or self.kind is not None or self.source is None or call.tracing.atomic_depth:
         return None
     if not (self.fake.requires_grad and self.fake.is_leaf):
@@ -64,7 +64,7 @@ def register_after_accumulation(call: Call, self: Value, hook: Value) -> Value |
 
 
 def later(call: Call, tensor: TracedTensor, hook: Value) -> Value | None:
-    """A hook on a tensor of the program: gradients flow after the frame, unless the tensor is another one by then."""
+    """A hook on a tensor of the program. Gradients flow after the frame, unless the tensor is changed by then."""
     if tensor.is_written:
         return None
     call.tracing.effects.call(Write(call.fn, (tensor, hook)))
@@ -72,5 +72,5 @@ def later(call: Call, tensor: TracedTensor, hook: Value) -> Value | None:
 
 
 def attach(tensor: torch.Tensor, body: Callable[..., torch.Tensor], used: Sequence[Any]) -> None:
-    """In a graph: have a tensor's gradient go through another graph, which is given also what it uses of this one."""
+    """Inside a graph: pass a tensor's gradient through another graph, together with the values that this uses."""
     tensor.register_hook(lambda gradient: body(gradient, *used))

@@ -1,7 +1,7 @@
 """`while_loop`, `scan` and `map`: nodes of the graph, with a graph for each function that they call.
 
-torch's Python around the operators is traced into: it checks the arguments, takes nests apart and turns axes. In eager
-mode it compiles itself, so where the graph breaks, the call runs outside of any frame that is being compiled.
+torch's Python code around the operators is traced into: it checks arguments, flattens nests and moves axes. In eager
+mode it compiles itself, so if the graph breaks, the call runs outside of any frame being compiled.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
     )
 )
 def entry(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """What programs call: Python that ends in a call of the operator."""
+    """The public functions: Python code that ends in a call of the operator."""
     return call.tracing.calls.call_whole(call.fn, args, kwargs)
 
 
 @handles(*existing("torch._higher_order_ops.while_loop.while_loop_op"))
 def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value, additional_inputs: Value) -> Value:
-    """Tensors and ints are carried from one step to the next."""
+    """Tensors and ints are carried from one iteration to the next."""
     tracer = call.tracing
     carried, more = tracer.unpack(carried_inputs), tracer.unpack(additional_inputs)
     likes = [ANY_INT if is_int(value) else like(call, value) for value in carried]
@@ -63,7 +63,7 @@ def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value
 
 @handles(*existing("torch._higher_order_ops.scan.scan_op"))
 def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_inputs: Value) -> Value:
-    """Tensors are carried from slice to slice, and other results of the steps stacked."""
+    """Tensors are carried from slice to slice, and other results of the iterations are stacked."""
     tracer = call.tracing
     carried, columns, more = (tracer.unpack(value) for value in (init, xs, additional_inputs))
     length = common_length(call, columns)
@@ -73,7 +73,7 @@ def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_input
     shape = in_tree(tracer, body.results, body.tree)
     both = tracer.unpack(shape) if issubclass(shape.python_type(), (tuple, list)) else []
     if len(both) != 2 or len(tracer.unpack(call.polyfill(tree_leaves, both[0]))) != count:
-        refuse(call, "a function that does not give what is carried and one thing more")
+        refuse(call, "a function that does not return the carried values and one more")
     check_carries(call, likes, body.results[:count])
     learning = needs_gradient([*carried, *columns, *more], [body])
     made = [one.made(learning) for one in likes]
@@ -100,7 +100,7 @@ def map_impl(call: Call, f: Value, xs: Value, pos_args: Value) -> Value:
 def body_of(
     call: Call, function: Value, likes: Sequence[Like], more: Sequence[Value], name: str, *, single: bool = False
 ) -> Body:
-    """A function as a graph of its own."""
+    """A function as a separate graph."""
     try:
         return trace_body(call.tracing, function, likes, tuple(more), name=name, single=single)
     except NotSeparable as unfit:
@@ -108,7 +108,7 @@ def body_of(
 
 
 def like(call: Call, value: Value) -> Like:
-    """What stands for a tensor that a function is given, and gives in the same form."""
+    """The kind of a tensor that a function takes, and returns in the same form."""
     if not is_plain(value):
         refuse(call, value.describe())
     found = Like.of(value.fake)
@@ -118,7 +118,7 @@ def like(call: Call, value: Value) -> Like:
 
 
 def slice_of(call: Call, value: Value) -> Like:
-    """What stands for a slice of a tensor along its first axis."""
+    """The kind of a tensor's slices along its first axis."""
     if not is_plain(value) or not value.fake.dim():
         refuse(call, value.describe())
     with torch.no_grad():
@@ -126,22 +126,22 @@ def slice_of(call: Call, value: Value) -> Like:
 
 
 def common_length(call: Call, columns: Sequence[Value]) -> int | torch.SymInt:
-    """How many slices there are."""
+    """The number of slices."""
     sizes: list[int | torch.SymInt] = [value.fake.shape[0] for value in columns if is_plain(value) and value.fake.dim()]
     if len(sizes) != len(columns) or not sizes or not sizes[0] or any(size != sizes[0] for size in sizes):
-        refuse(call, "what are no tensors of one length")
+        refuse(call, "something other than tensors of one length")
     return sizes[0]
 
 
 def check_carries(call: Call, likes: Sequence[Like], results: Sequence[Value]) -> None:
-    """Whether a step gives what the next can take."""
+    """Check that an iteration's results fit the next one."""
     found = [ANY_INT if is_int(value) else like(call, value) for value in results]
     if [one.without_gradient() for one in found] != [one.without_gradient() for one in likes]:
-        refuse(call, "a function that gives other kinds of tensors than it takes")
+        refuse(call, "a function whose results differ in kind from its arguments")
 
 
 def stacked(call: Call, value: Value, length: int | torch.SymInt, learning: bool) -> torch.Tensor:
-    """A fake of as many such tensors."""
+    """A fake of a number of stacked tensors."""
     if not is_plain(value):
         refuse(call, f"a function that gives {value.describe()}")
     fake = value.fake
@@ -154,20 +154,20 @@ def is_plain(value: Value) -> TypeGuard[TracedTensor]:
 
 
 def is_int(value: Value) -> bool:
-    """Whether it is an int, known or not, and no truth value."""
+    """Whether it is an int, known or not, and not a bool."""
     known = value.is_constant or isinstance(value, SymbolicNumber)
     return known and value.python_type() is int
 
 
 def is_truth(value: Value) -> bool:
-    """Whether it is a truth value that only a run will tell."""
+    """Whether it is a bool that is only known at run time."""
     if isinstance(value, TracedTensor):
         return value.dtype is torch.bool and not value.fake.dim()
     return isinstance(value, SymbolicNumber) and value.python_type() is bool
 
 
 def can_learn(one: Like) -> bool:
-    """Whether torch's derivative of the loop carries such a thing, and gives it in this form."""
+    """Whether torch's derivative of the loop carries such a value, and returns it in this form."""
     return one is not ANY_INT and torch.empty(one.shape, device="meta").stride() == one.stride
 
 

@@ -1,8 +1,8 @@
-"""Functions given to `armature.trace_through` or `torch.compiler.allow_in_graph`: one node for a call, whose arguments
-and results may be trees.
+"""Functions passed to `armature.trace_through` or `torch.compiler.allow_in_graph`: each call is one node, whose
+arguments and results may be trees.
 
-Tracing does not look into the function. It takes the arguments apart into tensors and constants, runs the function
-once on fake tensors to learn what it returns, and puts a node in the graph that takes and returns flat tuples.
+Tracing does not look into the function. It flattens the arguments into tensors and constants, runs the function once on
+fake tensors to learn its result, and adds a node that takes and returns flat tuples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @attrs.frozen(eq=False)
 class Branch:
-    """A container to be made of its parts; a part that is None is a leaf."""
+    """A container to rebuild from its parts; a part that is None is a leaf."""
 
     make: Callable[[list[Any]], Any]
     parts: tuple[Branch | None, ...]
@@ -44,7 +44,7 @@ class Branch:
 
 @attrs.define(eq=False)
 class Seen:
-    """What the run on fakes has shown: the result, the containers that were passed, and whether one was changed."""
+    """Observations of the run on fakes: the result, the containers passed, and whether one was changed."""
 
     result: Any
     passed: list[Any]
@@ -53,7 +53,8 @@ class Seen:
 
 @attrs.define(eq=False)
 class OpaqueCall:
-    """One call: the function, the shape of its arguments, and, while it is traced, what the run on fakes has shown."""
+    """One call: the function, the structure of its arguments, and, while it is traced, the observations of the run on
+    fakes."""
 
     fn: Callable[..., Any]
     args: Branch
@@ -62,7 +63,7 @@ class OpaqueCall:
     seen: Seen | None = None
 
     def run(self, leaves: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-        """Call the function with its arguments put together; the tensors of its result."""
+        """Call the function with its arguments rebuilt; returns the tensors of its result."""
         items = iter(leaves)
         passed: list[Any] = []
         args, kwargs = assemble(self.args, items, passed), assemble(self.kwargs, items, passed)
@@ -91,7 +92,7 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
 
 
 def flat(opaque: OpaqueCall) -> Callable[..., Any]:
-    """The function of the node, under the name of the user's."""
+    """The node's function, with the name of the user's."""
 
     def call(*leaves: Any) -> tuple[torch.Tensor, ...]:
         return opaque.run(leaves)
@@ -105,7 +106,7 @@ def flat(opaque: OpaqueCall) -> Callable[..., Any]:
 
 
 def take_apart(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | None:
-    """The shape of an argument; what it holds is added to the leaves."""
+    """The structure of an argument; its leaves are appended to `leaves`."""
     if isinstance(value, SequenceValue):
         return Branch(value.make, tuple(take_apart(tracer, item, leaves) for item in value.items))
     if isinstance(value, DictValue) and value.kind in (dict, OrderedDict):
@@ -124,7 +125,7 @@ def take_apart(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | N
 
 
 def assemble(branch: Branch | None, leaves: Iterator[Any], passed: list[Any]) -> Any:
-    """What `take_apart` took apart, with the next leaves in it. Containers are added to those passed."""
+    """Rebuild a flattened argument with the next leaves. Containers are added to `passed`."""
     if branch is None:
         return next(leaves)
     container = branch.make([assemble(part, leaves, passed) for part in branch.parts])
@@ -133,7 +134,7 @@ def assemble(branch: Branch | None, leaves: Iterator[Any], passed: list[Any]) ->
 
 
 def content(container: object) -> object:
-    """What tells whether a container was changed: the identities of what it holds."""
+    """Detects changes of a container: the identities of its members."""
     if isinstance(container, dict):
         return [(key, id(item)) for key, item in container.items()]
     if isinstance(container, (list, tuple)):
@@ -143,7 +144,7 @@ def content(container: object) -> object:
 
 
 def children_of(obj: Any) -> list[Any] | None:
-    """What a result holds, None for a leaf."""
+    """The members of a result, None for a leaf."""
     if type(obj) in (dict, OrderedDict):
         return list(obj.values())
     if type(obj) is list or isinstance(obj, tuple):
@@ -163,7 +164,7 @@ def tensors(obj: Any) -> Iterator[torch.Tensor]:
 
 @attrs.define(eq=False)
 class Results:
-    """Makes the value of a result. `made`: of each tensor, container and object in it, with what it is the value of."""
+    """Builds the value of a result. `made`: maps each tensor, container and object in it to its value."""
 
     tracer: Tracing
     passed: list[Any]
@@ -171,11 +172,11 @@ class Results:
 
     @classmethod
     def of(cls, tracer: Tracing, seen: Seen, found: list[Value]) -> Results:
-        """With the tensors of the node, which are those of the result in their order."""
+        """With the node's tensors, which are those of the result in order."""
         return cls(tracer, seen.passed, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)})
 
     def value_of(self, obj: Any) -> Value:
-        """The value of the result or of a part of it. One object gives one value; constants and sizes are known."""
+        """The value of the result or a part of it. One object has one value; constants and sizes are known."""
         if is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
             return self.tracer.as_value(obj)
         if id(obj) not in self.made:
@@ -196,7 +197,7 @@ class Results:
         return self._object(obj)
 
     def _object(self, obj: Any) -> Value:
-        """An object of a class that pytree knows, which is made again from its attributes."""
+        """An object of a class registered with pytree, rebuilt from its attributes."""
         cls = type(obj)
         plain = all(
             class_member(cls, name) is vars(object)[name] for name in ("__new__", "__setattr__", "__getattribute__")

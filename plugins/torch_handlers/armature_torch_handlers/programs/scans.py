@@ -1,4 +1,4 @@
-"""`associative_scan`, which programs call when they are compiled: its steps one after the other, if they are few."""
+"""`associative_scan`, for programs that call it when compiled: its steps are unrolled if they are few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from armature.plugin_api import Call, TracedTensor, Value, existing, handles
 
-FEW = 64  # steps; each puts the combining function in the graph
+FEW = 64  # steps; each adds the combining function to the graph
 
 
 @handles(*existing("torch._higher_order_ops.associative_scan.associative_scan"))

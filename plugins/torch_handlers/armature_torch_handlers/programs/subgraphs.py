@@ -1,7 +1,7 @@
-"""Calls of the program that go in graphs of their own within the graph: branches of `torch.cond`, and the like.
+"""Calls of the program that become graphs within the graph: branches of `torch.cond`, and the like.
 
-Such a call is traced like any, at the end of the graph. What it put there is copied into a graph of its own, whose
-inputs are all that it uses from outside, and taken out again.
+Such a call is traced normally, at the end of the graph. Its nodes are then moved to a graph of their own, whose inputs
+are all values that it uses from outside.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OF_PROGRAM = ("real", "obj", "namespace")  # fields of values that hold the prog
 
 
 class NotSeparable(TraceSignal):
-    """A call can't have a graph of its own. `reason`: what the function does."""
+    """A call can't have a graph of its own. `reason`: what prevents it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class NotSeparable(TraceSignal):
 
 @attrs.define(eq=False)
 class Watch:
-    """A context that notices what calls do beside computing with tensors. Watches may be nested."""
+    """A context that records side effects of calls. Watches may be nested."""
 
     tracer: Tracing
     before: object = None
@@ -66,12 +66,12 @@ class Watch:
             self.outer.update(self.touched)
 
     def outlives(self) -> bool:
-        """Whether something that outlives the frame was changed, or a mode of torch."""
+        """Whether something that outlives the frame, or a torch mode, was changed."""
         return self._state() != self.before
 
     def changed(self, *roots: object) -> bool:
-        """The same; or an object made in the frame that the program can reach from the frames being traced, or from
-        some roots (values, and nests of them)."""
+        """The same; or an object made in the frame that is reachable from the frames being traced, or from some roots
+        (values, and nests of them)."""
         wanted = set(map(id, self.touched))
         found = bool(wanted) and any(
             id(value) in wanted for value in _reachable((*roots, *map(_held_by_frame, self.tracer.frames)))
@@ -91,10 +91,10 @@ class Watch:
 
 @attrs.frozen(eq=False)
 class Subgraph:
-    """What a call put in the graph.
+    """The part of the graph that a call has added.
 
-    nodes: in their order. outside: the nodes that these use and that are not among them. writes: whether some are
-    operators in place; written: tensors from before the call that were written to.
+    nodes: in order. outside: nodes that these use and that are not among them. writes: whether some are in-place
+    operators; written: tensors from before the call that were written to.
     """
 
     tracer: Tracing
@@ -108,8 +108,8 @@ class Subgraph:
     def module(self, inputs: Sequence[fx.Node | None], outputs: Any, name: str) -> fx.GraphModule:
         """The nodes as a graph.
 
-        inputs: what they use from outside, in the order of the graph's parameters; None: a parameter that is not used.
-        A node that stands there twice is read where it stands first. outputs: a nest of tuples of nodes and None.
+        inputs: the nodes used from outside, in the order of the graph's parameters; None: an unused parameter. For a
+        node that occurs twice, the first parameter is read. outputs: a nest of tuples of nodes and None.
         """
         graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
@@ -126,12 +126,12 @@ class Subgraph:
         return fx.GraphModule(dict(self.tracer.modules), graph, name)
 
     def remove(self) -> None:
-        """Take the nodes out of the graph. Where the program still holds a tensor that they made, and uses it, the
-        graph breaks at the call."""
+        """Remove the nodes from the graph. If the program still holds a tensor that they made, and uses it, the graph
+        breaks at the call."""
         remove(self.tracer, self.nodes, self.places)
 
     def giving(self, values: Sequence[Value]) -> Subgraph:
-        """The part with what some values are in the graph, numbers too. It is still the graph's end."""
+        """The part, extended by the nodes of some values, including numbers. It must still be the end of the graph."""
         last = next(iter(reversed(self.tracer.graph.nodes)), None)
         found = [value.as_argument(self.tracer) for value in values if not value.is_constant]
         made = _after(self.tracer.graph, last)
@@ -143,9 +143,9 @@ class Subgraph:
 
 
 def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Subgraph:
-    """Trace a call, in the modes that torch is in now. What breaks in it breaks at the call being traced.
+    """Trace a call in torch's current modes. A break in it is reported at the call being traced.
 
-    Errors: NotSeparable, and as for any call GraphBreak and UserRaised. There are no new nodes in the graph then.
+    Errors: NotSeparable, and as for any call GraphBreak and UserRaised. Then no new nodes remain in the graph.
     """
     last = next(iter(reversed(tracer.graph.nodes)), None)
     known, mutates = list(tracer.by_fake.values()), tracer.mutates
@@ -179,12 +179,12 @@ def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: 
 def graph_inputs(
     tracer: Tracing, fakes: Sequence[torch.Tensor | None]
 ) -> Iterator[list[TracedTensor | SymbolicNumber]]:
-    """Inputs of a graph within the graph, there while a function is traced on them. None stands for any int.
+    """Inputs of a subgraph, which exist while a function is traced on them. None represents any int.
 
     Errors: NotSeparable.
     """
-    if fakes and in_transform():  # whose levels its inputs would not have
-        raise NotSeparable("is called in a transform of torch.func")
+    if fakes and in_transform():  # its inputs would lack the transform's levels
+        raise NotSeparable("is called inside a transform of torch.func")
     places = locations_of(tracer.frames)
     values = [_input(tracer, fake) for fake in fakes]
     try:
@@ -212,10 +212,10 @@ def call_graphs(
     arguments: Callable[..., tuple[Any, ...]],
     results: Sequence[torch.Tensor | None] | None,
 ) -> list[Value]:
-    """A node that calls a function which is given graphs, and the values of what it returns.
+    """A node that calls a function with graphs as arguments, and the values of its results.
 
-    arguments: what it is called with, made of a node for each graph. results: fakes of the items of the tuple that it
-    returns, None in the place of an int that only a run will tell; None: it returns nothing.
+    arguments: makes the call's arguments from a node for each graph. results: fakes of the returned tuple's items, None
+    for an int only known at run time; None: it returns nothing.
     """
     getters = [record_node(tracer, "get_attr", _add_module(tracer, graph), (), {}) for graph in graphs]
     numbers = tracer.sizes.symbols.create_unbacked_symint
@@ -230,14 +230,14 @@ def call_graphs(
 
 
 def _add_module(tracer: Tracing, module: fx.GraphModule) -> str:
-    """The name under which nodes of the graph refer to one within it."""
+    """The name under which nodes refer to a subgraph."""
     name = f"{type(module).__name__}_{len(tracer.modules)}"
     tracer.modules[name] = module
     return name
 
 
 def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
-    """The nodes after one, without inputs of the graph."""
+    """The nodes after a given one, without inputs of the graph."""
     found: list[fx.Node] = []
     for node in reversed(graph.nodes):
         if node is last:
@@ -248,8 +248,8 @@ def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
 
 
 def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], places: tuple[Location, ...]) -> None:
-    """Take nodes out of the graph, all that use them included. Where the program uses a tensor that they made, the
-    graph breaks at some places."""
+    """Remove nodes from the graph, including all their users. If the program uses a tensor that they made, the graph
+    breaks at the given locations."""
     own = set(nodes)
     for value in tracer.by_fake.values():
         if value.node in own:
@@ -273,7 +273,7 @@ def _held_by_frame(frame: FrameView) -> tuple[object, ...]:
 
 
 def _reachable(roots: Iterable[object]) -> Iterator[Value]:
-    """All values that can be reached. Objects of the program are not asked."""
+    """All reachable values. Objects of the program are not inspected."""
     seen: set[int] = set()
     todo: list[Any] = list(roots)
     while todo:

@@ -1,6 +1,6 @@
-"""Function transforms of torch.func: their Python is traced, and what it calls to enter and leave a level of transforms
-is in the graph, so that the graph does what eager mode does. A level that was entered is left in the same graph: what
-breaks inside a transform breaks at the call of the transform."""
+"""Function transforms of torch.func: their Python code is traced, and its calls to enter and leave levels are in the
+graph, so that the graph does what eager mode does. A level is left in the graph in which it was entered: a break inside
+a transform is moved to the call of the transform."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TRACED = (
     *(f"torch.func.{name}" for name in ("grad", "grad_and_value", "vmap", "vjp", "jvp", "jacrev", "jacfwd", "hessian")),
     "torch.func.functional_call",
     "torch.nn.utils.stateless._functional_call",
-    "torch.nn.utils.stateless._reparametrize_module",  # changes members of a module, and changes them back
+    "torch.nn.utils.stateless._reparametrize_module",  # changes members of a module, and restores them
     *(f"{FORWARD}.{name}" for name in ("enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual")),
     *(f"{FORWARD}._set_fwd_grad_enabled.{name}" for name in ("__init__", "__enter__", "__exit__")),
     *(f"{FORWARD}.dual_level.{name}" for name in ("__enter__", "__exit__")),
 )
-# What enters a level, and what leaves it.
+# Maps a function that enters a level to the one that leaves it.
 LEAVES: Mapping[str, Callable[[], Any]] = {
     "_grad_increment_nesting": LEVELS._grad_decrement_nesting,
     "_jvp_increment_nesting": LEVELS._jvp_decrement_nesting,
@@ -33,7 +33,7 @@ LEAVES: Mapping[str, Callable[[], Any]] = {
 
 @handles(*existing(*TRACED), *(fn.__wrapped__ for fn in existing(*TRACED) if hasattr(fn, "__wrapped__")))
 def traced(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """Python that a rule leaves alone, because it changes state: what it calls to do so has a handler below."""
+    """Python code that a rule skips because it changes state: the calls that do so have handlers below."""
     return call.polyfill(call.fn, *args, **kwargs)
 
 
@@ -47,13 +47,13 @@ def traced(call: Call, *args: Value, **kwargs: Value) -> Value:
     )
 )
 def transformed_call(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """A call that runs the function inside a level. The hooks for saved tensors that it forbids can't be in a graph."""
+    """Run the function inside a level. The hooks for saved tensors that it disables can't be in a graph."""
     return call.whole(getattr(call.fn, "__wrapped__", call.fn), *args, **kwargs)
 
 
 @handles(*existing(*(f"torch._C._functorch.{name}" for name in LEAVES), *(f"{PREDISPATCH}.{name}" for name in LEAVES)))
 def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """Enter a level while tracing and in the graph; the number of the level."""
+    """Enter a level, while tracing and in the graph; returns its number."""
     tracer = call.tracing
     fn: Any = getattr(LEVELS, call.fn.__name__)
     if not tracer.atomic_depth:
@@ -65,14 +65,14 @@ def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
 
 
 def innermost(tensor: torch.Tensor) -> torch.Tensor:
-    """What is left of a tensor without vmap's levels, which alone tells whether it needs a gradient."""
+    """The tensor without vmap's levels, which determines whether it requires gradients."""
     while LEVELS.is_batchedtensor(tensor):
         tensor = LEVELS.get_unwrapped(tensor)
     return tensor
 
 
 def leave_aborted(leave: Callable[[], Any]) -> None:
-    """Leave a level whose program was not traced to its end."""
+    """Leave a level if tracing stops inside it."""
     leave()
 
 
@@ -96,14 +96,14 @@ def leave_level(call: Call) -> Value:
 
 @handles(*existing("torch._C._functorch.set_inplace_requires_grad_allowed", "torch._C._set_fwd_grad_enabled"))
 def switch(call: Call, enabled: Value) -> Value:
-    """A setting that a transform changes and changes back."""
+    """A setting that a transform changes and restores."""
     tracer = call.tracing
     fn: Any = call.fn
     if not tracer.atomic_depth:
         call.graph_break("transform-level", operation=fn.__name__)
     wanted = bool(enabled.as_constant())
     if tracer.on_abort and tracer.on_abort[-1] == (fn, wanted):
-        tracer.on_abort.pop()  # changed back
+        tracer.on_abort.pop()  # restored
     else:
         tracer.on_abort.append((fn, READ[fn.__name__]()))
     tracer.state_call(fn, (wanted,))
@@ -113,7 +113,7 @@ def switch(call: Call, enabled: Value) -> Value:
 
 @handles(*existing("torch._C._functorch.get_inplace_requires_grad_allowed"))
 def setting(call: Call) -> Value:
-    """Tracing keeps torch's own setting as the program has it."""
+    """While tracing, torch's own setting is that of the program."""
     answer: Any = call.fn()
     return call.constant(answer)
 
@@ -126,7 +126,7 @@ READ: Mapping[str, Callable[[], bool]] = {
 
 @handles(*existing("torch._C._enter_dual_level", f"{PREDISPATCH}._enter_dual_level"))
 def enter_dual_level(call: Call) -> Value:
-    """Forward mode's own levels."""
+    """Enter a level of forward mode."""
     tracer = call.tracing
     if not tracer.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
@@ -138,7 +138,7 @@ def enter_dual_level(call: Call) -> Value:
 
 @handles(*existing("torch._C._exit_dual_level", f"{PREDISPATCH}._exit_dual_level"))
 def exit_dual_level(call: Call, level: Value) -> Value:
-    """Leave it."""
+    """Leave a level of forward mode."""
     tracer = call.tracing
     left: Any = level.as_constant()
     if not tracer.on_abort or tracer.on_abort[-1] != (torch._C._exit_dual_level, left):
@@ -151,7 +151,7 @@ def exit_dual_level(call: Call, level: Value) -> Value:
 
 @handles(*existing("torch._functorch.eager_transforms._set_tensor_requires_grad"))
 def differentiable(call: Call, x: Value) -> Value:
-    """Of a tensor of the level, made for it: no tensor of the program changes."""
+    """Applies to a tensor made for the level, so no tensor of the program changes."""
     return call.graph_call("requires_grad_", x)
 
 
@@ -161,7 +161,7 @@ def differentiable(call: Call, x: Value) -> Value:
     )
 )
 def load_decompositions(call: Call) -> Value:
-    """Registers operators of torch, once: done while tracing."""
+    """Registers operators of torch, once; done while tracing."""
     call.fn()
     return call.constant(None)
 
