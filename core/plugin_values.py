@@ -35,8 +35,8 @@ class PairedContextValue(ContextValue):
             tracer.raise_real(error)
         node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
         self.open.append((node, real))
-        self.made_at = locations_of(tracer.frames)
-        tracer.on_abort.append((self.leave_by, real))
+        self.made_at = locations_of(tracer.stack.frames)
+        tracer.ending.undo.append((self.leave_by, real))
         tracer.effects.entered[self] = None
         return self
 
@@ -46,7 +46,7 @@ class PairedContextValue(ContextValue):
         node, real = self.open.pop()
         if not self.open:
             tracer.effects.entered.pop(self)
-        tracer.on_abort.remove((self.leave_by, real))
+        tracer.ending.undo.remove((self.leave_by, real))
         self.leave_by(real)
         tracer.state_call(self.leave_by, (node,))
 
@@ -67,7 +67,7 @@ def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorV
     if is_wrapper(kind) or is_wrapper(type(tensor.fake)):
         tracer.graph_break("as-subclass", type=kind.__qualname__)
     if kind not in OWN_CLASSES:
-        tracer.overrides.accept(tracer, kind)
+        tracer.overrides.accept(kind)
     seen = tensor
     if tensor.fake.requires_grad and not torch.is_grad_enabled():
         # A view requires gradients only if its base does, even if the first view was told otherwise.
@@ -76,5 +76,5 @@ def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorV
     fake = alias(seen.fake)
     node: Any = seen.as_argument(tracer)
     made = TensorValue(fake, node, kind=kind, recorded=torch.is_grad_enabled())
-    tracer.by_fake[id(fake)] = made
+    tracer.objects.by_fake[id(fake)] = made
     return made

@@ -86,7 +86,7 @@ DUAL_LEVEL = Switch(in_dual_level, leave_dual_level)
 AUTOCAST_CACHE = Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
 
 # The state that a function in a graph changes without an object that could restore it.
-CHANGED_BY: Mapping[Callable[..., Any], Switch] = {
+CHANGED_BY: Mapping[object, Switch] = {
     set_grad_enabled: GRAD_MODE,
     torch._C._set_fwd_grad_enabled: FORWARD_MODE,
     LEVELS.set_inplace_requires_grad_allowed: IN_PLACE,

@@ -63,22 +63,6 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 
-def plan_for(tracer: Trace, fn: object) -> Plan:
-    """The rows for a callable. A rule whose priority is larger than those of handler and polyfill goes before them."""
-    handlers, polyfill = tracer.tables.handlers_of(fn), tracer.tables.polyfill(fn)
-    verdict = tracer.verdict(fn)
-    least = max(0, 0 if polyfill is None else polyfill.priority, *(row.priority for row in handlers))
-    return Plan(fn, handlers, polyfill, verdict if verdict.priority > least else None)
-
-
-def plan_of(tracer: Trace, fn: object) -> Plan:
-    """What plugins say of a callable; asked once."""
-    known = tracer.plans.get(id(fn))
-    if known is None:
-        known = tracer.plans[id(fn)] = plan_for(tracer, fn)
-    return known
-
-
 def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
     """What a rule that goes before handlers says; None: trace into it as usual."""
     if verdict.decision is Decision.SKIP:
@@ -111,23 +95,23 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
 
 def handled_by_plugins(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
     """The same of a callable."""
-    return handled(tracer, plan_of(tracer, fn), args, kwargs)
+    return handled(tracer, tracer.knowledge.plan_of(fn), args, kwargs)
 
 
 def has_handler(tracer: Trace, fn: object) -> bool:
     """Whether a handler or a polyfill knows a callable."""
-    plan = plan_of(tracer, fn)
+    plan = tracer.knowledge.plan_of(fn)
     return bool(plan.handlers) or plan.polyfill is not None
 
 
 def goes_first(tracer: Trace, fn: object) -> bool:
     """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
-    return plan_of(tracer, fn).speaks
+    return tracer.knowledge.plan_of(fn).speaks
 
 
 def handled_as(tracer: Trace, target: Callable[..., object], fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
     """What the handler of a target that stands for many functions gives for one of them."""
-    handler: Handler | None = tracer.tables.handler(target)
+    handler: Handler | None = tracer.knowledge.tables.handler(target)
     return None if handler is None else handler.fn(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
 
 
@@ -141,10 +125,10 @@ def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: A
     in_c = is_written_in_c(plan.fn)
     if in_c and not takes(replacement, len(args), kwargs):
         tracer.graph_break("function-arguments", function=describe(plan.fn).name)
-    before = len(tracer.generators)
+    before = len(tracer.stack.generators)
     found = inline_python(tracer, replacement, args, kwargs)
     own = describe(replacement).filename if in_c else None
-    for made in tracer.generators[before:]:
+    for made in tracer.stack.generators[before:]:
         if isinstance(made, GeneratorValue) and made.frame.code.co_filename == own and made.original is None:
             made.original = Original(plan.fn if made is found else None)
     return found
@@ -160,7 +144,7 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
     method: Any = fn
     if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), method.__objclass__)):
         tracer.graph_break("method-of-another-type", method=value.describe())
-    plan = plan_of(tracer, fn)
+    plan = tracer.knowledge.plan_of(fn)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
@@ -205,7 +189,7 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
 
 def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value:
     """A call as its verdict says: traced into, a node of the graph, or a graph break."""
-    verdict = tracer.verdict(fn)
+    verdict = tracer.knowledge.verdict(fn)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(fn, args, kwargs)
     original = unpatched(fn) if verdict.decision is Decision.SKIP else None
@@ -255,7 +239,7 @@ def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: 
 
 def read_in_c(tracer: Trace, cls: type, lookup: object, name: str) -> NoReturn:
     """Break where an attribute is read that `lookup`, written in C, looks up: as rules for the class's module say."""
-    verdict, kind = tracer.verdict(lookup), describe(cls).name
+    verdict, kind = tracer.knowledge.verdict(lookup), describe(cls).name
     if verdict.breaks == "function-in-c":  # no rule
         tracer.graph_break("attribute-in-c", name=name, type=kind)
     tracer.graph_break(verdict.breaks, function=f"{kind}.{name}", reason=verdict.reason)
@@ -298,16 +282,16 @@ def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwa
 
 def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace a call that no break may cut: it leaves things half done in between. A Python function is traced into."""
-    tracer.atomic_depth += 1
+    tracer.stack.atomic_depth += 1
     try:
         if isinstance(fn, Value):
             return fn.call(tracer, args, kwargs)
         return inline_python(tracer, fn, args, kwargs)
     except GraphBreak as stop:
-        stop.locations, stop.blame = locations_of(tracer.frames), None
+        stop.locations, stop.blame = locations_of(tracer.stack.frames), None
         raise
     finally:
-        tracer.atomic_depth -= 1
+        tracer.stack.atomic_depth -= 1
 
 
 def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
@@ -318,7 +302,7 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
         if answer is not None:
             return answer
     check_call(tracer, cls, len(args), kwargs, value.describe())
-    plan = plan_of(tracer, cls)
+    plan = tracer.knowledge.plan_of(cls)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
@@ -340,7 +324,7 @@ def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
 
 
 def _torch_constant(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    verdict = tracer.verdict(value.cls)
+    verdict = tracer.knowledge.verdict(value.cls)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(value.cls, args, kwargs)
     tracer.graph_break(verdict.breaks, function=value.describe(), reason=verdict.reason)
@@ -388,7 +372,7 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
 
 def new_object(tracer: Trace, cls: type) -> Value:
     """An object as `object.__new__` makes it."""
-    row: ValueType | None = tracer.tables.value_type_of_class(cls)
+    row: ValueType | None = tracer.knowledge.tables.value_type_of_class(cls)
     return UserObjectValue(cls) if row is None or row.instance is None else row.instance(cls)
 
 
@@ -402,7 +386,7 @@ def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs
     elif init is not None and init.obj is object.__init__:
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
-    elif init is not None and (isinstance(init.obj, FunctionType) or plan_of(tracer, init.obj).handlers):
+    elif init is not None and (isinstance(init.obj, FunctionType) or tracer.knowledge.plan_of(init.obj).handlers):
         _returns_none(tracer, bind(tracer, made, made.cls, init, "__init__").call(tracer, args, kwargs))
     else:
         tracer.graph_break("unusual-constructor", type=made.describe())

@@ -15,6 +15,7 @@ import torch
 from armature.frame.sources import PrecallSource, Source
 from armature.torch_abi.altering import memory_of
 from armature.torch_abi.grad_modes import set_default_dtype
+from armature.trace.signals import TraceSignal
 
 
 class Changing(Protocol):
@@ -29,6 +30,7 @@ class Changing(Protocol):
 
 V = TypeVar("V", bound=Changing)
 W = TypeVar("W")
+E = TypeVar("E")
 
 
 @attrs.frozen
@@ -177,3 +179,17 @@ class Precalls(Generic[V]):
         """Add a call, and return the source of its result."""
         self.calls.append(Precall(function, operands))
         return PrecallSource(len(self.calls) - 1)
+
+
+@attrs.define(eq=False)
+class Ending(Generic[E]):
+    """What to undo and to check when tracing ends.
+
+    undo: functions and arguments that undo tracing's changes to torch's state if it ends here. checks E: called where
+    the graph ends, with the frame and its result (None at a break): whether the code may be used. breaks: where to end
+    the graph if the frame can't be rerun.
+    """
+
+    undo: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)
+    checks: dict[E, None] = attrs.field(factory=dict)
+    breaks: list[TraceSignal] = attrs.field(factory=list)

@@ -41,12 +41,12 @@ def functions_of(code: CodeType) -> tuple[OpcodeFunction, ...]:
 
 def run(frame: Frame) -> None:
     """Run a frame until it returns or yields. Raises UserRaised when an exception of the program leaves it."""
-    step = checked_steps if frame.tracer.strict else steps
-    stop = frame.tracer.stop
+    step = checked_steps if frame.tracer.config.strict else steps
+    stop = frame.tracer.stack.stop
     if stop is not None and stop[0] == frame.ordinal:
         step = stopping_steps
     functions = functions_of(frame.code)
-    frame.tracer.has_handlers |= bool(program_of(frame.code).co_exceptiontable)
+    frame.tracer.stack.has_handlers |= bool(program_of(frame.code).co_exceptiontable)
     if frame.thrown is not None:
         error, frame.thrown = frame.thrown, None
         if isinstance(error, ExceptionValue):
@@ -128,11 +128,11 @@ def checked_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
 def stopping_steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
     """Like `steps`, but stops at the moment at which the trace is to end."""
     instructions = frame.instructions
-    _, rounds, last = frame.tracer.stop or (0, 0, -1)
+    _, rounds, last = frame.tracer.stack.stop or (0, 0, -1)
     while not (frame.done or frame.paused):
         position = frame.position
         if position == last and frame.rounds == rounds:
-            raise Stopped(tuple(frame.tracer.frames))
+            raise Stopped(tuple(frame.tracer.stack.frames))
         frame.position = position + 1
         functions[position](frame, instructions[position])
 
@@ -144,7 +144,7 @@ def note_raised(frame: Frame, error: ExceptionValue) -> None:
         error.known_traceback = None  # its traceback has one more entry now
     if error.raised_at:
         return
-    error.raised_at = locations_of(tracer.frames)
+    error.raised_at = locations_of(tracer.stack.frames)
     handled = handled_exception(tracer)
     if handled is not None and handled is not error:
         error.attributes.setdefault("__context__", handled)

@@ -17,7 +17,7 @@ from torch import fx
 from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
 from armature.frame.dynamic import is_registered
-from armature.frame.sources import LocalSource, Source
+from armature.frame.sources import LocalSource, ModeSource, Source
 from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
@@ -27,7 +27,9 @@ from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Trace
-from armature.trace.recording import aliasing, graph_calls
+from armature.trace.plans import Knowledge
+from armature.trace.recording import aliasing
+from armature.trace.recording.sizes import new_world
 from armature.trace.semantics import inlining
 from armature.trace.tracer import Tracer
 from armature.trace.values.base import Value
@@ -67,7 +69,7 @@ def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
 @contextlib.contextmanager
 def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
     """Make a trace of a frame; it ends with the block."""
-    tracer = Tracer(ctx, request, ctx.config.strict)
+    tracer = Tracer(request, ctx.config, Knowledge(ctx.tables, ctx.asked), new_world(ctx), ctx.users_backend)
     try:
         yield tracer
     finally:
@@ -77,7 +79,7 @@ def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
 @contextlib.contextmanager
 def tracing(tracer: Trace) -> Iterator[None]:
     """Set up torch for tracing a frame. On exit everything that the program can see is restored."""
-    line = weakref.WeakMethod(tracer.where.line)  # torch's caches hold symbols longer than the trace
+    line = weakref.WeakMethod(tracer.stack.line)  # torch's caches hold symbols longer than the trace
     tracer.fakes.symbols.where = lambda: here() if (here := line()) is not None else ""
     tracer.guards.global_state()
     grad = torch.is_grad_enabled()
@@ -86,13 +88,15 @@ def tracing(tracer: Trace) -> Iterator[None]:
     try:
         with tracer.fakes.mode:
             try:
-                tracer.overrides.begin(tracer)
+                overriding = tracer.request.overriding
+                modes = [tracer.wrap(mode, ModeSource(place)) for place, mode in enumerate(overriding.modes)]
+                tracer.overrides.begin(modes, overriding.off)
                 yield
             finally:  # before the mode is left: inference mode restores what it has found
-                for leave, state in reversed(tracer.on_abort):
+                for leave, state in reversed(tracer.ending.undo):
                     leave(state)
     except GraphBreak as stop:
-        for check in tracer.end_checks:
+        for check in tracer.ending.checks:
             check(tracer, None, None)
         stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer)
         raise
@@ -112,19 +116,19 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
     try:
         result = inlining.run_frame(tracer, frame)
     except UserRaised as raised:
-        tracer.frames.append(frame)
+        tracer.stack.frames.append(frame)
         locations = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
-        raise tracer.break_at(locations, "exception-leaves-frame", exception=raised.value.describe()) from None
+        raise tracer.breaks.break_at(locations, "exception-leaves-frame", exception=raised.value.describe()) from None
     except RecursionError:
-        tracer.frames.append(frame)
-        raise tracer.break_at(tracer.too_deep, "recursion-depth") from None
+        tracer.stack.frames.append(frame)
+        raise tracer.breaks.break_at(tracer.stack.too_deep, "recursion-depth") from None
     check_generators(tracer, frame)
-    for check in tracer.end_checks:
+    for check in tracer.ending.checks:
         check(tracer, frame, result)
-    tracer.frames.append(frame)  # for the line at which the graph ends
+    tracer.stack.frames.append(frame)  # for the line at which the graph ends
     check_left(tracer)
     end_grad(tracer)
-    tracer.where.ended = (tracer.frames.pop(),)
+    tracer.stack.ended = (tracer.stack.frames.pop(),)
     return result
 
 
@@ -132,18 +136,20 @@ def check_left(tracer: Trace) -> None:
     """Raise GraphBreak where a torch context manager was entered that is still open; the grad mode may differ."""
     for context in tracer.effects.entered:
         locations = getattr(context, "made_at", ())
-        raise tracer.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
+        raise tracer.breaks.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
 
 
 def check_generators(tracer: Trace, frame: Frame) -> None:
     """Raise GraphBreak if a generator is suspended inside a `try` or `with` when tracing ends."""
-    for generator in tracer.generators:
+    for generator in tracer.stack.generators:
         if not isinstance(generator, GeneratorValue):
             continue
         if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
-            tracer.frames += [frame, generator.frame]
+            tracer.stack.frames += [frame, generator.frame]
             begun = generator.made_at
-            raise tracer.break_at(begun, "generator-left-unfinished", type=generator.describe()).blaming(generator)
+            raise tracer.breaks.break_at(begun, "generator-left-unfinished", type=generator.describe()).blaming(
+                generator
+            )
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:
@@ -158,8 +164,8 @@ def root_frame(tracer: Trace, request: FrameRequest) -> Frame:
     for name, cell in zip(code.co_freevars, request.closure):
         value = CellValue(None, cell, LocalSource(name, cell=True))
         frame.cells[name] = value
-        tracer.frames_cells[name] = value
-        tracer.cells[id(cell)] = value  # registered under its variable's name
+        tracer.objects.free[name] = value
+        tracer.objects.cells[id(cell)] = value  # registered under its variable's name
     return frame
 
 
@@ -175,7 +181,7 @@ def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
     if not meets_tensors(tracer):
         raise found_nothing(tracer)
     slot = CompiledGraphSlot()
-    computes = graph_calls.computes(tracer)
+    computes = tracer.recorder.computes
     out = Rebuilder(tracer, request.code)
     code = out.finish(result, slot if computes else None)
     return traced_frame(tracer, out, code, slot, computes)
@@ -192,20 +198,22 @@ def traced_frame(
     """Assemble the result: the graph with its outputs, its inputs, its guards, and the code that calls it."""
     name = tracer.request.code.co_name
     graph = None
-    if tracer.floats or tracer.precalls.taken:
+    if tracer.sizes.floats or tracer.precalls.taken:
         tracer.fakes.symbols.take_numbers()  # otherwise the graph takes them whenever it runs on fakes
     if computes:
-        made = tracer.graph.output(tuple(out.outputs))
+        made = tracer.recorder.graph.output(tuple(out.outputs))
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
-        graph = fx.GraphModule(dict(tracer.modules) or torch.nn.Module(), tracer.graph, name)
+        graph = fx.GraphModule(dict(tracer.recorder.modules) or torch.nn.Module(), tracer.recorder.graph, name)
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
     inputs = graph_inputs(tracer) if computes else ()
-    return TracedFrame(name, graph, inputs, guards, code, slot, breaks, tracer.mutates, out.undo, tracer.sizes.guards)
+    return TracedFrame(
+        name, graph, inputs, guards, code, slot, breaks, tracer.recorder.mutates, out.undo, tracer.sizes.guards
+    )
 
 
 def found_nothing(tracer: Trace) -> SkipFrame:
     """The SkipFrame for a trace that reached the end of the frame without meeting a tensor."""
-    codes = tuple(tracer.extent.codes.values())
+    codes = tuple(tracer.stack.codes.values())
     found = SkipFrame("it computes nothing with tensors", idle=True, whole=codes)
     found.guards = guards_so_far(tracer)
     return found
@@ -218,16 +226,16 @@ def guards_so_far(tracer: Trace) -> tuple[Guard, ...]:
 
 def meets_tensors(tracer: Trace) -> bool:
     """Whether the frame has met a tensor or calls a torch function. Computing with sizes does not count."""
-    return bool(tracer.by_fake) or graph_calls.computes_more_than_sizes(tracer)
+    return bool(tracer.objects.by_fake) or tracer.recorder.computes_more_than_sizes
 
 
 def graph_inputs(tracer: Trace) -> tuple[GraphInput, ...]:
     """The graph's inputs, with their fakes as they were before the graph changed any."""
-    tensors = [value for value in tracer.inputs if isinstance(value, TensorValue)]
+    tensors = [value for value in tracer.recorder.inputs if isinstance(value, TensorValue)]
     changed = tracer.effects.altered or any(version_of(value.fake) for value in tensors)
     fresh = tracer.fakes.afresh() if changed else None
     found = []
-    for value in tracer.inputs:
+    for value in tracer.recorder.inputs:
         if value.node is None or value.source is None:
             continue
         if isinstance(value, SymbolicValue):

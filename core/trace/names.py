@@ -39,11 +39,13 @@ class Names:
 
     def of_module(self, namespace: dict[str, object]) -> DictValue:
         """The variables of a module as a read-only dict."""
-        held = self.trace.by_id.get(id(namespace))
+        held = self.trace.objects.by_id.get(id(namespace))
         if held is not None and isinstance(held[1], DictValue):
             return held[1]
         source = ObjectSource(namespace, "globals()")
-        return self.trace.remember(namespace, DictValue({}, dict, namespace, fixed=True, source=source))
+        made = DictValue({}, dict, namespace, fixed=True, source=source)
+        self.trace.objects.remember(namespace, made)
+        return made
 
     def _wrap_global(self, frame: FrameView, name: str) -> Value:
         namespace = frame.namespace

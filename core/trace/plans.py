@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from armature.rules.data import Verdict
 from armature.trace.handlers import Handler, Polyfill
+
+if TYPE_CHECKING:
+    from armature.plugins.tables import Tables
 
 
 @attrs.frozen(eq=False)
@@ -26,3 +29,31 @@ class Plan:
     def speaks(self) -> bool:
         """Whether anything is consulted before the interpreter's defaults and the rules."""
         return bool(self.handlers) or self.polyfill is not None or self.first is not None
+
+
+@attrs.define(eq=False)
+class Knowledge:
+    """The rows that plugins provide. asked: callables whose verdicts the compiled code depends on."""
+
+    tables: Tables
+    asked: dict[int, object]
+    _plans: dict[int, Plan] = attrs.field(factory=dict)
+
+    def verdict(self, fn: object) -> Verdict:
+        """The rules' verdict on a callable. The lookup is recorded, because the compiled code depends on the answer."""
+        self.asked[id(fn)] = fn
+        return self.tables.rule_book.verdict(fn)
+
+    def plan_of(self, fn: object) -> Plan:
+        """The rows for a callable, looked up once."""
+        known = self._plans.get(id(fn))
+        if known is None:
+            known = self._plans[id(fn)] = self._plan_for(fn)
+        return known
+
+    def _plan_for(self, fn: object) -> Plan:
+        """A rule whose priority is higher than those of handler and polyfill takes precedence over them."""
+        handlers, polyfill = self.tables.handlers_of(fn), self.tables.polyfill(fn)
+        verdict = self.verdict(fn)
+        least = max(0, 0 if polyfill is None else polyfill.priority, *(row.priority for row in handlers))
+        return Plan(fn, handlers, polyfill, verdict if verdict.priority > least else None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 if TYPE_CHECKING:
     from torch import fx
 
+    from armature.breaks.types import FrameSummary
     from armature.frame.sources import Source
     from armature.torch_abi.overrides import Off
     from armature.torch_abi.symbols import Symbols
@@ -64,7 +65,23 @@ class FrameView(Protocol[V]):
         """The line of the current instruction, or of the last one if the frame has ended."""
 
 
-class OverridingNow(Protocol[V, W, T_contra]):
+class FramesNow(Protocol[V]):
+    """The frames being traced. atomic_depth: nesting depth of calls that enter the graph whole or not at all."""
+
+    atomic_depth: int
+
+    @property
+    def frames(self) -> Sequence[FrameView[V]]:
+        """The outermost first."""
+
+    def origin(self) -> tuple[FrameSummary, str, str]:
+        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
+
+    def expression(self) -> str:
+        """The source text of the user's expression that is being evaluated, as far as it fits on one line."""
+
+
+class OverridingNow(Protocol[V, W]):
     """The `__torch_function__` overrides in effect at this point.
 
     present: whether there may be any, so that calls have to be checked. wrappers: whether wrapper subclasses were met,
@@ -91,25 +108,29 @@ class OverridingNow(Protocol[V, W, T_contra]):
     def may_ask(self, values: list[V]) -> bool:
         """Whether calling torch with these values, or lists of them, asks any override."""
 
-    def accept(self, tracer: T_contra, kind: type) -> None:
+    def accept(self, kind: type) -> None:
         """Break the graph unless tensors of a class can be traced."""
 
-    def push(self, tracer: T_contra, mode: V) -> None:
+    def push(self, mode: V) -> None:
         """Enter a function mode."""
 
-    def pop(self, tracer: T_contra) -> V:
+    def pop(self) -> V:
         """Leave the innermost function mode."""
 
     def writes(self, out: Any) -> list[W]:
         """The calls that bring torch's stack of function modes to its final state."""
 
 
-class SymbolicSizes(Protocol[T_co]):
-    """The numbers of the program that are represented by symbols."""
+class SymbolicSizes(Protocol[T_co, T_contra]):
+    """The numbers of the program that are represented by symbols. floats: those that are nodes, by their sources."""
 
-    def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], T_co] | None:
-        """A function that makes the value of an int or float of the program that varies from call to call; None if it
-        is to be a constant. inside: the source of the number itself, if the object at `source` holds it."""
+    floats: dict[Source, Any]
+
+    def changes(self, number: float, source: Source) -> bool:
+        """Whether an int or float of the program varies from call to call, so that it is no constant."""
+
+    def of_program(self, tracer: T_contra, number: float, source: Source) -> T_co:
+        """The value of such a number."""
 
     @property
     def symbols(self) -> Symbols:

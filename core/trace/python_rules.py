@@ -36,7 +36,7 @@ class PythonRules:
         self.globals_of = trace.names.of_module
 
     def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
-        return keywords.takes(fn, positional, names, self.trace.tables.signature(fn))
+        return keywords.takes(fn, positional, names, self.trace.knowledge.tables.signature(fn))
 
     def index(self, value: Value) -> Value:
         if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):

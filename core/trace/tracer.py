@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import attrs
 from torch import fx
@@ -31,15 +31,17 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
 
-V = TypeVar("V", bound=Value)
-
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
 class Tracer(Trace):
     """One trace of one frame, with what values and opcodes may ask of it."""
 
-    python: PythonRules = attrs.field(default=attrs.Factory(PythonRules, takes_self=True))
-    calls: Calls = attrs.field(default=attrs.Factory(Calls, takes_self=True))
+    python: PythonRules = attrs.field(init=False)
+    calls: Calls = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.python, self.calls = PythonRules(self), Calls(self)
 
     # Making values.
 
@@ -60,11 +62,6 @@ class Tracer(Trace):
         if obj is False:
             return FALSE
         return as_value(self, obj)
-
-    def remember(self, obj: object, value: V) -> V:
-        """Keep the value of an object that has an identity."""
-        self.by_id[id(obj)] = (obj, value)
-        return value
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
@@ -96,7 +93,8 @@ class Tracer(Trace):
             return DictValue({}, instance=owner)
         real, source = dict_of(owner.obj), DictOfSource(owner.source or object_source(owner.obj))
         made = DictValue({}, dict, real, source=source)
-        return self.wrap(real, source) if id(real) in self.by_id else self.remember(real, made)  # type: ignore[return-value]
+        known = self.objects.by_id
+        return self.wrap(real, source) if id(real) in known else self.objects.remember(real, made)  # type: ignore[return-value]
 
     # Effects, exceptions, breaks.
 
@@ -128,4 +126,4 @@ class Tracer(Trace):
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
         """Stop: this can't go in one graph."""
-        raise self.break_at(None, type_id, **facts)
+        raise self.breaks.break_at(None, type_id, **facts)

@@ -63,7 +63,7 @@ STAND_INS = ("armature.api.compiled_module", "armature.rules.declare")
 
 def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     """The value of an object of the program found at `source`, guarded."""
-    known = tracer.by_id.get(id(obj))
+    known = tracer.objects.by_id.get(id(obj))
     if known is not None:
         value = known[1]
         if value.source is not None and value.source != source:
@@ -75,11 +75,11 @@ def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     if class_member(type(obj), "__module__") in STAND_INS and ORIGINAL in (held := dict_of(obj)):
         tracer.guards.type_is(source, type(obj))
         return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
-    for plugin in tracer.tables.value_types(obj):
+    for plugin in tracer.knowledge.tables.value_types(obj):
         tracer.guards.type_is(source, type(obj))
         found: Value | None = plugin.build(obj, source, tracer)
         if found is not None:
-            return found if isinstance(found, ConstantValue) else tracer.remember(obj, found)
+            return found if isinstance(found, ConstantValue) else tracer.objects.remember(obj, found)
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
 
 
@@ -101,7 +101,8 @@ def as_value(tracer: Trace, obj: object) -> Value:
         return make(tracer, obj)
     if kind in (tuple, torch.Size) or _is_named_tuple(obj):
         return TupleValue([as_value(tracer, item) for item in cast("tuple[object, ...]", obj)], kind)
-    plugin: ValueType | None = tracer.tables.exact_value_type(kind) or tracer.tables.value_type_of_class(kind)
+    tables = tracer.knowledge.tables
+    plugin: ValueType | None = tables.exact_value_type(kind) or tables.value_type_of_class(kind)
     if plugin is not None and plugin.fresh is not None:
         return plugin.fresh(obj, tracer)
     return wrap(tracer, obj, object_source(obj))
@@ -138,11 +139,10 @@ def _constant(tracer: Trace, obj: object, source: Source) -> Value:
 
 
 def _number(tracer: Trace, obj: float, source: Source) -> Value:
-    made = tracer.sizes.changing(obj, source)
-    if made is None:
+    if not tracer.sizes.changes(obj, source):
         return _constant(tracer, obj, source)
     tracer.guards.type_is(source, type(obj))
-    return made()
+    return tracer.sizes.of_program(tracer, obj, source)
 
 
 def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
@@ -151,7 +151,7 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
     if type(obj) not in PLAIN_TENSORS:
         if without_numbers(type(obj)) and dynamic.is_registered(source) and tracer.request.history.may_wait():
             raise SkipFrame("it calls a module that waits for its first input to make its parameters", once=True)
-        tracer.overrides.accept(tracer, type(obj))
+        tracer.overrides.accept(type(obj))
     holds = is_wrapper(type(obj))
     if holds:
         wrapper_subclasses.accept(tracer, obj)
@@ -161,15 +161,15 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
         tracer.graph_break("quantized-tensor")
     if is_cut_off(obj):
         tracer.graph_break("view-of-changed-base")
-    fake = tracer.fakes.of(obj, dynamic.axes_of(tracer.request, obj, source, tracer.by_id), source.expr)
+    fake = tracer.fakes.of(obj, dynamic.axes_of(tracer.request, obj, source, tracer.objects.by_id), source.expr)
     tracer.guards.tensor(source, obj, fake)
     value = TensorValue(fake, None, obj, source=source)
     tracer.sizes.bind_tensor(value, source)
     if holds:
         wrapper_subclasses.accept_fake(tracer, obj, fake)
         wrapper_subclasses.guard(tracer, obj, fake, source)
-    tracer.by_fake[id(value.fake)] = value
-    return tracer.remember(obj, value)
+    tracer.objects.by_fake[id(value.fake)] = value
+    return tracer.objects.remember(obj, value)
 
 
 def is_cut_off(tensor: torch.Tensor) -> bool:
@@ -184,7 +184,7 @@ def is_cut_off(tensor: torch.Tensor) -> bool:
 def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
     tracer.guards.type_is(source, list)
     value = ListValue([], source=source)
-    tracer.remember(obj, value)
+    tracer.objects.remember(obj, value)
     if obj and all_atoms(obj) and not dynamic.items_change(tracer.request, obj, source):
         tracer.guards.equal(source, list(obj))
         value.items = [as_value(tracer, item) for item in obj]
@@ -204,7 +204,7 @@ def _tuple(tracer: Trace, obj: tuple[object, ...], source: Source) -> Value:
         items = [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
     if type(obj) is not tuple and is_named_tuple(type(obj)):
         rely_on_class(tracer, type(obj), *TUPLE_METHODS)
-    return tracer.remember(obj, TupleValue(items, type(obj), source=source))
+    return tracer.objects.remember(obj, TupleValue(items, type(obj), source=source))
 
 
 def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
@@ -213,7 +213,7 @@ def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
         owner.open_dict(tracer)
         return wrap(tracer, obj, source)
     tracer.guards.type_is(source, dict)
-    return tracer.remember(obj, DictValue({}, dict, obj, source=source))
+    return tracer.objects.remember(obj, DictValue({}, dict, obj, source=source))
 
 
 def _slice(tracer: Trace, obj: slice, source: Source) -> Value:
@@ -250,7 +250,7 @@ def _method(tracer: Trace, obj: MethodType, source: Source) -> Value:
     tracer.guards.type_is(source, MethodType)
     owner = wrap(tracer, obj.__self__, AttrSource(source, "__self__"))
     if isinstance(owner, ContextValue) and obj.__name__ in ("__enter__", "__exit__"):
-        return tracer.remember(obj, BoundMethod(owner, obj.__name__, source=source))
+        return tracer.objects.remember(obj, BoundMethod(owner, obj.__name__, source=source))
     function = wrap(tracer, obj.__func__, AttrSource(source, "__func__"))
     return MethodValue(function, owner, explicit=True, source=source)
 
@@ -294,18 +294,19 @@ def _class(tracer: Trace, obj: type, source: Source) -> Value:
 
 def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
-    return tracer.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
+    return tracer.objects.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
 
 
 def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
-    value = tracer.remember(obj, UserObjectValue(type(obj), obj, source=source))
+    value = UserObjectValue(type(obj), obj, source=source)
+    tracer.objects.remember(obj, value)
     if has_own_lookup(value.cls):
-        tracer.own_lookups.add(source)
+        tracer.objects.own_lookups.add(source)
     tracer.overrides.present |= is_overriding(value.cls)
     kind = base_of(value.cls)
     if kind is not None:
-        row: ValueType | None = tracer.tables.exact_value_type(kind)
+        row: ValueType | None = tracer.knowledge.tables.exact_value_type(kind)
         read_base = base_value if row is None or row.base is None else row.base
         value.base = read_base(obj, kind, source, value, tracer)
     return value

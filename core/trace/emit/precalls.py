@@ -28,7 +28,7 @@ def change_before_graph(
 
     Breaks the graph if user code in the graph might need to see the object as it was.
     """
-    if not all(graph_calls.is_torchs(n.target) for n in tracer.graph.nodes if n.op.startswith("call_")):
+    if not all(graph_calls.is_torchs(node.target) for node in tracer.recorder.calls()):
         tracer.graph_break("random-after-own-code", type=value.describe())
     tracer.precalls.changed.setdefault(value, (read, write))
 

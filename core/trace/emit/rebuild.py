@@ -48,10 +48,10 @@ class Rebuilder(ValueWriter):
     def prologue(self, slot: CompiledGraphSlot | None) -> list[Any]:
         """The instructions up to and including the call of the graph."""
         for name in self.code.co_freevars:
-            cell = self.tracer.frames_cells.get(name)
+            cell = self.tracer.objects.free.get(name)
             if cell is not None:
                 self._cells[id(cell)] = name
-        self._count_uses([value.source for value in self.tracer.inputs if value.source is not None])
+        self._count_uses([value.source for value in self.tracer.recorder.inputs if value.source is not None])
         with self.into([]) as written:
             self._prologue(slot)
         return written
@@ -152,8 +152,8 @@ class Rebuilder(ValueWriter):
         self.emit("RESUME", 0)
         self.undo = Undo() if slot is None else plan(self.tracer)
         repeats, early = slot is not None and can_rerun(self.tracer, self.undo), bool(self.tracer.precalls.calls)
-        if self.tracer.rerun_breaks and (self.undo.remembered or not repeats):
-            raise self.tracer.rerun_breaks[0]
+        if self.tracer.ending.breaks and (self.undo.remembered or not repeats):
+            raise self.tracer.ending.breaks[0]
         self._rerun = rerun_of(self.tracer, self.code, self.undo) if repeats or early else None
         begin = TryBegin(self._failed, False, 0)
         if early:
@@ -172,13 +172,13 @@ class Rebuilder(ValueWriter):
         else:
             self.null_function(overrides.run_plain)
             self.constant(slot)
-        for value in self.tracer.inputs:
+        for value in self.tracer.recorder.inputs:
             if value.source is not None:
                 self.load_source(value.source)
         if repeats and not early:
             self.mark(begin)
             self.emit("NOP")  # Python 3.13 may look for the handler one instruction before the call
-        self.call(len(self.tracer.inputs) + (not alone))
+        self.call(len(self.tracer.recorder.inputs) + (not alone))
         if repeats:
             self.mark(TryEnd(begin))
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def plan(tracer: Trace) -> Undo:
     """Compute what has to be undone if the graph of a frame raises."""
-    called = [node for node in tracer.graph.nodes if node.op.startswith("call_")]
+    called = list(tracer.recorder.calls())
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
-    values = tracer.inputs
+    values = tracer.recorder.inputs
     tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
     effects = tracer.effects
     written = tuple(
@@ -44,7 +44,7 @@ def plan(tracer: Trace) -> Undo:
         altered,
         tracer.fakes.random,
     )
-    undo.kept = undo.happens and all(map(_is_plain, tracer.graph.nodes))
+    undo.kept = undo.happens and all(map(_is_plain, tracer.recorder.graph.nodes))
     undo.always = any(map(may_raise, called))
     return undo
 
@@ -66,6 +66,6 @@ def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:
     """Build the object that reruns a frame."""
     copy = code.replace()  # a copy has no compiled code attached
     skip_code(copy)
-    certain = not tracer.has_handlers and not tracer.precalls.calls
-    strict = tracer.strict or tracer.ctx.users_backend
+    certain = not tracer.stack.has_handlers and not tracer.precalls.calls
+    strict = tracer.config.strict or tracer.users_backend
     return Rerun(copy, torch.is_grad_enabled(), certain, strict, undo)

@@ -62,7 +62,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         self._now = outer
 
     def cannot(self, value: Value) -> NoReturn:
-        raise self.tracer.break_at(None, "value-not-rebuilt", type=value.describe()).blaming(value)
+        raise self.tracer.breaks.break_at(None, "value-not-rebuilt", type=value.describe()).blaming(value)
 
     # The interface that values use to rebuild themselves.
 
@@ -98,7 +98,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         node = value.as_argument(self.tracer)
         if not isinstance(node, fx.Node) or of_transform(value.fake):
             self.cannot(value)
-        given = next((found for found in self.tracer.inputs if found.node is node), None)
+        given = next((found for found in self.tracer.recorder.inputs if found.node is node), None)
         if given is not None and given.source is not None:
             self.load_source(given.source)  # an input returned as is: the graph may not have to run at all
             return
@@ -180,7 +180,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
 
     def asks(self, source: Source) -> bool:
         """Whether the class of the object at a source customises attribute lookup."""
-        return source in self.tracer.own_lookups
+        return source in self.tracer.objects.own_lookups
 
 
 def output_name(position: int) -> str:

@@ -18,8 +18,8 @@ DELEGATED = ("send", "throw", "close")
 
 @opcode("RETURN_GENERATOR")
 def return_generator(frame: Frame, inst: Instruction) -> None:
-    made = GeneratorValue(frame, made_at=locations_of(frame.tracer.frames[:-1]))
-    frame.tracer.generators.append(made)
+    made = GeneratorValue(frame, made_at=locations_of(frame.tracer.stack.frames[:-1]))
+    frame.tracer.stack.generators.append(made)
     frame.result = made
     frame.paused = True
 

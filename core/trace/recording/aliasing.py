@@ -63,7 +63,7 @@ def _ragged(tracer: Trace) -> list[Guard]:
     if not tracer.fakes.symbols.ragged:
         return []
     found: dict[int, list[Source]] = {}
-    for _, value in tracer.by_id.values():
+    for _, value in tracer.objects.by_id.values():
         if not value.is_tensor or value.source is None:
             continue
         tensor = cast("TensorValue", value)
@@ -82,7 +82,7 @@ def _ragged(tracer: Trace) -> list[Guard]:
 def _keys(tracer: Trace) -> list[Guard]:
     """Guard that dict keys and set members compared by identity stay distinct."""
     by_type: dict[type, list[Source]] = {}
-    for value in tracer.keys:
+    for value in tracer.objects.keys:
         if value.source is not None:
             by_type.setdefault(value.python_type(), []).append(value.source)
     return [NoAliasGuard(tuple(sources)) for sources in by_type.values() if len(sources) > 1]
@@ -93,9 +93,10 @@ def _objects(tracer: Trace) -> list[Guard]:
     changed = {_owner(value, tracer).python_type() for value in tracer.effects.changed if value.source is not None}
     if not changed:
         return []
-    values = [value for _, value in tracer.by_id.values() if not value.is_tensor and _registered_in(value) is None]
+    known = [value for _, value in tracer.objects.by_id.values()]
+    values = [value for value in known if not value.is_tensor and _registered_in(value) is None]
     by_type: dict[type, dict[Source, None]] = {kind: {} for kind in changed}
-    for value in itertools.chain(values, tracer.cells.values()):
+    for value in itertools.chain(values, tracer.objects.cells.values()):
         if value.source is not None and value.python_type() in by_type:
             by_type[value.python_type()][value.source] = None
     groups = [tuple(sources) for sources in by_type.values() if len(sources) > 1]
@@ -113,16 +114,16 @@ def _registered_in(value: Value) -> Source | None:
 def _owner(value: Value, tracer: Trace) -> Value:
     """The object that changes when the value does: for a module's registry, the module."""
     owner = _registered_in(value)
-    found = (held for _, held in tracer.by_id.values() if owner is not None and held.source == owner)
+    found = (held for _, held in tracer.objects.by_id.values() if owner is not None and held.source == owner)
     return next(found, value)
 
 
 def _tensors(tracer: Trace) -> list[Guard]:
-    tensors = cast("list[TensorValue]", [value for value in tracer.inputs if value.is_tensor])
+    tensors = cast("list[TensorValue]", [value for value in tracer.recorder.inputs if value.is_tensor])
     if tracer.effects.altered:  # changing a tensor also affects tensors that are not in the graph
-        tensors += [value for value in tracer.by_fake.values() if value.node is None]
+        tensors += [value for value in tracer.objects.by_fake.values() if value.node is None]
     inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
-    if not (tracer.mutates or any(version_of(value.fake) for value in inputs)):
+    if not (tracer.recorder.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found = _families(tracer, inputs)
     if len(inputs) > 1:
@@ -145,7 +146,7 @@ def _families(tracer: Trace, inputs: list[TensorValue]) -> list[Guard]:
     if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
         return []
     found: dict[Source, TensorValue] = {}
-    for value in tracer.by_fake.values():
+    for value in tracer.objects.by_fake.values():
         if value.source is None or value.real is None or _is_made_anew(value.source):
             continue
         if _has_memory(value.source, value.real, tracer) and not (value.real.is_leaf and value.real.requires_grad):

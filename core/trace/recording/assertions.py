@@ -36,10 +36,10 @@ def truth(frame: Frame, value: Value, jump: Instruction, after: int) -> bool:
 def may_assume(frame: Frame, value: TensorValue) -> bool:
     """Whether the graph can check the value, and no handler of the program would catch the error."""
     tracer = frame.tracer
-    inside = tracer.atomic_depth or tracer.overrides.present or tracer.floats or tracer.precalls.calls
+    inside = tracer.stack.atomic_depth or tracer.overrides.present or tracer.sizes.floats or tracer.precalls.calls
     if inside or value.fake.numel() != 1 or value.fake.device.type != "cpu":
         return False
-    return not any(is_handled(each) for each in tracer.frames)
+    return not any(is_handled(each) for each in tracer.stack.frames)
 
 
 def is_handled(frame: Frame) -> bool:
@@ -68,7 +68,7 @@ def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
         value.truth(tracer)
     except GraphBreak as stop:  # the break to report if the check can't be made
         stop.assumed = True
-        tracer.rerun_breaks.append(stop)
+        tracer.ending.breaks.append(stop)
     condition = tracer.graph_call("bool", (value,), {})
     if not wanted:
         condition = tracer.graph_call(torch.logical_not, (condition,), {})

@@ -22,7 +22,7 @@ def may_run(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> None:
     effects, because no fake tensor is among its arguments."""
     if isinstance(fn, OPERATORS) or not all(value.is_constant for value in (*args, *kwargs.values())):
         return
-    verdict = tracer.verdict(fn)
+    verdict = tracer.knowledge.verdict(fn)
     # By putting a function in the graph the user promises that it has no effects.
     if verdict.answer is Answer.UNKNOWN and verdict.priority < PROJECT_FIRST:
         tracer.graph_break("unknown-answer", function=getattr(fn, "__name__", str(fn)))
@@ -32,7 +32,7 @@ def told(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
     """The value that, according to a rule, a call without arguments returns while compiling."""
     if args or kwargs:
         return None
-    answer = tracer.verdict(fn).answer
+    answer = tracer.knowledge.verdict(fn).answer
     return tracer.constant(WHILE_COMPILING[answer]) if answer in WHILE_COMPILING else None
 
 
@@ -40,7 +40,7 @@ def folded(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwar
     """The result of a call as a constant. If it depends on more than the arguments, a guard repeats the call."""
     values = (*args, *kwargs.values())
     if not isinstance(fn, str) and all(value.is_constant for value in values):
-        answer = tracer.verdict(fn).answer
+        answer = tracer.knowledge.verdict(fn).answer
         if answer is Answer.OF_SETTINGS:
             named = {name: value.as_constant() for name, value in kwargs.items()}
             tracer.guards.answers(fn, tuple(value.as_constant() for value in args), named, result)

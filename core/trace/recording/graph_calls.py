@@ -95,12 +95,12 @@ def graph_call(
 def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """What a call with floats of the program, or with numbers known before the graph, returns; None: it has none."""
     state = tracer.overrides
-    if (tracer.floats or tracer.precalls.calls) and not kwargs and not state.present:
+    if (tracer.sizes.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
             return graph_call(tracer, fn, given, {})
-    keeps = tracer.keeps_floats or tracer.subgraph_depth or state.asks_modes
-    if tracer.floats and not keeps and takes_floats(fn, args, kwargs):
+    keeps = tracer.recorder.keeps_floats or tracer.recorder.subgraph_depth or state.asks_modes
+    if tracer.sizes.floats and not keeps and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
     return None
 
@@ -126,16 +126,16 @@ def _recorded(
         arguments = tuple([arg.as_argument(tracer) for arg in args])
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     if changes:
-        tracer.mutates = True
-    elif isinstance(result, torch.Tensor) and id(result) in tracer.by_fake:
-        return tracer.by_fake[id(result)]  # `x.contiguous()` of a contiguous tensor is `x`
+        tracer.recorder.mutates = True
+    elif (known := tracer.objects.by_fake.get(id(result))) is not None:
+        return known  # `x.contiguous()` of a contiguous tensor is `x`
     if fn is operator.pow and not isinstance(arguments[0], fx.Node):
         fn = torch.pow  # FX writes `-1 ** x`, which is another thing than `(-1) ** x`
     if tracer.effects.chosen_dtype is not None:
         fn = under_default_dtype(tracer, fn, tracer.effects.chosen_dtype)
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
-    if tracer.mutates:
+    if tracer.recorder.mutates:
         mutation.note_error(tracer, node)
     return made
 
@@ -146,7 +146,7 @@ def in_graphs_terms(
     """The call with operators for their methods, and its arguments as plugins put them."""
     fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
     args, kwargs = by_position(method_name(fn), args, kwargs)
-    for rewrite in tracer.rewrites:
+    for rewrite in tracer.recorder.rewrites:
         args, kwargs = rewrite(fn if isinstance(fn, str) else getattr(fn, "__name__", ""), args, kwargs)
     return fn, args, kwargs
 
@@ -160,7 +160,7 @@ def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwarg
 
 def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
     """A function that is called while the default dtype is the one that the frame has set."""
-    if tracer.subgraph_depth:  # such a graph may run when the default is another one
+    if tracer.recorder.subgraph_depth:  # such a graph may run when the default is another one
         tracer.graph_break("default-dtype-in-parts")
     return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
@@ -175,16 +175,16 @@ def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bo
 
 def _keeping_floats(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
     """The call with numbers that the graph is given; with constants, where its fakes want to know them."""
-    tracer.keeps_floats = True
+    tracer.recorder.keeps_floats = True
     try:
         return graph_call(tracer, fn, args, kwargs)
     except GraphBreak:
-        tracer.keeps_floats = False
+        tracer.recorder.keeps_floats = False
         plain = [ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for v in args]
         named = {k: ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for k, v in kwargs.items()}
         return graph_call(tracer, fn, plain, named)
     finally:
-        tracer.keeps_floats = False
+        tracer.recorder.keeps_floats = False
 
 
 def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:
@@ -234,8 +234,8 @@ def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwarg
         kwargs = {name: as_dtype(arg) for name, arg in kwargs.items()}
     if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'C'>`
         tracer.graph_break("class-as-argument")
-    node = tracer.graph.create_node(kind, target, args, kwargs)
-    summary, trace, _ = tracer.origin()
+    node = tracer.recorder.graph.create_node(kind, target, args, kwargs)
+    summary, trace, _ = tracer.stack.origin()
     node.meta["origin"] = summary
     node.meta["stack_trace"] = trace
     return node
@@ -257,26 +257,11 @@ def state_call(
     return node
 
 
-def computes(tracer: Trace) -> bool:
-    """Whether the graph does more than to change torch's state back and forth."""
-    return any(node.op.startswith("call_") and "changes_state" not in node.meta for node in tracer.graph.nodes)
-
-
-def computes_more_than_sizes(tracer: Trace) -> bool:
-    """Whether anything in the graph has another result than a number that a symbol stands for."""
-    return any(
-        node.op.startswith("call_") and not isinstance(node.meta.get("example_value"), SYMBOLIC)
-        for node in tracer.graph.nodes
-        if "changes_state" not in node.meta
-    )
-
-
 def only_computes(tracer: Trace) -> bool:
     """Whether the graph calls nothing but torch, and changes no state of torch but what can be set back."""
     return all(
         LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
-        for node in tracer.graph.nodes
-        if node.op.startswith("call_")
+        for node in tracer.recorder.calls()
     )
 
 
@@ -300,13 +285,13 @@ def from_fake(tracer: Tracing, result: Any, node: fx.Node) -> Value:
     node.meta["example_value"] = result
     tracer.sizes.bind_result(result, node)
     if isinstance(result, torch.Tensor):
-        known: Value | None = tracer.by_fake.get(id(result))
+        known: Value | None = tracer.objects.by_fake.get(id(result))
         if known is not None:  # an operator in place returns its argument
             return known
         tensor_state.mark_leaf(result, node)
         value = TensorValue(result, node)
         tracer.overrides.wrappers |= is_wrapper(type(result))
-        tracer.by_fake[id(result)] = value
+        tracer.objects.by_fake[id(result)] = value
         return value
     if result is None or is_atom(result) or isinstance(result, SYMBOLIC):
         return tracer.as_value(result)
@@ -328,15 +313,15 @@ def lift(tracer: Trace, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program an input of the graph, when it is first used."""
     if value.node is None:
         if value.source is None:  # made in a graph of its own, and kept: the graph breaks at the call that made it
-            places = tracer.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
-            raise tracer.break_at(places, "kept-from-inner-graph", type=value.describe())
+            places = tracer.recorder.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
+            raise tracer.breaks.break_at(places, "kept-from-inner-graph", type=value.describe())
         label = NOT_A_NAME.sub("_", MODULE_TABLE.sub("", value.source.expr)).strip("_")
-        graph, last = tracer.graph, tracer.inputs[-1].node if tracer.inputs else None
+        graph, last = tracer.recorder.graph, tracer.recorder.inputs[-1].node if tracer.recorder.inputs else None
         first = next(iter(graph.nodes), None)
         with graph.inserting_before(first) if last is None else graph.inserting_after(last):
             # FX takes a first argument of the name "self" for the module's own.
             value.node = graph.placeholder("self_0" if label == "self" else label)
         value.node.target = value.node.name  # two paths can give one label: the name is the graph's only one
         value.node.meta["example_value"] = value.fake
-        tracer.inputs.append(value)
+        tracer.recorder.inputs.append(value)
     return value.node

@@ -138,11 +138,11 @@ def note_error(tracer: Trace, node: fx.Node) -> None:
     may have to end before it."""
     if tracer.request.fullgraph or not may_raise(node):
         return
-    tensors = (value.fake for value in tracer.inputs if isinstance(value, TensorValue))
+    tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))
     if any(has_history(fake) and version_of(fake) for fake in tensors):
-        stop = tracer.break_at(None, "may-raise-after-change")
+        stop = tracer.breaks.break_at(None, "may-raise-after-change")
         stop.assumed = True
-        tracer.rerun_breaks.append(stop)
+        tracer.ending.breaks.append(stop)
 
 
 def _memories(tensor: torch.Tensor) -> list[int]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 import attrs
 import torch
 
-from armature.frame.sources import ModeSource
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.graph_breaks import Breaks
 from armature.trace.values.base import Value, Write
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.sequence import leaves
@@ -19,7 +19,7 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.values.base import Effects, Rebuilding, Tracing
 
 
 @attrs.define(eq=False)
@@ -27,46 +27,46 @@ class Overrides:
     """The overrides in effect. present: whether there may be any, so that calls have to be checked. wrappers: whether
     wrapper subclasses were met, which override operators."""
 
+    effects: Effects
+    breaks: Breaks
     modes: list[Value] = attrs.field(factory=list)
     first: tuple[Value, ...] = ()  # the modes that were active when the frame began
     off: Off = Off.NOBODY
     present: bool = False
     wrappers: bool = False
 
-    def begin(self, tracer: Tracing) -> None:
+    def begin(self, modes: list[Value], off: Off) -> None:
         """The overrides in effect when the frame begins."""
-        found = tracer.request.overriding
-        self.off = found.off
-        self.modes = [tracer.wrap(mode, ModeSource(position)) for position, mode in enumerate(found.modes)]
-        self.first = tuple(self.modes)
-        self.present = bool(self.modes) or found.off is not Off.NOBODY
+        self.modes, self.first, self.off = modes, tuple(modes), off
+        self.present = bool(modes) or off is not Off.NOBODY
 
-    def accept(self, tracer: Tracing, kind: type) -> None:
+    def accept(self, kind: type) -> None:
         """Break the graph unless tensors of a class can be traced; from now on calls are checked for overrides."""
         lookups = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
         holds = is_wrapper(kind)
         if abi.dispatches(kind) and not holds:
-            refuse(tracer, kind, "does not say by `__tensor_flatten__` what its tensors are made of")
+            reason = "does not say by `__tensor_flatten__` what its tensors are made of"
+            raise self.breaks.break_at(None, "opaque-subclass", type=full_name(kind), reason=reason)
         if (
             abi.without_numbers(kind)
             or any(added(kind, name) for name in lookups)
             or not issubclass(kind, torch.Tensor)
         ):
-            tracer.graph_break("tensor-subclass", type=f"{kind.__module__}.{kind.__qualname__}")
+            raise self.breaks.break_at(None, "tensor-subclass", type=full_name(kind))
         self.wrappers |= holds
         self.present |= not holds or abi.is_overriding(kind)
 
-    def push(self, tracer: Tracing, mode: Value) -> None:
+    def push(self, mode: Value) -> None:
         """Enter a function mode."""
         self.modes.append(mode)
         self.present = True
-        tracer.effects.count += 1
+        self.effects.count += 1
 
-    def pop(self, tracer: Tracing) -> Value:
+    def pop(self) -> Value:
         """Leave the innermost function mode."""
         if not self.modes:
-            tracer.graph_break("mode-not-entered")
-        tracer.effects.count += 1
+            raise self.breaks.break_at(None, "mode-not-entered")
+        self.effects.count += 1
         return self.modes.pop()
 
     @property
@@ -101,9 +101,14 @@ def overrides(value: Value) -> bool:
     return isinstance(value, (TensorValue, UserObjectValue)) and abi.is_overriding(value.python_type())
 
 
+def full_name(kind: type) -> str:
+    """A class with its module."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def refuse(tracer: Tracing, kind: type, reason: str) -> NoReturn:
     """Break the graph at a tensor of an unsupported class."""
-    tracer.graph_break("opaque-subclass", type=f"{kind.__module__}.{kind.__qualname__}", reason=reason)
+    tracer.graph_break("opaque-subclass", type=full_name(kind), reason=reason)
 
 
 def added(kind: type, name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,15 @@ from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.jagged import is_jagged, ragged_axis
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
-from armature.trace.values.floats import float_of_program
+from armature.trace.graph_breaks import Breaks
+from armature.trace.values.floats import FloatValue, float_of_program
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
-    from armature.trace.values.base import Tracing, Value
+    from armature.frame.data import FrameRequest
+    from armature.trace.values.base import FramesNow, Recorder, Tracing, Value
 
 
 def new_world(ctx: CompileContext) -> FakeWorld:
@@ -42,11 +43,17 @@ def new_world(ctx: CompileContext) -> FakeWorld:
 class Sizes:
     """What is known about symbols: the source from which compiled code reads each, and the value that introduced it.
 
-    Guards are made after the trace has ended.
+    lift: makes a tensor or int of the program an input of the graph. floats: of the program, by their sources. Guards
+    are made after the trace has ended.
     """
 
-    tracer: Tracing
+    request: FrameRequest
     fakes: FakeWorld
+    recorder: Recorder
+    stack: FramesNow
+    breaks: Breaks
+    lift: Callable[[TensorValue | SymbolicValue], fx.Node]
+    floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     quantities: dict[Any, Quantity] = attrs.field(factory=dict)
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
     strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
@@ -71,15 +78,17 @@ class Sizes:
             self._bind(known.fake, Quantity(source), known)
         return known
 
-    def changing(self, number: float, source: Source, inside: Source | None = None) -> Callable[[], Value] | None:
-        """A function that makes the value of an int or float of the program that varies from call to call; None if it
-        is to be a constant. inside: the source of the number itself, if the object at `source` holds it."""
-        where, request = inside or source, self.tracer.request
+    def changes(self, number: float, source: Source) -> bool:
+        """Whether an int or float of the program varies from call to call, so that it is no constant."""
         if isinstance(number, int):
-            changes = dynamic.number_changes(request, number, source)
-            return functools.partial(self.of_int, number, where) if changes else None
-        changes = dynamic.float_changes(request, number, source)
-        return functools.partial(float_of_program, self.tracer, number, where) if changes else None
+            return dynamic.number_changes(self.request, number, source)
+        return dynamic.float_changes(self.request, number, source)
+
+    def of_program(self, tracer: Tracing, number: float, source: Source) -> Value:
+        """The value of such a number."""
+        if isinstance(number, int):
+            return self.of_int(number, source)
+        return float_of_program(tracer, number, source)
 
     def bind_tensor(self, value: TensorValue, source: Source) -> None:
         """Note which symbols are read from an input tensor."""
@@ -126,15 +135,14 @@ class Sizes:
             if known and condition not in self._asserted:
                 self._asserted.add(condition)
                 holds = self.symbols.condition(condition)
-                call = self.tracer.graph.call_function
-                node = call(symbols.ASSERT, (self.argument(holds), message))
-                summary, trace, _ = self.tracer.origin()
+                node = self.recorder.graph.call_function(symbols.ASSERT, (self.argument(holds), message))
+                summary, trace, _ = self.stack.origin()
                 node.meta.update(origin=summary, stack_trace=trace, example_value=None)
 
     def assume(self, condition: SymbolicValue, message: str) -> bool:
         """Assume a condition that the program requires: guarded, or checked when the graph runs."""
         if not is_unbacked(condition.fake):
-            return condition.truth(self.tracer)
+            return self.decide(condition.fake)
         symbols.assume(condition.fake, message)
         self.assert_assumptions()
         return True
@@ -143,9 +151,9 @@ class Sizes:
         """The node that computes an unbacked symbol; None for a symbol that is read from inputs."""
         if symbol not in self._computed:
             return None
-        last = next(iter(reversed(self.tracer.graph.nodes)), None)
+        last = self.recorder.last
         found = self._leaf(symbol)
-        for made in symbols.fill(self.tracer.graph, last, "example_value"):
+        for made in symbols.fill(self.recorder.graph, last, "example_value"):
             whose = self._computed[symbol][0].meta  # the frame has ended: use the node's line
             made.meta.update(origin=whose["origin"], stack_trace=whose["stack_trace"])
         return found
@@ -164,15 +172,14 @@ class Sizes:
         try:
             return bool(condition)
         except DATA_DEPENDENT:
-            self.tracer.graph_break("branch-on-unknown-size", test=self.tracer.expression())
+            raise self.breaks.break_at(None, "branch-on-unknown-size", test=self.stack.expression()) from None
 
     # The graph.
 
     def argument(self, number: Any) -> Any:
         """The representation of a symbolic number among a node's arguments: a node, or the number if it is known."""
-        graph = self.tracer.graph
-        last = next(iter(reversed(graph.nodes)), None)
-        found = symbols.as_node(number, graph, self._leaf, self._nodes)
+        last = self.recorder.last
+        found = symbols.as_node(number, self.recorder.graph, self._leaf, self._nodes)
         self._describe(last)
         return found
 
@@ -180,18 +187,18 @@ class Sizes:
         if symbol in self._computed:
             node, axis = self._computed[symbol]
         else:
-            node, axis = self.tracer.lift(self.owners[symbol]), self.quantities[symbol].axis
+            node, axis = self.lift(self.owners[symbol]), self.quantities[symbol].axis
         if axis < 0:
             return node
         if symbol not in self._nodes:
-            self._nodes[symbol] = self.tracer.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+            self._nodes[symbol] = self.recorder.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
         return self._nodes[symbol]
 
     def _describe(self, last: fx.Node | None) -> None:
         """Add the user's line and example values to nodes made after `last`."""
-        fresh = symbols.fill(self.tracer.graph, last, "example_value")
+        fresh = symbols.fill(self.recorder.graph, last, "example_value")
         if fresh:
-            summary, trace, _ = self.tracer.origin()
+            summary, trace, _ = self.stack.origin()
             for node in fresh:
                 node.meta.update(origin=summary, stack_trace=trace)
 

@@ -143,7 +143,8 @@ SWITCHES = (set_grad_enabled,)  # not operators, but modes override them too
 
 def is_operator(tracer: Trace, fn: Any) -> bool:
     """Whether a C function is one of torch's that only computes, so that calling it on stand-ins has no effects."""
-    return str(fn.__module__ or "torch").startswith("torch") and tracer.verdict(fn).decision is Decision.IN_GRAPH
+    named = str(fn.__module__ or "torch").startswith("torch")
+    return named and tracer.knowledge.verdict(fn).decision is Decision.IN_GRAPH
 
 
 def called(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
@@ -162,7 +163,7 @@ def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kw
     if wrapper_subclasses.is_made_whole(fn, args) or (isinstance(fn, FunctionType) and abi.is_of_levels(fn)):
         return None
     if isinstance(fn, FunctionType) and not abi.asks(fn):
-        if not str(fn.__module__).startswith("torch") or tracer.verdict(fn).decision is not Decision.IN_GRAPH:
+        if not str(fn.__module__).startswith("torch") or tracer.knowledge.verdict(fn).decision is not Decision.IN_GRAPH:
             tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))
         return tracer.calls.inline_python(fn, args, kwargs)  # the calls inside it are overridden
     if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":

@@ -35,7 +35,7 @@ def call_uncompiled(
     for fake in fakes:
         if isinstance(fake, torch.Tensor):
             count_write(fake)
-            tracer.mutates = True
+            tracer.recorder.mutates = True
     node = graph_calls.record(tracer, "call_function", uncompiled(function, name, writes), given, {})
     node.meta["example_value"] = None
     return tracer.constant(None)

@@ -88,7 +88,7 @@ def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Sourc
 
 def made(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """A call of a wrapper class, as one node of the graph."""
-    tracer.overrides.accept(tracer, value.cls)
+    tracer.overrides.accept(value.cls)
     given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
     kinds = {leaf.python_type() for leaf in given if isinstance(leaf, TensorValue)}
     if tracer.overrides.asks_modes or not all(kind in abi.PLAIN or _is_quiet(kind) for kind in kinds):

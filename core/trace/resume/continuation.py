@@ -19,7 +19,6 @@ from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Stopped
 from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
 from armature.trace.locations import Location, Moment
-from armature.trace.recording import graph_calls
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.frame_writer import CannotResume
 from armature.trace.semantics import inlining
@@ -113,16 +112,16 @@ def origin_of(value: Value | None) -> tuple[Location, ...]:
 def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: BreakEvent) -> TracedFrame:
     """Trace up to a moment, and write the code that continues from there. Errors: CannotResume, GraphBreak."""
     with trace_of(request, ctx) as tracer:
-        tracer.stop = moment
+        tracer.stack.stop = moment
         with tracing(tracer):
             frames = run_until(tracer, request)
-            tracer.frames.extend(frames)
+            tracer.stack.frames.extend(frames)
             check_generators(tracer, frames[0])
             cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
             cuts.append(cut_frame(frames[-1], frames[-1].position))
             leave_contexts(tracer, cuts)
         slot = CompiledGraphSlot()
-        computes = graph_calls.computes(tracer)
+        computes = tracer.recorder.computes
         out = CutWriter(tracer, request.code)
         code = out.write(cuts, slot if computes else None)
         return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
@@ -146,5 +145,5 @@ def leave_contexts(tracer: Trace, cuts: list[CutFrame]) -> None:
     end_grad(tracer)
     for context in tracer.effects.entered:
         raise CannotResume(f"{context.describe()} was entered without `with`", context)
-    if tracer.on_abort:
+    if tracer.ending.undo:
         raise CannotResume("a level of torch.func was entered")

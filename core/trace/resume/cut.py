@@ -153,7 +153,7 @@ def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
 
 def weakly_held(frame: Frame) -> set[str]:
     """Variables with an object that a weak reference made in the frame refers to."""
-    return {name for name, value in frame.variables.items() if value in frame.tracer.held_weakly}
+    return {name for name, value in frame.variables.items() if value in frame.tracer.objects.held_weakly}
 
 
 def slot_of(frame: Frame, place: int, value: Value) -> Slot:

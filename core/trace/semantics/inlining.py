@@ -47,7 +47,11 @@ def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kw
     module = function.namespace.get("__name__")
     where = namespace_source(tracer, function.namespace, module)
     frame = new_frame(tracer, function.code, function.namespace, where, variables, function.cells)
-    frame.trusted = bool(tracer.frames) and tracer.frames[-1].trusted and tracer.frames[-1].namespace is frame.namespace
+    frame.trusted = (
+        bool(tracer.stack.frames)
+        and tracer.stack.frames[-1].trusted
+        and tracer.stack.frames[-1].namespace is frame.namespace
+    )
     return run_frame(tracer, frame)
 
 
@@ -87,16 +91,16 @@ def has_own_builtins(code: CodeType, namespace: Mapping[str, object], builtins: 
 
 def run_frame(tracer: Trace, frame: Frame) -> Value:
     """Run a frame from where it is until it returns or yields; returns that value."""
-    if len(tracer.frames) >= MAX_DEPTH:
+    if len(tracer.stack.frames) >= MAX_DEPTH:
         tracer.graph_break("recursion-depth")
-    tracer.frames.append(frame)
+    tracer.stack.frames.append(frame)
     frame.paused = False
     try:
         eval_loop.run(frame)
     except RecursionError:
-        tracer.too_deep = tracer.too_deep or locations_of(tracer.frames)
+        tracer.stack.too_deep = tracer.stack.too_deep or locations_of(tracer.stack.frames)
         raise
     finally:
-        tracer.frames.pop()
+        tracer.stack.frames.pop()
     result, frame.result = frame.result, None  # a generator's first result is itself, which holds the frame
     return result if result is not None else tracer.constant(None)

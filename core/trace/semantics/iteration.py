@@ -115,7 +115,7 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
         value = TupleValue(list(value.stream(tracer)))
     items = iter(value.stream(tracer))  # all keys of a dict of the program are known from here on
     remake = functools.partial(remake_over, value, state_of(value)) if value.plain_items else None
-    made = IteratorValue(items, kind_of_iterator(ITERATORS, kind), remake, locations_of(tracer.frames))
+    made = IteratorValue(items, kind_of_iterator(ITERATORS, kind), remake, locations_of(tracer.stack.frames))
     if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING:
         made.indexed, made.kind = value, SEQUENCE_ITERATOR
     return made
@@ -132,7 +132,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
     if values is not None:
         last = items.length(tracer) - 1
         remake = functools.partial(remake_backwards, items, state_of(items), last)
-        return IteratorValue(values, kind_of_iterator(REVERSED, kind), remake, locations_of(tracer.frames))
+        return IteratorValue(values, kind_of_iterator(REVERSED, kind), remake, locations_of(tracer.stack.frames))
     own = class_member(kind, "__reversed__")
     rely_on_class(tracer, kind, "__reversed__", "__getitem__")
     if own is None or (own is MISSING and class_member(kind, "__getitem__") is MISSING):

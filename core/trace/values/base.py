@@ -11,20 +11,20 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 import attrs
 
 from armature.introspection import MISSING, class_member
-from armature.trace import effects, protocols
+from armature.trace import effects, objects, protocols
 from armature.trace.emit import object_writer
+from armature.trace.recording import recorder
 from armature.trace.semantics.slots import LACKING, is_iterable
 from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.breaks.types import FrameSummary
     from armature.config import Config
     from armature.frame.data import FrameRequest
     from armature.frame.sources import Source
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Args = Sequence["Value"]
 Kwargs = Mapping[str, "Value"]
-V = TypeVar("V", bound="Value")
 
 
 class NotConstant(TraceSignal):
@@ -220,49 +219,24 @@ class Tracing(Protocol):
 
     A verb that does something on the program's behalf may raise `UserRaised` (the program raises) and `GraphBreak`.
 
-    guards: the facts that the compiled code relies on. effects: the frame's deferred changes. frames: those being
-    traced, the outermost first. graph: the FX graph so far. fakes: makes fake tensors. request: the frame to compile.
-    config: the settings. overrides: the `__torch_function__` overrides in effect. sizes: symbolic numbers. precalls:
-    calls before the graph. by_id: values of objects that have an identity, with the objects. by_fake: tensors by the
-    ids of their fakes. keys: values looked up in dicts and sets by identity. class_values: values of class attributes.
-    held_weakly: objects that new weak references refer to; whether one has a callback.
-
-    end_checks: called where the graph ends, with the frame and its result (None at a break): whether the code may be
-    used. on_abort: functions and arguments that undo tracing's changes to torch's state if it ends here. atomic_depth:
-    nesting depth of calls that enter the graph whole or not at all; subgraph_depth: of these, calls whose nodes go in a
-    subgraph. subgraph_tensors: tensors made in such a call, and where. modules: subgraphs that nodes call. mutates:
-    whether the graph has an in-place operator. cells: of functions of the program, by id. called: ids of modules that
-    were called before. own_lookups: sources of objects whose classes customise attribute lookup. keeps_floats: whether
-    float arguments of the program stay graph inputs. rewrites: replace the arguments of a call that enters the graph,
-    by the name of the function.
+    guards: the facts that the compiled code relies on. effects: the frame's deferred changes. objects: the values of
+    the program's objects. stack: the frames being traced. recorder: the graph so far. sizes: symbolic numbers.
+    overrides: the `__torch_function__` overrides in effect. precalls: calls before the graph. ending: what to undo and
+    to check at the end. fakes: makes fake tensors. request: the frame to compile. config: the settings.
     """
 
-    effects: Effects
-    frames: Sequence[FrameView]
-    graph: fx.Graph
-    fakes: FakeWorld
     request: FrameRequest
-    overrides: OverridingNow
+    config: Config
+    fakes: FakeWorld
+    guards: GuardRecorder
+    effects: Effects
+    objects: Objects
+    stack: FramesNow
+    recorder: Recorder
     sizes: SymbolicSizes
+    overrides: OverridingNow
     precalls: Precalls
-    by_id: dict[int, tuple[object, Value]]
-    by_fake: dict[int, Any]
-    floats: dict[Source, Any]
-    own_lookups: set[Source]
-    keys: dict[Value, None]
-    class_values: dict[Hashable, Value]
-    cells: dict[int, Any]
-    called: set[int]
-    held_weakly: dict[Value, bool]
-    end_checks: dict[EndCheck, None]
-    on_abort: list[tuple[Callable[[Any], Any], Any]]
-    atomic_depth: int
-    subgraph_depth: int
-    subgraph_tensors: dict[Any, Any]
-    modules: dict[str, fx.GraphModule]
-    mutates: bool
-    keeps_floats: bool
-    rewrites: dict[Callable[[str, Args, Kwargs], tuple[Args, Kwargs]], None]
+    ending: Ending
 
     @property
     def python(self) -> PythonVerbs:
@@ -271,14 +245,6 @@ class Tracing(Protocol):
     @property
     def calls(self) -> CallVerbs:
         """Calls of functions and classes that are known as objects."""
-
-    @property
-    def guards(self) -> GuardRecorder:
-        """The facts that the compiled code relies on."""
-
-    @property
-    def config(self) -> Config:
-        """The settings of this compilation."""
 
     # Making values.
 
@@ -290,9 +256,6 @@ class Tracing(Protocol):
 
     def constant(self, obj: object) -> Value:
         """The value of a constant: an int, str, None, dtype, device, torch.Size, tuples of these, ..."""
-
-    def remember(self, obj: object, value: V) -> V:
-        """Record the value of an object that has an identity; from then on, wrapping the object returns this value."""
 
     # What the program does.
 
@@ -340,12 +303,6 @@ class Tracing(Protocol):
     def as_exception(self, value: Value) -> Any:
         """The exception to raise for the operand of `raise`."""
 
-    def origin(self) -> tuple[FrameSummary, str, str]:
-        """The innermost line of the user's code: its summary, its text as in a traceback, and "model.py:41"."""
-
-    def expression(self) -> str:
-        """The source text of the user's expression that is being evaluated, as far as it fits on one line."""
-
 
 @attrs.frozen(eq=False)
 class Write:
@@ -356,10 +313,14 @@ class Write:
 
 
 FrameView: TypeAlias = "protocols.FrameView[Value]"
+FramesNow: TypeAlias = "protocols.FramesNow[Value]"
 EndCheck: TypeAlias = Callable[[Tracing, "FrameView | None", Value | None], None]
 Effects: TypeAlias = "effects.Effects[Value, Write]"
-OverridingNow: TypeAlias = "protocols.OverridingNow[Value, Write, Tracing]"
-SymbolicSizes: TypeAlias = "protocols.SymbolicSizes[Value]"
+Ending: TypeAlias = "effects.Ending[EndCheck]"
+Recorder: TypeAlias = "recorder.GraphRecorder[Value, Any, Any]"
+Objects: TypeAlias = "objects.Objects[Value, Any, Any]"
+OverridingNow: TypeAlias = "protocols.OverridingNow[Value, Write]"
+SymbolicSizes: TypeAlias = "protocols.SymbolicSizes[Value, Tracing]"
 Precalls: TypeAlias = "effects.Precalls[Value]"
 PythonVerbs: TypeAlias = "protocols.PythonVerbs[Value]"
 CallVerbs: TypeAlias = "protocols.CallVerbs[Value]"
@@ -376,7 +337,7 @@ def shares_dict(tracer: Tracing, owner: Value, held: dict[str, object]) -> bool:
     If the dict is only found later, wrapping it takes care of that.
     """
     tracer.effects.owners[id(held)] = owner
-    if id(held) not in tracer.by_id:
+    if id(held) not in tracer.objects.by_id:
         return False
     owner.open_dict(tracer)
     return True

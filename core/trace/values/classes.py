@@ -102,7 +102,7 @@ def class_source(tracer: Tracing, cls: type, name: str) -> Source | None:
 def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     """The value of a function or other object found in a class, guarded by identity."""
     key = (found.holder, cls, name)
-    known = tracer.class_values.get(key)
+    known = tracer.objects.class_values.get(key)
     if known is not None:
         return known
     obj: Any = found.obj
@@ -110,7 +110,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
         rely_on_class(tracer, cls, name)
         holder = object_source(found.holder)
         value = tracer.wrap(obj, ItemSource(DictOfSource(holder), name))
-        tracer.class_values[key] = value
+        tracer.objects.class_values[key] = value
         return value
     if isinstance(obj, (staticmethod, classmethod)):
         obj = obj.__func__
@@ -120,7 +120,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     if source is not None and isinstance(found.obj, classmethod):
         source = AttrSource(source, "__func__")
     value = tracer.wrap(obj, source if source is not None else object_source(obj, f"{cls.__name__}.{name}"))
-    tracer.class_values[key] = value
+    tracer.objects.class_values[key] = value
     return value
 
 

@@ -77,7 +77,9 @@ class ExceptionValue(Value):
         """`__traceback__`, which is also the third item of `sys.exc_info()` while it is handled."""
         if self.known_traceback is None:
             has_one = self.raised_at or isinstance(self, CaughtValue)
-            self.known_traceback = TracebackValue(locations_of(tracer.frames)) if has_one else tracer.constant(None)
+            self.known_traceback = (
+                TracebackValue(locations_of(tracer.stack.frames)) if has_one else tracer.constant(None)
+            )
         return self.known_traceback
 
     def rebuild(self, out: Rebuilding) -> None:
@@ -136,7 +138,7 @@ LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})
 
 def handled_exception(tracer: Tracing) -> ExceptionValue | None:
     """The exception that an `except` or `finally` block is handling."""
-    return next((frame.handling[-1] for frame in reversed(tracer.frames) if frame.handling), None)
+    return next((frame.handling[-1] for frame in reversed(tracer.stack.frames) if frame.handling), None)
 
 
 def raising(tracer: Tracing, error: ExceptionValue) -> UserRaised:

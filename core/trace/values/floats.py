@@ -51,10 +51,10 @@ class FloatValue(Value):
         return self.number
 
     def as_argument(self, tracer: Tracing) -> object:
-        return self.taken(tracer).as_argument(tracer) if tracer.keeps_floats else self.as_constant()
+        return self.taken(tracer).as_argument(tracer) if tracer.recorder.keeps_floats else self.as_constant()
 
     def as_fake(self, tracer: Tracing) -> object:
-        return self.taken(tracer).as_fake(tracer) if tracer.keeps_floats else self.as_constant()
+        return self.taken(tracer).as_fake(tracer) if tracer.recorder.keeps_floats else self.as_constant()
 
     def taken(self, tracer: Tracing) -> Value:
         """The number itself, as an argument of a graph call."""
@@ -120,9 +120,9 @@ class FloatValue(Value):
 def float_of_program(tracer: Tracing, number: float, source: Source) -> Value:
     """The value of a float of the program."""
     tracer.guards.type_is(source, float)
-    known = tracer.floats.get(source)
+    known = tracer.sizes.floats.get(source)
     if known is None:
         where = CallSource(source, tensor_of_number, "as_tensor")
         given = cast("TensorValue", tracer.wrap(tensor_of_number(number), where))
-        known = tracer.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)
+        known = tracer.sizes.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)
     return known

@@ -86,7 +86,7 @@ class CellValue(Value):
             source = self.content_source or object_source(obj)
             self.content = tracer.wrap(obj, source)
         if self.content is None:
-            owner = tracer.frames[-1].code if tracer.frames else None
+            owner = tracer.stack.frames[-1].code if tracer.stack.frames else None
             if owner is not None and name in owner.co_cellvars:
                 missing = f"cannot access local variable '{name}' where it is not associated with a value"
                 tracer.raise_error(UnboundLocalError, missing)
@@ -470,10 +470,10 @@ BUILTIN_TYPES: tuple[type, ...] = (
 
 def cell_of(tracer: Tracing, cell: CellType, source: Source | None) -> CellValue:
     """The value of a cell of the program."""
-    known: CellValue | None = tracer.cells.get(id(cell))
+    known: CellValue | None = tracer.objects.cells.get(id(cell))
     if known is None:
         inside = None if source is None else CellSource(source)
-        known = tracer.cells[id(cell)] = CellValue(None, cell, inside, source=source or object_source(cell))
+        known = tracer.objects.cells[id(cell)] = CellValue(None, cell, inside, source=source or object_source(cell))
     elif source is not None and known.source is not None and not isinstance(known.source, LocalSource):
         tracer.guards.alias(known.source, source)  # a variable's source leads to the contents of its cell
     return known

@@ -80,7 +80,7 @@ class PrecomputedNumber(Value):
             real = tensor_of_number(self.number)
             source = CallSource(self.source, tensor_of_number, "as_tensor")
             self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
-            self.tracer.by_fake[id(self.tensor.fake)] = self.tensor
+            self.tracer.objects.by_fake[id(self.tensor.fake)] = self.tensor
         return self.tensor
 
     def as_argument(self, tracer: Tracing) -> object:
@@ -100,7 +100,7 @@ class PrecomputedNumber(Value):
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:
-        tracer.graph_break("branch-on-random-number", test=tracer.expression())
+        tracer.graph_break("branch-on-random-number", test=tracer.stack.expression())
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in UNARY or name in BINARY:

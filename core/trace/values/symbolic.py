@@ -56,10 +56,7 @@ class SymbolicValue(Value):
         return plain(self.fake)
 
     def truth(self, tracer: Tracing) -> bool:
-        try:
-            return bool(self.fake)
-        except DATA_DEPENDENT:
-            tracer.graph_break("branch-on-unknown-size", test=tracer.expression())
+        return tracer.sizes.decide(self.fake)
 
     def constant(self) -> Value:
         """The number as a constant, guarded. Raises NotConstant if it is only known at run time."""

@@ -60,7 +60,7 @@ class TensorValue(GraphTensor):
     def key(self, tracer: Tracing) -> Hashable:
         if self.own_method(tracer, "__hash__") is not None or self.own_method(tracer, "__eq__") is not None:
             tracer.graph_break("tensor-subclass-as-key", type=self.describe())
-        tracer.keys[self] = None
+        tracer.objects.keys[self] = None
         return Identity(self)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -209,7 +209,7 @@ class TensorValue(GraphTensor):
             tracer.graph_call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracing) -> bool:
-        tracer.graph_break("data-dependent-branch", test=tracer.expression())
+        tracer.graph_break("data-dependent-branch", test=tracer.stack.expression())
 
     def length(self, tracer: Tracing) -> int:
         if self._is_looked_at(tracer):

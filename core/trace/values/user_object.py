@@ -119,7 +119,7 @@ class AttributesOfObject(Value):
     def key(self, tracer: Tracing) -> Hashable:
         rely_on_class(tracer, self.cls, "__hash__", "__eq__")
         if inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object):
-            tracer.keys[self] = None
+            tracer.objects.keys[self] = None
             return Identity(self)
         kind = base_of(self.cls)
         if self.base is not None and inherits(self.cls, "__hash__", kind or object):

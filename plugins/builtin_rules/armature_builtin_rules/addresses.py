@@ -32,7 +32,7 @@ class AddressValue(Value):
         if held is not None:  # a function or class, which may have several values
             self.of.rely_on(tracer)
             return Address(id(held))
-        tracer.keys[self.of] = None
+        tracer.objects.keys[self.of] = None
         return Address(Identity(self.of))
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:

@@ -73,7 +73,7 @@ class BufferValue(Value):
         """Called before the bytes are read: a tensor over the program's memory may have changed them, unnoticed by
         tracing."""
         owner = self.owner()
-        if tracer.mutates and owner is not None and owner.source is not None:
+        if tracer.recorder.mutates and owner is not None and owner.source is not None:
             tracer.graph_break("bytes-after-change")
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
@@ -258,7 +258,7 @@ def form_of(view: memoryview) -> tuple[Any, ...]:
 def bytearray_of_program(obj: bytearray, source: Source, tracer: Tracing) -> Value:
     """A bytearray of the program."""
     tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
-    made: Value = tracer.remember(obj, BytearrayValue(bytearray(obj), source=source))
+    made: Value = tracer.objects.remember(obj, BytearrayValue(bytearray(obj), source=source))
     return made
 
 
@@ -269,7 +269,7 @@ def memoryview_of_program(obj: memoryview, source: Source, tracer: Tracing) -> V
     tracer.guards.equal(CallSource(source, form_of, "form_of"), form_of(obj))
     tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
     over = tracer.wrap(obj.obj, AttrSource(source, "obj"))
-    made: Value = tracer.remember(obj, MemoryviewValue(memoryview(bytes(obj)), over=over, source=source))
+    made: Value = tracer.objects.remember(obj, MemoryviewValue(memoryview(bytes(obj)), over=over, source=source))
     return made
 
 

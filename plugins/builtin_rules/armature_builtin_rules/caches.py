@@ -93,7 +93,7 @@ class CachedFunctionValue(Value):
         try:
             made: Value = self.inner.call(tracer, args, kwargs)
         except GraphBreak as stop:  # after a resumed break its result would not be cached
-            stop.locations = locations_of(tracer.frames)
+            stop.locations = locations_of(tracer.stack.frames)
             raise
         if done(tracer) != before or tracer.fakes.random:
             self._refuse(tracer, "does more than compute them")
@@ -148,12 +148,12 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 def as_begun(tracer: Tracing) -> bool:
     """Whether everything that outlives the frame, and torch's modes except the grad mode, is unchanged since it
     began."""
-    return not (any(done(tracer)) or tracer.on_abort or tracer.overrides.moved)
+    return not (any(done(tracer)) or tracer.ending.undo or tracer.overrides.moved)
 
 
 def done(tracer: Tracing) -> tuple[int, int, int]:
     """The frame's effects so far: changes, inputs that the graph writes to, calls before the graph."""
-    written = tracer.effects.inputs_written(tracer.by_fake.values())
+    written = tracer.effects.inputs_written(tracer.objects.by_fake.values())
     return tracer.effects.count, written, len(tracer.precalls.calls)
 
 

@@ -148,7 +148,8 @@ def base_of_ordered(obj: Any, kind: type, source: Source, owner: Value, tracer: 
 
 def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A default dict of the program."""
-    made = tracer.remember(obj, DefaultDictValue({}, pending=obj, source=source))
+    made = DefaultDictValue({}, pending=obj, source=source)
+    tracer.objects.remember(obj, made)
     made.factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return made
 

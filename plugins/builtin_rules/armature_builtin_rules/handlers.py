@@ -43,7 +43,7 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
     kind = UserWarning if category is None or category.is_constant else category.as_object()
     if not isinstance(kind, type) or not issubclass(kind, Warning):
         return None
-    text, frame = str(message.as_constant()), call.tracing.frames[-1]
+    text, frame = str(message.as_constant()), call.tracing.stack.frames[-1]
     module = str(frame.namespace.get("__name__", "<string>"))
     if action(text, kind, module, frame.line) in EACH_TIME:
         return None
@@ -68,7 +68,7 @@ def memory(call: Call, tensor: Value) -> Value | None:
     if tensor.source is not None and tensor.real is not None:
         source = CallSource(tensor.source, has_no_attributes, "has_no_attributes")
         plain &= bool(tracer.wrap(has_no_attributes(tensor.real), source).as_constant())
-        tracer.mutates = True
+        tracer.recorder.mutates = True
     if not plain:
         call.graph_break("deep-copies-tensor")
     return call.constant(f"the memory at {tensor.fake.untyped_storage()._cdata}")
@@ -186,7 +186,7 @@ def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
     except NotConstant:
         return None
-    named.setdefault("module", call.tracing.frames[-1].namespace.get("__name__"))
+    named.setdefault("module", call.tracing.stack.frames[-1].namespace.get("__name__"))
     try:
         make: Callable[..., type] = collections.namedtuple
         made = make(*plain, **named)

@@ -155,7 +155,7 @@ def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
 def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
     """`zip` and `enumerate`, which advance the iterators they hold."""
     held = parts(obj)
-    if any(id(item) in tracer.by_id for item in held if isinstance(item, Iterator)):
+    if any(id(item) in tracer.objects.by_id for item in held if isinstance(item, Iterator)):
         tracer.graph_break("iterator-held-by-another", type=type(obj).__name__)
     found = _parts(tracer, obj, source)
     inner = [value for value in found if isinstance(value, IteratorArgument)]
@@ -163,7 +163,7 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     for item in held:
         if isinstance(item, Iterator):
-            tracer.remember(item, InnerIterator(type(item), source=tracer.by_id[id(item)][1].source))
+            tracer.objects.remember(item, InnerIterator(type(item), source=tracer.objects.by_id[id(item)][1].source))
     quiet = [IteratorValue(value.values, value.kind) for value in inner]
     made: Any
     if type(obj) is enumerate:

@@ -339,7 +339,7 @@ def make(call: Call, seed: Value | None = None) -> Value | None:
 
 def of_program(obj: random.Random, source: Source, tracer: Tracing) -> Value:
     """A generator of the program."""
-    made: Value = tracer.remember(obj, RandomValue(None, obj, source=source))
+    made: Value = tracer.objects.remember(obj, RandomValue(None, obj, source=source))
     return made
 
 

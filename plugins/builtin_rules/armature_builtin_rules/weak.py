@@ -93,7 +93,7 @@ class WeakReferenceValue(Value):
 def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
     """`weakref.ref(...)`."""
     told = bool(callback) and not (callback[0].is_constant and callback[0].as_constant() is None)
-    own = any(frame.code.co_filename == functools.__file__ for frame in call.tracing.frames[-2:])
+    own = any(frame.code.co_filename == functools.__file__ for frame in call.tracing.stack.frames[-2:])
     refer(call.tracing, referent, told and not own)  # functools itself only inspects its dispatch cache
     return WeakReferenceValue(referent, callback[0] if told else None)
 

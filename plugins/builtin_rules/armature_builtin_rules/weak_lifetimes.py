@@ -16,7 +16,7 @@ from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tra
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
     """Called when a weak reference is dereferenced. Raises SkipFrame, or GraphBreak, if the object may be dead."""
-    if not is_held(tracer, referent, tracer.frames) and (referent.source is None or may_have_gone(tracer)):
+    if not is_held(tracer, referent, tracer.stack.frames) and (referent.source is None or may_have_gone(tracer)):
         leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
 
 
@@ -29,14 +29,15 @@ def leave_to_python(tracer: Tracing, why: str) -> NoReturn:
 
 def refer(tracer: Tracing, referent: Value, told: bool) -> None:
     """Called when a weak reference is made. told: whether it has a callback."""
-    tracer.end_checks[check_end] = None
-    tracer.held_weakly[referent] = tracer.held_weakly.get(referent, False) or (told and referent.source is None)
+    tracer.ending.checks[check_end] = None
+    held = tracer.objects.held_weakly
+    held[referent] = held.get(referent, False) or (told and referent.source is None)
 
 
 def check_end(tracer: Tracing, frame: FrameView | None, result: Value | None) -> None:
     """Called where the graph ends. Raises SkipFrame or GraphBreak if a callback might be called too early or too late,
     because the code before a break holds what the frame holds there."""
-    told = [value for value, is_told in tracer.held_weakly.items() if is_told]
+    told = [value for value, is_told in tracer.objects.held_weakly.items() if is_told]
     if frame is None or result is None:
         if told and not tracer.request.fullgraph:
             raise SkipFrame("it asks to be told of the end of an object that it has made", frees=True)

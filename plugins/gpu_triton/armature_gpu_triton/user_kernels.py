@@ -99,7 +99,7 @@ class KernelValue(ObjectValue):
 def build(obj: object, source: Source, tracer: Tracing) -> Value:
     """The value of a kernel that the program has."""
     tracer.guards.same(source, obj)
-    value: Value = tracer.remember(obj, KernelValue(type(obj), obj, source=source))
+    value: Value = tracer.objects.remember(obj, KernelValue(type(obj), obj, source=source))
     return value
 
 

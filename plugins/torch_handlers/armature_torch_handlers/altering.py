@@ -94,12 +94,12 @@ def form(fake: torch.Tensor) -> tuple[object, ...]:
 
 def alter_tensor(tracer: Tracing, tensor: TracedTensor, fn: Callable[..., object] | str, *args: Value) -> Value:
     """Add a call to the graph that changes a tensor's state. The old state is restored if the graph raises."""
-    if tracer.atomic_depth or tracer.overrides.present or not tensor.is_plain or tensor.fake.is_inference():
+    if tracer.stack.atomic_depth or tracer.overrides.present or not tensor.is_plain or tensor.fake.is_inference():
         name = fn if isinstance(fn, str) else fn.__name__
         tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")
     tensor.as_argument(tracer)
-    tracer.mutates = True
+    tracer.recorder.mutates = True
     tracer.effects.alter(tensor)
     result = tracer.graph_call(fn, (tensor, *args), {})
-    next(iter(reversed(tracer.graph.nodes))).meta[APART if fn in COLLECTING else AS_CAPTURED] = True
+    next(iter(reversed(tracer.recorder.graph.nodes))).meta[APART if fn in COLLECTING else AS_CAPTURED] = True
     return result

@@ -207,7 +207,7 @@ class ArrayValue(Value):
     def truth(self, tracer: Tracing) -> bool:
         if self.numbers is not None:
             return bool(self._answer(tracer, "__bool__", ()).as_constant())
-        tracer.graph_break("array-branch", test=tracer.expression())
+        tracer.graph_break("array-branch", test=tracer.stack.expression())
 
     def length(self, tracer: Tracing) -> int:
         if not np.ndim(self.shadow):

@@ -52,9 +52,9 @@ def parameter(call: Call, data: Value | None = None, requires_grad: Value | None
     """A parameter made by the graph, which then runs uncompiled; not within a subgraph."""
     wanted = call.constant(True) if requires_grad is None else requires_grad
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
-    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.atomic_depth:
+    if made_of.python_type() not in PLAIN or not wanted.is_constant or call.tracing.stack.atomic_depth:
         call.graph_break("creates-parameter")
-    call.tracing.mutates = True  # it shares a version counter with its source
+    call.tracing.recorder.mutates = True  # it shares a version counter with its source
     return call.graph_call(torch.nn.Parameter, made_of, wanted)
 
 
@@ -63,9 +63,9 @@ def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = 
     """A tensor over the same memory, with the marks that modules check."""
     made_of = call.graph_call(torch.empty, call.constant(0)) if data is None else data
     plain = isinstance(made_of, TracedTensor) and made_of.python_type() in PLAIN and not made_of.fake.requires_grad
-    if not plain or call.tracing.atomic_depth or call.tracing.overrides.present:
+    if not plain or call.tracing.stack.atomic_depth or call.tracing.overrides.present:
         call.graph_break("creates-buffer")
-    call.tracing.mutates = True  # it shares a version counter with its source
+    call.tracing.recorder.mutates = True  # it shares a version counter with its source
     made = call.graph_call(torch.ops.aten.alias.default, call.graph_call("detach", made_of))
     made.set_attribute(call.tracing, "persistent", call.constant(True) if persistent is None else persistent)
     made.set_attribute(call.tracing, "_is_buffer", call.constant(True))

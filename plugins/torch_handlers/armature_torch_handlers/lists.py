@@ -50,7 +50,7 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     items, sizes = list(leaves(call, data)), sizes_of(call, data)
     kinds = [dtype_of(item) for item in items]
     known = all(value.is_constant for value in options.values())
-    if sizes is None or not known or call.tracing.on_abort or call.tracing.overrides.present:
+    if sizes is None or not known or call.tracing.ending.undo or call.tracing.overrides.present:
         return None
     given = {name: value.as_constant() for name, value in options.items() if value.as_constant()}
     dtype = given.get("dtype") or promoted(kinds)

@@ -82,7 +82,7 @@ class ModuleValue(ObjectValue):
         """The parameter, buffer or submodule of that name; None if there is none."""
         for registry in REGISTRIES:
             held = None if self.obj is None else held_by(self.obj).get(registry, {})
-            if held is None or registry in self.registries or id(held) in tracer.by_id:
+            if held is None or registry in self.registries or id(held) in tracer.objects.by_id:
                 known = self.registry(tracer, registry)
                 if name in known.entries:
                     return known.entries[name][1]
@@ -185,8 +185,8 @@ class ModuleValue(ObjectValue):
         if held.get("_compiled_call_impl") is not None or not no_global_hooks(tracer, GLOBAL_HOOKS):
             return False
         where = DictOfSource(self.found_at())
-        if id(self) not in tracer.called:
-            tracer.called.add(id(self))
+        if id(self) not in tracer.objects.called:
+            tracer.objects.called.add(id(self))
             for name in HOOKS:
                 tracer.guards.length(ItemSource(where, name), 0)
             tracer.guards.absent(where, "_compiled_call_impl")
@@ -200,14 +200,16 @@ def held_by(module: nn.Module) -> dict[str, Any]:
 
 def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> DictValue:
     """`_parameters`, `_buffers` or `_modules` of a module, which nn.Module always makes dicts."""
-    held = tracer.by_id.get(id(real))
+    held = tracer.objects.by_id.get(id(real))
     if held is not None and isinstance(held[1], DictValue):
         return held[1]
     if type(real) is not dict:
         wrapped = tracer.wrap(real, source)
         if isinstance(wrapped, DictValue):
             return wrapped
-    return tracer.remember(real, DictValue({}, type(real), real, source=source))
+    made = DictValue({}, type(real), real, source=source)
+    tracer.objects.remember(real, made)
+    return made
 
 
 def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | None:
@@ -218,7 +220,7 @@ def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | No
     if not all(name in held for name in REGISTRIES):
         raise SkipFrame("it makes an nn.Module, whose __init__ has not run yet")
     if has_own_lookup(type(module)):
-        tracer.own_lookups.add(source)
+        tracer.objects.own_lookups.add(source)
     return ModuleValue(type(module), obj=module, source=source)
 
 

@@ -75,13 +75,12 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
     if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE or tensor.dim():
         return value
     # If it was written to, or passes through a `__torch_function__`, its number may have changed.
-    if tensor.device.type != "cpu" or tracing.mutates or tracing.overrides.present:
+    if tensor.device.type != "cpu" or tracing.recorder.mutates or tracing.overrides.present:
         return value
     number = tracing.fakes.run_real(number_of, tensor)
     place = CallSource(source, number_of, "number_of")
-    made = tracing.sizes.changing(number, place)
-    if made is not None:
-        return made()
+    if tracing.sizes.changes(number, place):
+        return tracing.sizes.of_program(tracing, number, place)
     tracing.guards.equal(place, number)
     return ConstantValue(number, source=place)
 

@@ -6,6 +6,7 @@ constant, because its dtype matters to `torch.tensor`, and numpy computes with i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -60,11 +61,12 @@ def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
     """The value of a numpy int or float of the program."""
     number = layer.number_in(scalar)
     whole = isinstance(number, int)
-    made = tracer.sizes.changing(number, source, CallSource(source, layer.number_in, "number_in"))
-    if made is None or (whole and number >= 2**63):
+    if not tracer.sizes.changes(number, source) or (whole and number >= 2**63):
         tracer.guards.equal(source, scalar)
         return ConstantValue(scalar, source=source)
-    tracer.rewrites[numbers_for] = None
+    tracer.recorder.rewrites[numbers_for] = None
+    inside = CallSource(source, layer.number_in, "number_in")
+    made = functools.partial(tracer.sizes.of_program, tracer, number, inside)
     return NumpyNumber(
         scalar, source=source, whole=whole, guard=lambda: tracer.guards.equal(source, scalar), number=made
     )

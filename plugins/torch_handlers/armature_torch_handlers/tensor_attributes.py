@@ -68,9 +68,9 @@ def writes_counted(call: Call, self: Value, /) -> Value | None:
     if not isinstance(self, TracedTensor):
         return None
     tracer = call.tracing
-    inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.atomic_depth
+    inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.stack.atomic_depth
     if self.is_plain and not inside and not self.fake.is_inference():
-        if self.real is not None and self.source is not None and not tracer.mutates:
+        if self.real is not None and self.source is not None and not tracer.recorder.mutates:
             return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
         if self.real is None and is_alone(tracer, self):
             return tracer.constant(version_of(self.fake))
@@ -80,5 +80,5 @@ def writes_counted(call: Call, self: Value, /) -> Value | None:
 def is_alone(tracer: Tracing, tensor: TracedTensor) -> bool:
     """Whether no other known tensor shares its memory; with `x.data` or numpy, version counters are separate."""
     own = tensor.fake.untyped_storage()._cdata
-    known = [value.fake for value in tracer.by_fake.values() if isinstance(value, TracedTensor) and value is not tensor]
-    return not any(fake.untyped_storage()._cdata == own for fake in known)
+    known = (value for value in tracer.objects.by_fake.values() if isinstance(value, TracedTensor))
+    return not any(value.fake.untyped_storage()._cdata == own for value in known if value is not tensor)

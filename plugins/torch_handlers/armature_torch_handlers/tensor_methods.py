@@ -158,14 +158,14 @@ def stride_is_known(tracer: Tracing, tensor: TracedTensor, asked: list[object]) 
     if all(shape[axis] != 1 for axis in axes or range(len(shape))) or tensor.real is not None:
         return True
     memory = tensor.fake.untyped_storage()._cdata
-    inputs = [value for value in tracer.by_fake.values() if value.real is not None]
+    inputs = [value for value in tracer.objects.by_fake.values() if value.real is not None]
     return any(value.fake.untyped_storage()._cdata == memory for value in inputs)
 
 
 def guard_offsets(tracer: Tracing, value: TracedTensor) -> None:
     """Guard a tensor's offset in its storage: for a view, the offsets of the inputs that it may be a view of."""
     storage = value.fake.untyped_storage()._cdata
-    for known in tracer.by_fake.values():
+    for known in tracer.objects.by_fake.values():
         if known.source is None or known.real is None:
             continue
         if known.fake.untyped_storage()._cdata == storage:

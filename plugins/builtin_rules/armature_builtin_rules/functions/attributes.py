@@ -118,7 +118,7 @@ def names_of(call: Call, obj: Value) -> Value:
 @handles(locals)
 def local_variables(call: Call) -> Value:
     """A dict of the calling frame's variables."""
-    frame = call.tracing.frames[-1]
+    frame = call.tracing.stack.frames[-1]
     for name, (obj, source) in list(frame.lazy.items()):
         frame.variables.setdefault(name, call.tracing.wrap(obj, source))
     found = {name: value for name, value in frame.variables.items() if not name.startswith(".")}
@@ -133,7 +133,7 @@ def local_variables(call: Call) -> Value:
 @handles(globals)
 def module_variables(call: Call) -> Value:
     """The module's variables, read only, as long as the frame has not changed them."""
-    namespace = call.tracing.frames[-1].namespace
+    namespace = call.tracing.stack.frames[-1].namespace
     if any(held is namespace for held, _ in call.tracing.effects.globals_.values()):
         call.graph_break("globals-after-change")
     return call.tracing.python.globals_of(namespace)

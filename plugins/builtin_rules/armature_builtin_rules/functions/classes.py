@@ -136,7 +136,7 @@ def super_of(call: Call, *args: Value) -> Value:
 
 def class_and_owner(call: Call) -> tuple[Value, Value]:
     """The class and first argument that Python's compiler stores for `super()`."""
-    frame = call.tracing.frames[-1]
+    frame = call.tracing.stack.frames[-1]
     name, holder = frame.code.co_varnames[0], frame.cells.get("__class__")
     if not isinstance(holder, CellValue):
         call.tracing.raise_error(RuntimeError, "super(): __class__ cell not found")

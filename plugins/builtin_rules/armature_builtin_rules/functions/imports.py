@@ -39,7 +39,7 @@ def import_module(
 
 def resolved(tracer: Tracing, name: str, level: int, namespace: Value | None) -> str:
     """The absolute name of a module imported relative to the frame's package."""
-    package = tracer.frames[-1].namespace.get("__package__")
+    package = tracer.stack.frames[-1].namespace.get("__package__")
     given = namespace is not None and namespace.python_type() is not type(None)
     if given or not isinstance(package, str) or not package:
         tracer.graph_break("import-without-package")

@@ -75,7 +75,7 @@ def until(tracer: Tracing, function: Value, sentinel: Value) -> IteratorValue:
             out.constant(1)
             out.call(2)
 
-    return IteratorValue(Steps(step), CALLABLE_ITERATOR, remake, locations_of(tracer.frames))
+    return IteratorValue(Steps(step), CALLABLE_ITERATOR, remake, locations_of(tracer.stack.frames))
 
 
 @handles(next)
@@ -175,7 +175,7 @@ def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
         out.constant(first + made.taken)
         out.call(2)
 
-    return IteratorValue(Steps(step), enumerate, remake, locations_of(tracer.frames))
+    return IteratorValue(Steps(step), enumerate, remake, locations_of(tracer.stack.frames))
 
 
 def inner_iterator(tracer: Tracing, items: Value) -> Value:
@@ -237,7 +237,7 @@ def zipped(call: Call, *iterables: Value, strict: Value | None = None) -> Value:
         return TupleValue(row)
 
     remake = None if must_match else remake_call(zip, inner)
-    return IteratorValue(Steps(step), zip, remake, locations_of(call.tracing.frames))
+    return IteratorValue(Steps(step), zip, remake, locations_of(call.tracing.stack.frames))
 
 
 def check_all_end(tracer: Tracing, streams: list[Iterator[Value]], ended: int) -> None:
@@ -266,7 +266,7 @@ def mapped(call: Call, function: Value, *iterables: Value) -> Value:
         row = [next(stream) for stream in streams]
         return stop_as_the_end(lambda: function.call(call.tracing, row, {}))
 
-    return IteratorValue(Steps(step), map, remake_call(map, inner, function), locations_of(call.tracing.frames))
+    return IteratorValue(Steps(step), map, remake_call(map, inner, function), locations_of(call.tracing.stack.frames))
 
 
 @handles(filter)
@@ -284,7 +284,9 @@ def filtered(call: Call, function: Value, items: Value) -> Value:
     def test(item: Value) -> Value:
         return item if plain else function.call(call.tracing, (item,), {})
 
-    return IteratorValue(Steps(step), filter, remake_call(filter, [inner], function), locations_of(call.tracing.frames))
+    return IteratorValue(
+        Steps(step), filter, remake_call(filter, [inner], function), locations_of(call.tracing.stack.frames)
+    )
 
 
 def stop_as_the_end(ask: Callable[[], Value]) -> Value:

@@ -185,7 +185,7 @@ def unknown_text(tracer: Tracing, value: Value, convert: Callable[..., str], spe
     """A text that is only known at run time."""
     operands = (value,) if spec is None else (value, spec)
     versions = tuple(map(version, operands))
-    made = UnknownTextValue(convert, operands, versions, locations_of(tracer.frames))
+    made = UnknownTextValue(convert, operands, versions, locations_of(tracer.stack.frames))
     if -1 in versions:
         made.versions = ()
     return made

@@ -28,13 +28,13 @@ class DualLevelValue(ContextValue):
     reenters: ClassVar[bool] = False
 
     def enter(self, tracer: Tracing) -> Value:
-        tracer.atomic_depth += 1
+        tracer.stack.atomic_depth += 1
         level: Value = tracer.calls.inline_python(forward_ad.enter_dual_level, (), {})
         return level
 
     def leave(self, tracer: Tracing) -> None:
         tracer.calls.inline_python(forward_ad.exit_dual_level, (), {})
-        tracer.atomic_depth -= 1
+        tracer.stack.atomic_depth -= 1
 
     def clone(self) -> Value:
         return DualLevelValue(self.kind, made_at=self.made_at)
@@ -46,4 +46,4 @@ class DualLevelValue(ContextValue):
 @handles(forward_ad.dual_level)
 def dual_level(call: Call) -> Value:
     """The context manager."""
-    return DualLevelValue(forward_ad.dual_level, made_at=locations_of(call.tracing.frames))
+    return DualLevelValue(forward_ad.dual_level, made_at=locations_of(call.tracing.stack.frames))

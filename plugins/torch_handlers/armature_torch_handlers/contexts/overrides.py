@@ -32,14 +32,14 @@ from armature.plugin_api import (
 @handles(*existing("torch._C._push_on_torch_function_stack"))
 def push(call: Call, mode: Value) -> Value:
     """Enter a mode, for `with mode:`."""
-    call.tracing.overrides.push(call.tracing, mode)
+    call.tracing.overrides.push(mode)
     return call.constant(None)
 
 
 @handles(*existing("torch._C._pop_torch_function_stack"))
 def pop(call: Call) -> Value:
     """Leave the innermost mode."""
-    return call.tracing.overrides.pop(call.tracing)
+    return call.tracing.overrides.pop()
 
 
 @handles(*existing("torch._C._get_function_stack_at"))

@@ -50,7 +50,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     function: Any = cls.as_object()
     if tracer.overrides.may_ask([*args, *kwargs.values()]):
         call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
-    levels = [(leave, state) for leave, state in tracer.on_abort if leave in LEVELS]
+    levels = [(leave, state) for leave, state in tracer.ending.undo if leave in LEVELS]
     if levels and not (all(level == VMAP for level in levels) and is_forward_only(call, cls, args)):
         refuse(call, function, "it is called in a transform of torch.func")
     forward = cls.get_attribute(tracer, "forward")

@@ -357,5 +357,5 @@ def node_of(call: Call, value: Value) -> fx.Node:
 def value_of(call: Call, node: fx.Node) -> Value:
     """The value of a node: a tensor or a number."""
     tracer = call.tracing
-    held = next((value for value in tracer.by_fake.values() if value.node is node), None)
+    held = next((value for value in tracer.objects.by_fake.values() if value.node is node), None)
     return held if held is not None else tracer.as_value(node.meta["example_value"])

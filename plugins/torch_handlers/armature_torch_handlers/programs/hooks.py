@@ -32,7 +32,7 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         not isinstance(self, TracedTensor)
         or self.kind is not None
         or not self.fake.requires_grad
-        or call.tracing.atomic_depth
+        or call.tracing.stack.atomic_depth
     ):
         return None
     if self.source is not None:
@@ -56,7 +56,9 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
 @handles(*existing("torch.Tensor.register_post_accumulate_grad_hook"))
 def register_after_accumulation(call: Call, self: Value, hook: Value) -> Value | None:
     """`register_post_accumulate_grad_hook` on a leaf of the program."""
-    if not isinstance(self, TracedTensor) or self.kind is not None or self.source is None or call.tracing.atomic_depth:
+    if not isinstance(self, TracedTensor) or self.kind is not None or self.source is None:
+        return None
+    if call.tracing.stack.atomic_depth:
         return None
     if not (self.fake.requires_grad and self.fake.is_leaf):
         return None

@@ -74,7 +74,7 @@ class Watch:
         (values, and nests of them)."""
         wanted = set(map(id, self.touched))
         found = bool(wanted) and any(
-            id(value) in wanted for value in _reachable((*roots, *map(_held_by_frame, self.tracer.frames)))
+            id(value) in wanted for value in _reachable((*roots, *map(_held_by_frame, self.tracer.stack.frames)))
         )
         return found or self.outlives()
 
@@ -85,7 +85,7 @@ class Watch:
             tracer.effects.chosen_dtype,
             torch.is_grad_enabled(),
             [*tracer.overrides.modes],
-            [*tracer.on_abort],
+            [*tracer.ending.undo],
         )
 
 
@@ -123,7 +123,7 @@ class Subgraph:
             copies[node] = graph.node_copy(node, copies.__getitem__)
         result = graph.output(fx.map_arg(outputs, copies.__getitem__))
         result.meta["example_value"] = fx.map_arg(outputs, lambda node: node.meta.get("example_value"))
-        return fx.GraphModule(dict(self.tracer.modules), graph, name)
+        return fx.GraphModule(dict(self.tracer.recorder.modules), graph, name)
 
     def remove(self) -> None:
         """Remove the nodes from the graph. If the program still holds a tensor that they made, and uses it, the graph
@@ -132,9 +132,9 @@ class Subgraph:
 
     def giving(self, values: Sequence[Value]) -> Subgraph:
         """The part, extended by the nodes of some values, including numbers. It must still be the end of the graph."""
-        last = next(iter(reversed(self.tracer.graph.nodes)), None)
+        last = self.tracer.recorder.last
         found = [value.as_argument(self.tracer) for value in values if not value.is_constant]
-        made = _after(self.tracer.graph, last)
+        made = self.tracer.recorder.after(last)
         nodes = (*self.nodes, *made)
         own = set(nodes)
         given = [*(node for one in made for node in one.all_input_nodes), *found]
@@ -147,32 +147,33 @@ def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: 
 
     Errors: NotSeparable, and as for any call GraphBreak and UserRaised. Then no new nodes remain in the graph.
     """
-    last = next(iter(reversed(tracer.graph.nodes)), None)
-    known, mutates = list(tracer.by_fake.values()), tracer.mutates
+    last = tracer.recorder.last
+    known, mutates = list(tracer.objects.by_fake.values()), tracer.recorder.mutates
     versions = [version_of(value.fake) for value in known]
-    tracer.mutates = False
-    tracer.subgraph_depth += 1
+    tracer.recorder.mutates = False
+    tracer.recorder.subgraph_depth += 1
     watch = Watch(tracer)
     try:
         with watch:
             result = tracer.calls.call_whole(function, args, kwargs)
         if watch.outlives():
             raise NotSeparable("changes something outside of it")
-        nodes = _after(tracer.graph, last)
+        nodes = tracer.recorder.after(last)
         own = set(nodes)
         if tracer.sizes.computes(own):
             raise NotSeparable("computes numbers or sizes from what tensors hold")
     except (GraphBreak, UserRaised, NotSeparable) as stop:
-        remove(tracer, _after(tracer.graph, last), ())
+        remove(tracer, tracer.recorder.after(last), ())
         if isinstance(stop, UserRaised) and [version_of(value.fake) for value in known] != versions:
             raise NotSeparable("writes to a tensor, and raises") from None
         raise
     finally:
-        tracer.subgraph_depth -= 1
-        writes, tracer.mutates = tracer.mutates, mutates
+        tracer.recorder.subgraph_depth -= 1
+        writes, tracer.recorder.mutates = tracer.recorder.mutates, mutates
     written = tuple(value for value, version in zip(known, versions) if version_of(value.fake) != version)
     used = (given for node in nodes for given in node.all_input_nodes if given not in own)
-    return Subgraph(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, locations_of(tracer.frames))
+    places = locations_of(tracer.stack.frames)
+    return Subgraph(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, places)
 
 
 @contextmanager
@@ -185,7 +186,7 @@ def graph_inputs(
     """
     if fakes and in_transform():  # its inputs would lack the transform's levels
         raise NotSeparable("is called inside a transform of torch.func")
-    places = locations_of(tracer.frames)
+    places = locations_of(tracer.stack.frames)
     values = [_input(tracer, fake) for fake in fakes]
     try:
         yield values
@@ -201,7 +202,7 @@ def _input(tracer: Tracing, fake: torch.Tensor | None) -> TracedTensor | Symboli
         tracer.sizes.bind_result(number, node)
         return SymbolicNumber(number, node)
     node.meta["example_value"] = fake
-    value = tracer.by_fake[id(fake)] = TracedTensor(fake, node)
+    value = tracer.objects.by_fake[id(fake)] = TracedTensor(fake, node)
     return value
 
 
@@ -231,35 +232,24 @@ def call_graphs(
 
 def _add_module(tracer: Tracing, module: fx.GraphModule) -> str:
     """The name under which nodes refer to a subgraph."""
-    name = f"{type(module).__name__}_{len(tracer.modules)}"
-    tracer.modules[name] = module
+    name = f"{type(module).__name__}_{len(tracer.recorder.modules)}"
+    tracer.recorder.modules[name] = module
     return name
-
-
-def _after(graph: fx.Graph, last: fx.Node | None) -> tuple[fx.Node, ...]:
-    """The nodes after a given one, without inputs of the graph."""
-    found: list[fx.Node] = []
-    for node in reversed(graph.nodes):
-        if node is last:
-            break
-        if node.op != "placeholder":
-            found.append(node)
-    return tuple(reversed(found))
 
 
 def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], places: tuple[Location, ...]) -> None:
     """Remove nodes from the graph, including all their users. If the program uses a tensor that they made, the graph
     breaks at the given locations."""
     own = set(nodes)
-    for value in tracer.by_fake.values():
+    for value in tracer.objects.by_fake.values():
         if value.node in own:
             value.node = None
-            tracer.subgraph_tensors[value] = places
-    for number in tracer.floats.values():
+            tracer.recorder.subgraph_tensors[value] = places
+    for number in tracer.sizes.floats.values():
         _forget_item(number, own)
     tracer.sizes.forget(own)
     for node in reversed(nodes):
-        tracer.graph.erase_node(node)
+        tracer.recorder.graph.erase_node(node)
 
 
 def _forget_item(number: Any, own: set[fx.Node]) -> None:

@@ -56,11 +56,11 @@ def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
     """Enter a level, while tracing and in the graph; returns its number."""
     tracer = call.tracing
     fn: Any = getattr(LEVELS, call.fn.__name__)
-    if not tracer.atomic_depth:
+    if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.state_call(fn, tuple([arg.as_argument(tracer) for arg in args]))
     level = fn(*[arg.as_fake(tracer) for arg in args])
-    tracer.on_abort.append((leave_aborted, LEAVES[call.fn.__name__]))
+    tracer.ending.undo.append((leave_aborted, LEAVES[call.fn.__name__]))
     return call.constant(level)
 
 
@@ -86,9 +86,9 @@ def leave_level(call: Call) -> Value:
     """Leave the innermost level."""
     tracer = call.tracing
     leave: Any = getattr(LEVELS, call.fn.__name__)
-    if not tracer.on_abort or tracer.on_abort[-1] != (leave_aborted, leave):
+    if not tracer.ending.undo or tracer.ending.undo[-1] != (leave_aborted, leave):
         call.graph_break("transform-level", operation=call.fn.__name__)
-    tracer.on_abort.pop()
+    tracer.ending.undo.pop()
     tracer.state_call(leave, ())
     leave()
     return call.constant(None)
@@ -99,13 +99,13 @@ def switch(call: Call, enabled: Value) -> Value:
     """A setting that a transform changes and restores."""
     tracer = call.tracing
     fn: Any = call.fn
-    if not tracer.atomic_depth:
+    if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=fn.__name__)
     wanted = bool(enabled.as_constant())
-    if tracer.on_abort and tracer.on_abort[-1] == (fn, wanted):
-        tracer.on_abort.pop()  # restored
+    if tracer.ending.undo and tracer.ending.undo[-1] == (fn, wanted):
+        tracer.ending.undo.pop()  # restored
     else:
-        tracer.on_abort.append((fn, READ[fn.__name__]()))
+        tracer.ending.undo.append((fn, READ[fn.__name__]()))
     tracer.state_call(fn, (wanted,))
     fn(wanted)
     return call.constant(None)
@@ -128,11 +128,11 @@ READ: Mapping[str, Callable[[], bool]] = {
 def enter_dual_level(call: Call) -> Value:
     """Enter a level of forward mode."""
     tracer = call.tracing
-    if not tracer.atomic_depth:
+    if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.state_call(torch._C._enter_dual_level, ())
     level = torch._C._enter_dual_level()
-    tracer.on_abort.append((torch._C._exit_dual_level, level))
+    tracer.ending.undo.append((torch._C._exit_dual_level, level))
     return call.constant(level)
 
 
@@ -141,9 +141,9 @@ def exit_dual_level(call: Call, level: Value) -> Value:
     """Leave a level of forward mode."""
     tracer = call.tracing
     left: Any = level.as_constant()
-    if not tracer.on_abort or tracer.on_abort[-1] != (torch._C._exit_dual_level, left):
+    if not tracer.ending.undo or tracer.ending.undo[-1] != (torch._C._exit_dual_level, left):
         call.graph_break("transform-level", operation=call.fn.__name__)
-    tracer.on_abort.pop()
+    tracer.ending.undo.pop()
     tracer.state_call(torch._C._exit_dual_level, (left,))
     torch._C._exit_dual_level(left)
     return call.constant(None)
@@ -169,4 +169,4 @@ def load_decompositions(call: Call) -> Value:
 @handles(*existing("torch.autograd.grad"))
 def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Inside a level it is an operation like others."""
-    return call.graph_call(call.fn, *args, **kwargs) if call.tracing.atomic_depth else None
+    return call.graph_call(call.fn, *args, **kwargs) if call.tracing.stack.atomic_depth else None

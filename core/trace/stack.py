@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Sequence
+from collections.abc import Mapping
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
@@ -14,42 +14,51 @@ from armature.trace.errors import SkipFrame
 from armature.trace.expressions import seen_values, text_at, with_columns
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import FrameView, Tracing
+    from armature.trace.locations import Location, Moment
+    from armature.trace.values.base import FrameView, Value
 
+F = TypeVar("F", bound="FrameView")
 MOST_IDLE_STEPS = 1_000
 
 
 @attrs.define(eq=False)
-class Extent:
-    """How far a trace has gone. steps: functions entered and loop iterations, which make a trace long."""
+class FrameStack(Generic[F]):
+    """The frames being traced, the outermost first.
 
-    frames: int = 0
-    steps: int = 0
-    codes: dict[int, CodeType] = attrs.field(factory=dict)  # of all frames that were entered
-
-    def next_frame(self, code: CodeType) -> int:
-        """Assign a number to a frame that is entered."""
-        self.codes[id(code)] = code
-        self.frames += 1
-        return self.frames - 1
-
-    def step(self, tracer: Tracing) -> None:
-        """Count a step. Raises SkipFrame in a long trace that has met no tensor and isn't likely to."""
-        self.steps += 1
-        if self.steps > MOST_IDLE_STEPS and not tracer.by_fake and not tracer.request.promising:
-            raise SkipFrame(f"it has met no tensor in {MOST_IDLE_STEPS} calls and rounds of loops", idle=True)
-
-
-@attrs.define(eq=False)
-class UserStack:
-    """The frames being traced, the outermost first, as users read them.
-
-    ended: the frame that was traced to its end; an error about the return value is reported at its line.
+    promising: whether a trace may be long without meeting a tensor; tensors: those met, by the ids of their fakes.
+    ended: the frame that was traced to its end; an error about the return value is reported at its line. stop: where
+    to stop tracing. too_deep: where the tracer itself reached Python's recursion limit. atomic_depth: nesting depth of
+    calls that enter the graph whole or not at all. has_handlers: whether a traced function has `try` or `with`.
+    generators: those made so far. codes, entered: of the frames entered, and their number. steps: functions entered
+    and loop iterations, which make a trace long.
     """
 
-    frames: Sequence[FrameView]
-    ended: Sequence[FrameView] = ()
+    promising: bool = True
+    tensors: Mapping[int, object] = attrs.field(factory=dict)
+    frames: list[F] = attrs.field(factory=list)
+    ended: tuple[F, ...] = ()
+    stop: Moment | None = None
+    too_deep: tuple[Location, ...] = ()
+    atomic_depth: int = 0
+    has_handlers: bool = False
+    generators: list[Value] = attrs.field(factory=list)
+    codes: dict[int, CodeType] = attrs.field(factory=dict)
+    entered: int = 0
+    steps: int = 0
     _described: dict[tuple[CodeType, int], tuple[FrameSummary, str, str]] = attrs.field(factory=dict)
+
+    def enter(self, code: CodeType) -> int:
+        """Assign a number to a frame that is entered."""
+        self.codes[id(code)] = code
+        self.entered += 1
+        self.step()
+        return self.entered - 1
+
+    def step(self) -> None:
+        """Count a step. Raises SkipFrame in a long trace that has met no tensor and isn't likely to."""
+        self.steps += 1
+        if self.steps > MOST_IDLE_STEPS and not self.tensors and not self.promising:
+            raise SkipFrame(f"it has met no tensor in {MOST_IDLE_STEPS} calls and rounds of loops", idle=True)
 
     def summaries(self) -> tuple[FrameSummary, ...]:
         """The user's stack, innermost last, with the expression being evaluated on each line."""
