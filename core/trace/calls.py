@@ -51,7 +51,7 @@ from armature.trace.values.classes import (
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import BASES, PLAIN, makes_its_own, or_itself
+from armature.trace.values.derived import BASES, PLAIN, makes_its_own
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, Original
 from armature.trace.values.methods import check_call, fits
@@ -175,13 +175,13 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
             return found
     if type(fn) in C_METHODS:
         method = method_of_base(fn, owner)
-        if fn.__name__ in ("copy", "__copy__", "__or__", "__ror__") and makes_its_own(owner):
+        if makes_its_own(owner, fn.__name__):
             tracer.graph_break("copy-of-derived-class", method=value.describe())
         if method is not None:
             result = method.call_method(tracer, fn.__name__, rest, kwargs)
             if result is method and method.mutable and fn.__name__.startswith("__i"):
                 return owner  # `__iadd__` gives the object itself
-            return or_itself(tracer, owner, fn.__name__, rest, kwargs, result)
+            return result
     if isinstance(owner, ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
         return owner.call_method(tracer, fn.__name__, rest, kwargs)
     return None

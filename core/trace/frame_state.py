@@ -12,7 +12,6 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import effects as changes
-from armature.trace.graph_breaks import Breaks
 from armature.trace.guards import GuardRecorder
 from armature.trace.instructions import Instruction, instructions_of, start_of
 from armature.trace.locations import Location
@@ -22,7 +21,7 @@ from armature.trace.plans import Knowledge
 from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.recorder import GraphRecorder
 from armature.trace.recording.sizes import Sizes
-from armature.trace.stack import FrameStack
+from armature.trace.stack import Breaks, FrameStack
 from armature.trace.values.base import Effects, Ending, Precalls, Tracing, Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue

@@ -5,16 +5,18 @@ from __future__ import annotations
 import linecache
 from collections.abc import Mapping
 from types import CodeType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from armature.breaks.types import FrameSummary, SeenValue
-from armature.trace.errors import SkipFrame
+from armature.breaks.types import BreakEvent, BreakType, FrameSummary, SeenValue
+from armature.errors import UnknownBreakType
+from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.expressions import seen_values, text_at, with_columns
+from armature.trace.locations import Location, Moment, locations_of
 
 if TYPE_CHECKING:
-    from armature.trace.locations import Location, Moment
+    from armature.plugins.tables import Tables
     from armature.trace.values.base import FrameView, Value
 
 F = TypeVar("F", bound="FrameView")
@@ -90,6 +92,24 @@ class FrameStack(Generic[F]):
         if known is None:
             known = self._described[(code, line)] = described(code, line)
         return known
+
+
+@attrs.frozen(eq=False)
+class Breaks:
+    """Builds the graph breaks of a trace."""
+
+    tables: Tables
+    stack: FrameStack[Any]
+
+    def break_at(self, places: tuple[Location, ...] | None, type_id: str, **facts: object) -> GraphBreak:
+        """Build a graph break, to raise now or to keep for later. places: where the graph is to end; None: here."""
+        try:
+            kind = self.tables.break_type(type_id)
+        except UnknownBreakType:
+            named = ", ".join(f"{name}: {{{name}}}" for name in facts)
+            kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
+        event = BreakEvent(kind, facts, self.stack.summaries(), values=self.stack.values())
+        return GraphBreak(event, locations_of(self.stack.frames) if places is None else places)
 
 
 def described(code: CodeType, line: int) -> tuple[FrameSummary, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import attrs
@@ -15,11 +16,12 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.introspection import dict_of
-from armature.trace.call_verbs import Calls
+from armature.trace import calls
 from armature.trace.frame_state import Trace
 from armature.trace.python_rules import PythonRules
 from armature.trace.recording import graph_calls
 from armature.trace.recording.torch_function import dispatched
+from armature.trace.semantics import inlining
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
@@ -30,6 +32,24 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
+
+
+class Calls:
+    """The verbs of `protocols.CallVerbs`, which documents them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.call_object = partial(calls.call_object, trace)
+        self.call_class = partial(calls.call_class, trace)
+        self.instantiate = partial(calls.instantiate, trace)
+        self.inline_closure = partial(inlining.inline_closure, trace)
+        self.inline_python = partial(calls.inline_python, trace)
+        self.call_whole = partial(calls.call_whole, trace)
+        self.resume = partial(inlining.run_frame, trace)
+        self.handled = partial(calls.handled_by_plugins, trace)
+        self.handled_as = partial(calls.handled_as, trace)
+        self.has_handler = partial(calls.has_handler, trace)
+        self.goes_first = partial(calls.goes_first, trace)
+        self.read_in_c = partial(calls.read_in_c, trace)
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways

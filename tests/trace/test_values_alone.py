@@ -1,12 +1,27 @@
-"""Values work with the parts of a trace that they ask, and with no trace."""
+"""Values work with the parts of a trace that they ask, and parts with the parts that they are made of; without a trace."""
 
 from __future__ import annotations
 
+import operator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from armature.frame.sources import LocalSource
+from armature.plugins.plugin_manager import manager
+from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.overrides import Off
+from armature.torch_abi.symbols import Symbols
+from armature.trace.effects import Effects
+from armature.trace.errors import GraphBreak, SkipFrame
+from armature.trace.objects import Objects
+from armature.trace.plans import Knowledge
+from armature.trace.recording.overriding import Overrides
+from armature.trace.recording.recorder import GraphRecorder
+from armature.trace.recording.sizes import Sizes
+from armature.trace.stack import MOST_IDLE_STEPS, Breaks, FrameStack
 from armature.trace.values.base import Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -58,3 +73,90 @@ def test_a_dict_needs_no_part_for_keys_that_are_known() -> None:
     assert value.get_item(trace, ConstantValue("a")).as_constant() == 1
     with pytest.raises(Raised, match="KeyError"):
         value.get_item(trace, ConstantValue("b"))
+
+
+def test_objects_keep_the_value_of_an_object_and_the_object_itself() -> None:
+    known: Objects[Value, Value, Value] = Objects()
+    made = ConstantValue(1)
+    assert known.remember(obj := object(), made) is made
+    assert known.by_id[id(obj)] == (obj, made)
+
+
+def test_a_recorder_knows_its_graph_alone() -> None:
+    recorder: GraphRecorder[Value, Value, tuple[int, ...]] = GraphRecorder()
+    assert recorder.last is None and not recorder.computes
+    x = recorder.graph.placeholder("x")
+    switch = recorder.graph.call_function(torch.set_grad_enabled, (False,))
+    switch.meta["changes_state"] = True
+    assert not recorder.computes and recorder.after(x) == (switch,)
+    added = recorder.graph.call_function(torch.add, (x, x))
+    assert recorder.computes and recorder.computes_more_than_sizes and recorder.last is added
+    assert recorder.after(x) == (switch, added) and list(recorder.calls()) == [switch, added]
+
+
+def test_a_stack_counts_the_steps_of_a_trace_that_meets_no_tensor() -> None:
+    tensors: dict[int, object] = {}
+    idle: FrameStack[Any] = FrameStack(False, tensors)
+    code = test_objects_keep_the_value_of_an_object_and_the_object_itself.__code__
+    assert [idle.enter(code) for _ in range(3)] == [0, 1, 2] and list(idle.codes.values()) == [code]
+    with pytest.raises(SkipFrame, match="no tensor in 1000"):
+        for _ in range(MOST_IDLE_STEPS):
+            idle.step()
+    tensors[0] = "met"
+    idle.step()
+    assert idle.origin()[2] == "" and idle.summaries() == ()
+
+
+def test_breaks_ask_the_catalogue_and_the_stack() -> None:
+    stack: FrameStack[Any] = FrameStack()
+    stop = Breaks(manager().tables(), stack).break_at(None, "mode-not-entered")
+    assert stop.event.type.id == "mode-not-entered" and stop.event.stack == () == stop.locations
+    unknown = Breaks(manager().tables(), stack).break_at((), "not-in-the-catalogue", what=3)
+    assert unknown.event.type.hints and unknown.event.facts == {"what": 3}
+
+
+def test_function_modes_need_effects_and_breaks_alone() -> None:
+    effects: Any = Effects()
+    overrides = Overrides(effects, Breaks(manager().tables(), FrameStack()))
+    outer, inner = ConstantValue("outer"), ConstantValue("inner")
+    overrides.begin([outer], Off.NOBODY)
+    overrides.push(inner)
+    assert overrides.moved and overrides.asks_modes and effects.count == 1
+    assert overrides.pop() is inner and not overrides.moved
+    overrides.pop()
+    with pytest.raises(GraphBreak, match="mode-not-entered"):
+        overrides.pop()
+    with pytest.raises(GraphBreak, match="opaque-subclass"):
+        overrides.accept(Dispatching)
+
+
+class Dispatching(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_knowledge_asks_the_tables_once_for_a_callable() -> None:
+    asked: dict[int, object] = {}
+    knowledge = Knowledge(manager().tables(), asked)
+    assert knowledge.plan_of(len) is knowledge.plan_of(len) and knowledge.plan_of(len).handlers
+    assert asked == {id(len): len} and knowledge.verdict(print).breaks
+
+
+def test_sizes_need_no_trace() -> None:
+    recorder: Any = GraphRecorder()
+    tables = manager().tables()
+    world, stack = FakeWorld(Symbols(scalar_outputs=False, output_shapes=False), {}), FrameStack[Any]()
+    request: Any = SimpleNamespace(dynamic=None)
+
+    def lift(value: Any) -> Any:
+        value.node = recorder.graph.placeholder("n")
+        value.node.meta["example_value"] = value.fake
+        return value.node
+
+    sizes = Sizes(request, world, recorder, stack, Breaks(tables, stack), lift)
+    number = sizes.of_int(7, LocalSource("n"))
+    assert sizes.of_int(7, LocalSource("n")) is number and sizes.decide(number.fake > 3)
+    assert sizes.argument(number.fake * 2) is recorder.last and recorder.last.target is operator.mul
+    (condition,) = sizes.guards()
+    assert condition.words == "n > 3"

@@ -11,12 +11,12 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import BoundMethod, Tracing, Value, type_name
-from armature.trace.values.classes import ClassValue, overrides, rely_on_class
+from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import native
-from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception, raising
+from armature.trace.values.exception import ExceptionValue, handled_exception, raising
 from armature.trace.values.function import MethodValue
-from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.user_object import UserObjectValue
 
 
@@ -66,61 +66,18 @@ def check_exc_match(frame: Frame, inst: Instruction) -> None:
     frame.push(frame.tracer.constant(issubclass(error.python_type(), exception_classes(frame, wanted))))
 
 
-def exception_classes(frame: Frame, wanted: Value, of_groups: bool = False) -> tuple[type, ...]:
-    """The classes that an `except` clause names. `of_groups`: it is an `except*` clause."""
+def exception_classes(frame: Frame, wanted: Value) -> tuple[type, ...]:
+    """The classes that an `except` clause names."""
     found = native(wanted)
     classes = [cls for cls in (found.items if isinstance(found, TupleValue) else [wanted]) if is_exception_class(cls)]
     if len(classes) != (len(found.items) if isinstance(found, TupleValue) else 1):
         text = "catching classes that do not inherit from BaseException is not allowed"
-        frame.tracer.raise_error(TypeError, text)
-    if of_groups and any(issubclass(cls.cls, BaseExceptionGroup) for cls in classes):
-        text = "catching ExceptionGroup with except* is not allowed. Use except instead."
         frame.tracer.raise_error(TypeError, text)
     return tuple(cls.cls for cls in classes)
 
 
 def is_exception_class(value: Value) -> TypeGuard[ClassValue]:
     return isinstance(value, ClassValue) and issubclass(value.cls, BaseException)
-
-
-@opcode("CHECK_EG_MATCH")
-def check_eg_match(frame: Frame, inst: Instruction) -> None:
-    """Split the exception into the part that an `except*` clause matches and the rest; None if nothing matches."""
-    wanted = frame.pop()
-    exception_classes(frame, wanted, of_groups=True)
-    error = frame.tracer.as_exception(frame.pop())
-    if isinstance(error, CaughtValue) or overrides(error.kind, "split"):
-        frame.tracer.graph_break("except-star-of-caught", type=error.describe())
-    python = frame.tracer.python
-    taken, rest = frame.tracer.unpack(python.builtin(BaseExceptionGroup.split, error, wanted))
-    if isinstance(taken, ExceptionValue) and not issubclass(error.kind, BaseExceptionGroup):
-        group = (frame.tracer.as_value(BaseExceptionGroup), frame.tracer.constant(""), ListValue([error]))
-        taken = python.builtin(BaseExceptionGroup.__new__, *group)
-    frame.push(rest)
-    frame.push(taken)
-    if isinstance(taken, ExceptionValue):
-        frame.handling[-1] = taken
-
-
-@opcode("PREP_RERAISE_STAR")
-def prep_reraise_star(frame: Frame, inst: Instruction) -> None:
-    raised = frame.tracer.unpack(frame.pop())
-    frame.push(reraise_star(frame, frame.tracer.as_exception(frame.pop()), raised))
-
-
-def reraise_star(frame: Frame, original: ExceptionValue, raised: list[Value]) -> Value:
-    """The exception that leaves a `try` with `except*` clauses: unmatched parts, and exceptions raised in the clauses.
-    None if there is none."""
-    found = [error for error in raised if isinstance(error, ExceptionValue)]
-    if not found:
-        return frame.tracer.constant(None)
-    if isinstance(original, CaughtValue) or any(isinstance(error, CaughtValue) for error in found):
-        frame.tracer.graph_break("except-star-of-caught", type=original.describe())
-    if not issubclass(original.kind, BaseExceptionGroup) or (len(found) == 1 and found[0] is original):
-        return found[0]
-    if len(found) == 1 and issubclass(found[0].kind, original.kind) and found[0].args[0] is original.args[0]:
-        return found[0]
-    frame.tracer.graph_break("except-star-raises")
 
 
 @opcode("LOAD_ASSERTION_ERROR")

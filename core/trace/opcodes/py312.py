@@ -5,7 +5,6 @@ from __future__ import annotations
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.opcodes.call import push_callable
-from armature.trace.opcodes.exceptions import reraise_star
 from armature.trace.opcodes.names import taken_variable
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import NULL, Null
@@ -14,7 +13,6 @@ from armature.trace.values.sequence import TupleValue
 
 LIST_TO_TUPLE = 6
 UNARY_POSITIVE = 5
-PREP_RERAISE_STAR = 1  # argument of CALL_INTRINSIC_2
 
 
 @opcode("RETURN_CONST")
@@ -82,12 +80,3 @@ def call_intrinsic_1(frame: Frame, inst: Instruction) -> None:
     else:
         reason = f"intrinsic function {inst.argval}"
         frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=reason)
-
-
-@opcode("CALL_INTRINSIC_2")
-def call_intrinsic_2(frame: Frame, inst: Instruction) -> None:
-    if inst.arg == PREP_RERAISE_STAR:
-        raised = frame.tracer.unpack(frame.pop())
-        frame.push(reraise_star(frame, frame.tracer.as_exception(frame.pop()), raised))
-        return
-    frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=f"intrinsic function {inst.argval}")

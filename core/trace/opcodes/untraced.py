@@ -10,6 +10,8 @@ CLASS_BODY = "bodies of classes run eagerly: a class statement breaks the graph"
 READ_AS_TWO = "decoded as the two instructions that it stands for"
 INTERNAL = "never part of a function's code: CPython uses it inside"
 
+GROUPS = "exception groups are split by Python: `except*` runs eagerly"
+
 UNTRACED: Mapping[str, str] = {
     "ASYNC_GEN_WRAP": ASYNC,
     "BEFORE_ASYNC_WITH": ASYNC,
@@ -25,6 +27,9 @@ UNTRACED: Mapping[str, str] = {
     "LOAD_NAME": CLASS_BODY,
     "SETUP_ANNOTATIONS": CLASS_BODY,
     "STORE_NAME": CLASS_BODY,
+    "CHECK_EG_MATCH": GROUPS,
+    "PREP_RERAISE_STAR": GROUPS,
+    "CALL_INTRINSIC_2": "Python merges exception groups, and makes type parameters",
     "IMPORT_STAR": MODULE_BODY,
     "PRINT_EXPR": "it belongs to the interactive prompt",
     "INTERPRETER_EXIT": INTERNAL,

@@ -11,7 +11,7 @@ import torch
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.graph_breaks import Breaks
+from armature.trace.stack import Breaks
 from armature.trace.values.base import Value, Write
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.sequence import leaves

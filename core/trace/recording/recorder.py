@@ -21,7 +21,7 @@ Given: TypeAlias = tuple[Sequence[V], Mapping[str, V]]
 class GraphRecorder(Generic[V, N, L]):
     """The FX graph of a trace so far, and what is known of it as a whole.
 
-    inputs N: the tensors and numbers of the program that it takes. modules: subgraphs that nodes call. rewrites: replace
+    inputs N: the tensors and numbers of the program that it takes. modules: subgraphs that nodes call. rewrites: change
     the arguments of a call that enters the graph, by the name of the function. mutates: whether the graph has an
     in-place operator. keeps_floats: whether float arguments of the program stay graph inputs. subgraph_depth: nesting
     depth of calls whose nodes go in a subgraph; subgraph_tensors: tensors made in such a call, and where.

@@ -17,7 +17,7 @@ from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.jagged import is_jagged, ragged_axis
 from armature.torch_abi.symbols import SYMBOLIC, Symbols, is_unbacked
-from armature.trace.graph_breaks import Breaks
+from armature.trace.stack import Breaks
 from armature.trace.values.floats import FloatValue, float_of_program
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue

@@ -19,7 +19,7 @@ from armature.trace.values import computed, derived, symbolic
 from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_lacking, raise_unordered
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import asks_the_program, native, or_itself
+from armature.trace.values.derived import asks_the_program, native
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -98,10 +98,9 @@ def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place
     if found is not None:
         return found
     try:
-        made = operate(tracer, op.name, native(left), native(right), in_place)
+        return operate(tracer, op.name, native(left), native(right), in_place)
     except UserRaised as raised:
         raise_unless_named(tracer, raised, op.method, left, right)
-    return or_itself(tracer, left, "__mod__", (native(right),), {}, made) if op.name == "mod" else made
 
 
 def _without_method(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
@@ -129,7 +128,7 @@ def _is_template(op: Operator, left: Value) -> bool:
 
 def _may_ask(op: Operator, left: Value, right: Value, in_place: bool) -> bool:
     """Whether C code asks what the class of an operand defines, which derives from a builtin type."""
-    if op.name == "or_" and not in_place and (derived.makes_its_own(left) or derived.makes_its_own(right)):
+    if not in_place and (derived.makes_its_own(left, op.method) or derived.makes_its_own(right, op.reflected)):
         return True
     return any(asks_the_program(side, *slots.AS_OPERAND) for side in (left, right))
 

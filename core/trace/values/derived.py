@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from armature.frame.sources import MemberSource, Source
 from armature.introspection import is_written_in_c
 from armature.trace.semantics.slots import AS_ARGUMENT
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value, Write
+from armature.trace.values.base import Value, Write
 from armature.trace.values.classes import overrides
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dict)
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
 FILLED: tuple[type, ...] = (*DICTS, list, set)  # types whose objects are made empty and then filled
+COPIES = frozenset({"copy", "__copy__", "__or__", "__ror__"})
+KEEPS = frozenset({"format", "format_map", "partition", "rpartition", "__mod__"})  # the object itself, at times
 BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
 
 
@@ -41,9 +43,14 @@ def native(value: Value) -> Value:
     return value.base if value.base is not None else value
 
 
-def makes_its_own(value: Value) -> bool:
-    """Whether `|` and `copy` call the object's class to make a new one: for subclasses of special dicts only."""
-    return isinstance(value.base, DictValue) and value.base.kind is not dict
+def makes_its_own(value: Value, method: str) -> bool:
+    """Whether the class of the object that a method returns is decided in C: special dicts call the class to make a
+    copy, and a text that has nothing to change may return itself."""
+    if isinstance(value.base, DictValue):
+        return value.base.kind is not dict and method in COPIES
+    return (
+        isinstance(value.base, ConstantValue) and issubclass(value.base.python_type(), (str, bytes)) and method in KEEPS
+    )
 
 
 def asks_the_program(value: Value, *names: str) -> bool:
@@ -98,38 +105,6 @@ PLAIN: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
     bytes: lambda obj: bytes.__getitem__(obj, slice(None)),
 }
-
-
-class _Text(str):
-    """A str subclass."""
-
-
-class _Bytes(bytes):
-    """A bytes subclass."""
-
-
-ALIKE: dict[type, type] = {str: _Text, bytes: _Bytes}
-
-
-def or_itself(tracer: Tracing, owner: Value, name: str, args: Args, kwargs: Kwargs, result: Value) -> Value:
-    """The result of a text method for an object of a derived class. A method that has nothing to change returns the
-    object itself, alone or in a tuple: `STR("ab").partition(":")[0]`."""
-    base = owner.base
-    text = base.value if isinstance(base, ConstantValue) else None
-    if not isinstance(text, (str, bytes)):
-        return result
-    alike = ALIKE[type(text)](text)
-    if name == "format" and isinstance(text, str) and not set("{}").intersection(text):
-        args, kwargs = (), {}  # the arguments make no difference
-    try:
-        plain = [arg.as_constant() for arg in args]
-        named = {key: arg.as_constant() for key, arg in kwargs.items()}
-    except NotConstant:
-        return result
-    made = getattr(alike, name)(*plain, **named)
-    if type(made) is tuple and any(item is alike for item in made):
-        return TupleValue([owner if item is alike else tracer.as_value(item) for item in made])
-    return owner if made is alike else result
 
 
 def make(out: Rebuilding, cls: type, kind: Any, base: Value) -> None:

@@ -104,7 +104,8 @@ def _members() -> Iterator[Known]:
     lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]
     for obj in (*_OWN_TYPES, *filter(None, lookups)):
         yield Known(obj, Decision.SKIP, OWN_WAY)
-    yield from (Known(obj, Decision.SKIP, OWN_WAY) for obj in _in_c(object, type, property, BaseExceptionGroup))
+    for obj in (*_in_c(object, type, property), BaseExceptionGroup.__new__):
+        yield Known(obj, Decision.SKIP, OWN_WAY)
     yield from (Known(obj, Decision.IN_GRAPH, PURE) for obj in _in_c(*_PURE_TYPES, operator, math))
     for name, obj in vars(builtins).items():
         if name in IMPURE:

@@ -56,14 +56,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "copy-of-derived-class",
-            "Copy of an object whose class derives from a container",
-            "{method} is called on an object whose class defines its own `copy`.",
+            "Result whose class is decided in C",
+            "{method} is called on an object whose class derives from a builtin type.",
             (
-                fundamental("Copy with a plain class: dict(settings), list(items)."),
-                fundamental("Call the class's own method: settings.copy()."),
+                fundamental("Call it on a plain object: dict(settings), str(name)."),
+                fundamental("Define the method in the class, in Python."),
             ),
             code="AB0002",
-            cause="C code chooses the class of the object that it makes.",
+            cause="C code calls the class to make a copy, and returns a text in which nothing changes as it is.",
         ),
         BreakType(
             "exception-class-with-new",

@@ -64,36 +64,6 @@ ROWS = with_examples(
             code="AB0069",
             cause="Python raises an error here, whose wording depends on its version, so Python is left to raise it.",
         ),
-        BreakType(
-            "exception-group-condition",
-            "Exception group split by an object",
-            "split() or subgroup() of an exception group is given {type}.",
-            (
-                fundamental("Pass a class, a tuple of classes, or a function defined with def."),
-                fundamental("Loop over group.exceptions."),
-            ),
-            code="AB0070",
-            cause="How such an object is called is not known.",
-        ),
-        BreakType(
-            "except-star-raises",
-            "Exceptions raised in clauses of `except*`",
-            "An `except*` clause raises an exception while others are still unhandled.",
-            (
-                fundamental("Collect the exceptions in a list, and raise after the `except*` clauses."),
-                fundamental("Catch the group with `except ExceptionGroup`."),
-            ),
-            code="AB0071",
-            cause="Python combines them in a new group, and merges their tracebacks.",
-        ),
-        BreakType(
-            "except-star-of-caught",
-            "Exception group from outside the function",
-            "{type}, which the function was given or caught from other code, is split.",
-            (fundamental("Split it where it is created."), fundamental("Loop over its exceptions: group.exceptions.")),
-            code="AB0072",
-            cause="The parts of a group share state that Python keeps in C.",
-        ),
     ),
     "armature_builtin_rules.breaks.examples.exceptions",
 )

@@ -60,65 +60,6 @@ def exception_group_arguments_mended(x: Tensor) -> Any:
         return x + 1
 
 
-def exception_group_condition(x: Tensor) -> Any:
-    group = ExceptionGroup("several", [ValueError("one")])
-    return x + (group.subgroup(lambda error: True).__class__ is ExceptionGroup) + (group.subgroup(CONDITION) is None)
-
-
-class Condition:
-    """A condition that is an object."""
-
-    def __call__(self, error: BaseException) -> bool:
-        return False
-
-
-CONDITION = Condition()
-
-
-def exception_group_condition_mended(x: Tensor) -> Any:
-    group = ExceptionGroup("several", [ValueError("one")])
-    return x + (group.subgroup(lambda error: True).__class__ is ExceptionGroup) + (group.subgroup(TypeError) is None)
-
-
-def except_star_raises(x: Tensor) -> Any:
-    try:
-        try:
-            raise ExceptionGroup("several", [ValueError("one"), TypeError("two")])
-        except* ValueError:
-            raise KeyError("three") from None
-    except ExceptionGroup as group:
-        return x + len(group.exceptions)
-
-
-def except_star_raises_mended(x: Tensor) -> Any:
-    seen = []
-    try:
-        raise ExceptionGroup("several", [ValueError("one"), TypeError("two")])
-    except* ValueError:
-        seen.append(1)
-    except* TypeError:
-        seen.append(2)
-    return x + len(seen)
-
-
-def except_star_of_caught(x: Tensor, group: Any) -> Any:
-    seen = []
-    try:
-        raise group
-    except* ValueError:
-        seen.append(1)
-    return x + len(seen)
-
-
-def except_star_of_caught_inputs() -> tuple[Any, ...]:
-    return torch.ones(3), ExceptionGroup("several", [ValueError("one")])
-
-
-def except_star_of_caught_mended(x: Tensor, group: Any) -> Any:
-    seen = [1]
-    return x + len(seen)
-
-
 def an_error() -> tuple[Any, ...]:
     return torch.ones(2), ValueError("the step failed")
 
