@@ -19,14 +19,14 @@ CUBE = 0.044715
 
 
 class Formula:
-    """Arithmetic on element values with Python numbers mixed in, so that formulas stay readable."""
+    """Arithmetic on a mix of element values and Python numbers, to keep formulas readable."""
 
     def __init__(self, b: Builder) -> None:
         self.b = b
 
     def _both(self, x: Node | float, y: Node | float) -> tuple[Node, Node]:
         if isinstance(x, (int, float)):
-            other = cast("Node", y)  # one of them is no number
+            other = cast("Node", y)  # one of them is a node
             return self.b.const(x, other.dtype), other
         return x, self.b.const(y, x.dtype) if isinstance(y, (int, float)) else y
 
@@ -38,7 +38,7 @@ class Formula:
         def apply(*args: Node | float) -> Node:
             if len(args) == 2:
                 args = self._both(*args)
-            return self.b.op(op, *cast("tuple[Node, ...]", args))  # a number stands beside a node only
+            return self.b.op(op, *cast("tuple[Node, ...]", args))  # a number only occurs next to a node
 
         return apply
 
@@ -77,7 +77,7 @@ def hardswish(f: Formula, x: Node) -> Node:
 
 
 def hardsigmoid_backward(f: Formula, g: Node, x: Node) -> Node:
-    # 1/6 as float32 has it, in float64 too: so torch's kernels do.
+    # 1/6 in float32 precision, even in float64, as in torch's kernels.
     return f.pick(f.logical_and(f.gt(x, -3), f.lt(x, 3)), f.mul(g, 0.1666666716337204), 0)
 
 
@@ -100,7 +100,7 @@ FORMULAS: Mapping[torch._ops.OpOverload, Callable[..., Node]] = {
 
 
 def formula(compute: Callable[..., Node]) -> Callable[..., TensorValue]:
-    """The lowering of an operator whose tensors are the formula's values, in the result's dtype."""
+    """The lowering of an operator given by a formula on its tensors, computed in the result's dtype."""
 
     def lowering(b: Builder, *values: TensorValue) -> TensorValue:
         f = Formula(b)

@@ -1,8 +1,8 @@
-"""Attention written out as two products with a softmax in between becomes `scaled_dot_product_attention`.
+"""Replaces attention written as two products with a softmax in between by `scaled_dot_product_attention`.
 
-Its kernels on a CPU never write the scores of all queries and keys to memory. That pays from WORTH scores on, with
-gradients too (measured with one thread, as CPU time: 0.55 to 0.85 of the loops' in inference, 0.8 to 1.02 in training;
-below that up to 1.4 times as much). Dropout that drops anything keeps its own random numbers, and stays as it is.
+Its CPU kernels never write the scores of all queries and keys to memory. That pays from WORTH scores on, with gradients
+too (measured with one thread, as CPU time: 0.55 to 0.85 of the loops' in inference, 0.8 to 1.02 in training; below that
+up to 1.4 times as much). Attention with an active dropout is left alone, to keep its own random numbers.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ NOTHING = -1e9
 
 
 def scaled(scores: Any, factor: Any, scaling: str) -> Any:
-    """The scores with their scale."""
+    """The scaled scores."""
     if scaling == "divided":
         return torch.div(scores, factor)
     return torch.mul(scores, factor) if scaling == "multiplied" else scores
 
 
 def masked(scores: Any, mask: Any, fill: Any, masking: str) -> Any:
-    """The scores under a mask, in each way to write that."""
+    """The masked scores, in each of the ways to write that."""
     if masking == "filled":
         return scores.masked_fill(mask, fill)
     if masking == "chosen":
@@ -42,7 +42,7 @@ def masked(scores: Any, mask: Any, fill: Any, masking: str) -> Any:
 
 
 def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping: str) -> Any:
-    """The weights: a softmax, and maybe dropout."""
+    """The weights: a softmax, optionally with dropout."""
     weights = torch.softmax(scores, dim, dtype)
     if dropping == "function":
         return functional.dropout(weights, p, training)
@@ -50,7 +50,7 @@ def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping:
 
 
 def rewrites() -> Iterator[Rewrite]:
-    """All ways to write it, the longest first: the shorter patterns are parts of them."""
+    """All variants, the longest first, because shorter patterns are parts of them."""
     scalings, maskings = ("divided", "multiplied", ""), ("filled", "chosen", "added", "")
     products: tuple[Callable[..., Any], ...] = (torch.matmul, torch.bmm)
     for product, scaling, masking, dropping in itertools.product(
@@ -62,7 +62,7 @@ def rewrites() -> Iterator[Rewrite]:
 
 
 def pattern_of(product: Callable[..., Any], scaling: str, masking: str, dropping: str) -> Callable[..., Any]:
-    """One way to write attention, in which not all parameters occur. `keys` are as products take them: [..., D, S]."""
+    """One variant of attention, which does not use all parameters. `keys` is already transposed: [..., D, S]."""
 
     def attention(
         query: Any,
@@ -83,7 +83,7 @@ def pattern_of(product: Callable[..., Any], scaling: str, masking: str, dropping
 
 
 def replacement_of(scaling: str, masking: str) -> Callable[..., Any]:
-    """The call that stands for the pattern."""
+    """The replacement for a pattern."""
 
     def attention(
         query: Any, keys: Any, value: Any, factor: Any = 1.0, mask: Any = None, fill: Any = None, **others: object
@@ -107,7 +107,7 @@ def replacement_of(scaling: str, masking: str) -> Callable[..., Any]:
 
 
 def four_axes(mask: Any, masking: str) -> Any:
-    """The mask as the kernel takes it: true where a key is seen, or a number that is added."""
+    """The mask as the kernel takes it: true where a key is visible, or a number to add."""
     shown: Any = torch.logical_not(mask) if masking == "filled" else mask
     for _ in range(4 - fake_of(mask.node).dim()):
         shown = shown.unsqueeze(0)
@@ -115,7 +115,7 @@ def four_axes(mask: Any, masking: str) -> Any:
 
 
 def each_sees_a_key(mask: fx.Node, masking: str) -> bool:
-    """Whether it is known that each query sees a key."""
+    """Whether each query is known to see a key."""
     known = value_if_known(mask, KnownValues())
     if known is None:
         return False
@@ -124,21 +124,21 @@ def each_sees_a_key(mask: fx.Node, masking: str) -> bool:
 
 
 def with_blind_queries(mixed: Any, value: Any, mask: Any, masking: str, fill: float | None) -> Any:
-    """The result with what eager mode gives for queries that see no key, where the kernel gives zeros: scores that are
-    all the same make a mean of the values, or NaN if they are minus infinity."""
+    """The result corrected for queries that see no key, where the kernel returns zeros. Eager mode returns the mean of
+    the values if all scores are equal, and NaN if they are minus infinity."""
     if masking == "added":
         blind = mask.amax(-1, True) == -math.inf
-        return mixed * torch.where(blind, math.nan, 1.0)  # a product: gradients become NaN too
+        return mixed * torch.where(blind, math.nan, 1.0)  # a product, so that gradients become NaN too
     blind = mask.all(-1, True) if masking == "filled" else torch.logical_not(mask.any(-1, True))
     mean = value.mean(-2, True)
     if fill == -math.inf:
-        # Not NaN by itself: where no query is blind, gradients of zero would make NaN of it.
+        # NaN only if a query is blind: otherwise gradients of zero would become NaN.
         mean = mean * torch.where(blind.any(-2, True) if fake_of(mask.node).dim() > 1 else blind, math.nan, 1.0)
     return torch.where(blind, mean, mixed)
 
 
 def number_of(value: object) -> float | None:
-    """A number, or a tensor of one that hangs on constants alone; None for others."""
+    """A number, or a one-element tensor that depends on constants only; None for others."""
     node = value.node if isinstance(value, fx.Proxy) else value
     if isinstance(node, fx.Node):
         known = value_if_known(node, KnownValues())
@@ -147,7 +147,7 @@ def number_of(value: object) -> float | None:
 
 
 def is_worth_it(match: Match) -> bool:
-    """Whether the operator computes the same as what was found, and faster."""
+    """Whether the operator is equivalent to the match, and faster."""
     query, keys, value, result = (*map(match.fake, ("query", "keys", "value")), fake_of(match.root))
     tensors = (query, keys, value, result)
     if not all(isinstance(one, Tensor) and one.dim() in (3, 4) for one in tensors):
@@ -169,8 +169,8 @@ def is_worth_it(match: Match) -> bool:
 
 
 def _gets_same_gradient(node: object) -> bool:
-    """Whether no gradient that the program sees lies otherwise in memory than eager mode's, as those of the kernel do:
-    each goes through a product on its way to an input, or ends in a sum."""
+    """Whether the kernels' gradients, which have another layout than eager mode's, are never visible to the program:
+    each passes through a product on its way to an input, or ends in a sum."""
     todo, seen = [node], set[object]()
     while todo:
         current = todo.pop()
@@ -186,7 +186,7 @@ def _gets_same_gradient(node: object) -> bool:
 
 
 def _is_plain(match: Match, query: Tensor) -> bool:
-    """Whether scale, mask and dropout are such that attention takes them."""
+    """Whether attention supports the match's scale, mask and dropout."""
     bound = match.bound
     if "factor" in bound and not number_of(bound["factor"]):
         return False

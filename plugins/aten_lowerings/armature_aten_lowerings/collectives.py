@@ -1,7 +1,7 @@
-"""Collectives: what is sent and received is written and read by others until it is waited for.
+"""Collectives: until a collective is waited for, other processes read and write its buffers.
 
-Memory of a buffer is used again after its last reader, and the order of kernels is our own. So the call that starts a
-collective waits for it.
+Buffers are reused after their last reader, and kernels are reordered. So the call that starts a collective also waits
+for it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def started_by(op: Any) -> Callable[..., CallInstead]:
 
 
 def waited_for(tensor: Tensor) -> Tensor:
-    """The tensor, complete."""
+    """The tensor, after waiting."""
     for op in functional_collectives.WAITING:
         op(tensor)
     return tensor
 
 
 def wait(b: Builder, x: TensorValue) -> TensorValue | CallInstead:
-    """Nothing for what this graph has started. Of what others have started, the operator gives the tensor itself."""
+    """Does nothing for collectives that this graph has started. For others, the operator returns the tensor itself."""
     starting = functional_collectives.STARTING
     started = (getattr(node, "outputs", ()) for node in b.nodes if getattr(node, "target", None) in starting)
     if any(x.buffer in outputs for outputs in started):

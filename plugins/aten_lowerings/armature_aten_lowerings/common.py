@@ -1,4 +1,4 @@
-"""Computing once what is computed twice: from equal arguments, or from views that lie alike in one memory."""
+"""Common subexpression elimination, from equal arguments, or from views with the same layout in one memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EITHER_WAY = frozenset((
 
 
 def share_common_values(module: object, ctx: Services) -> object:
-    """Compute once what is computed twice from the same values."""
+    """Compute values once that are computed several times from the same arguments."""
     if isinstance(module, fx.GraphModule):
         _Sharing(returned(module.graph)).run(module.graph)
     return module
@@ -29,8 +29,7 @@ def share_common_values(module: object, ctx: Services) -> object:
 
 @attrs.frozen(eq=False)
 class _Sharing:
-    """One walk over a graph. `first`: by what it computes, the first node that does. `roots`: of views, what they are
-    views of."""
+    """One walk over a graph. `first`: the first node for each computation. `roots`: the bases of views."""
 
     returned: set[fx.Node]
     first: dict[Hashable, fx.Node] = attrs.field(factory=dict)
@@ -42,7 +41,7 @@ class _Sharing:
             if node.op != "output" and not _is_view(node) and (place := self.place(node)) is not None:
                 self.first.setdefault(place, node)  # for views of all of it
             first = node if key is None else self.first.setdefault(key, node)
-            # Two results of eager never share memory: each that is returned keeps a computation of its own.
+            # In eager mode two results never share memory, so each returned node keeps its own computation.
             if first is node or (node in self.returned and first in self.returned):
                 continue
             if node in self.returned:
@@ -51,13 +50,13 @@ class _Sharing:
             graph.erase_node(node)
 
     def key(self, node: fx.Node) -> Hashable | None:
-        """Equal for nodes that compute the same; None for those that have to be left alone."""
+        """Equal for nodes that compute the same; None for nodes that can't be shared."""
         if _is_view(node) and (place := self.place(node)) is not None:
             return place
         return _key(node) if is_pure(node) else None
 
     def place(self, node: fx.Node) -> Hashable | None:
-        """Whose memory a tensor lies in, and how, in numbers; None where these are symbols."""
+        """A tensor's base and layout, in numbers; None if these are symbolic."""
         if _is_view(node) and node.all_input_nodes:
             source = node.all_input_nodes[0]
             self.roots[node] = self.roots.get(source, source)
@@ -74,7 +73,7 @@ class _Sharing:
 
 
 def _is_view(node: fx.Node) -> bool:
-    """Whether the node is a view, and writes to nothing."""
+    """Whether the node is a view operator that writes nothing."""
     schema = getattr(node.target, "_schema", None)
     return is_view(node) and not (schema is not None and schema.is_mutable)
 
@@ -85,13 +84,13 @@ def is_random(node: fx.Node) -> bool:
 
 
 def is_pure(node: fx.Node) -> bool:
-    """Whether the node calls an operator that gives the same each time, and writes to nothing."""
+    """Whether the node calls a deterministic operator that writes nothing."""
     operator = node.target
     return isinstance(operator, torch._ops.OpOverload) and not operator._schema.is_mutable and not is_random(node)
 
 
 def returned(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose memory may be reached from the outputs: those returned, and what these may be views of."""
+    """Nodes whose memory the outputs may share: returned nodes, and their possible bases."""
     out: set[fx.Node] = set()
     todo = [n for output in graph.nodes if output.op == "output" for n in output.all_input_nodes]
     while todo:
@@ -107,10 +106,10 @@ def returned(graph: fx.Graph) -> set[fx.Node]:
 
 
 def _key(node: fx.Node) -> Hashable | None:
-    """The operator and its arguments; None for arguments that can't be compared."""
+    """The operator and its arguments; None if arguments can't be compared."""
     args: Hashable = _frozen(node.args)
     if node.target in EITHER_WAY and not node.kwargs and all(isinstance(one, fx.Node) for one in node.args):
-        # How the result lies in memory hangs on the order too.
+        # The result's layout also depends on the order.
         args = (frozenset(node.args), node.meta["val"].stride())
     try:
         key = (node.target, args, _frozen(tuple(sorted(node.kwargs.items()))))

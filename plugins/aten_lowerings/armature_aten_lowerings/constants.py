@@ -1,6 +1,7 @@
-"""Parts of a graph that hang on constants alone (positions, rotary tables, masks): computed once, at compile time.
+"""Parts of a graph that depend on constants only (positions, rotary tables, masks): computed once, at compile time.
 
-What is cheap for each element, as a range or a comparison of ranges, stays in the loops: it takes no memory there.
+Values that are cheap per element, such as ranges or comparisons of ranges, stay in the loops, where they need no
+memory.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ UNSET = frozenset((
 
 
 def compute_constants(module: object, ctx: Services) -> object:
-    """The pass: what hangs on constants, and is more than cheap to compute, becomes a constant of the graph."""
+    """The pass: expensive values that depend on constants only become constants of the graph."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.fill.Tensor):
@@ -58,7 +59,7 @@ def compute_constants(module: object, ctx: Services) -> object:
 
 
 def _fill_with_number(node: fx.Node) -> None:
-    """`x[0] = 3` fills with a tensor that torch makes of the 3: the number is enough."""
+    """`x[0] = 3` fills with a tensor that torch makes from the 3: a number suffices."""
     x, value = node.args
     if isinstance(value, fx.Node) and value.target is aten.lift_fresh_copy.default:
         with suppress(NotKnown):
@@ -67,7 +68,7 @@ def _fill_with_number(node: fx.Node) -> None:
 
 
 def _put(module: fx.GraphModule, node: fx.Node, value: Tensor) -> None:
-    """Have the value in place of the node, laid out as the node's."""
+    """Replace the node by the value, in the node's layout."""
     fake = node.meta["val"]
     if value.shape != fake.shape or value.dtype != fake.dtype or value.stride() != fake.stride():
         return
@@ -84,7 +85,7 @@ def _put(module: fx.GraphModule, node: fx.Node, value: Tensor) -> None:
 
 @attrs.frozen(eq=False)
 class _Constants:
-    """The nodes of a graph that hang on constants alone, and whether some part of each is more than cheap."""
+    """The nodes of a graph that depend on constants only, and whether computing each is expensive."""
 
     graph: fx.Graph
     dear: dict[fx.Node, bool]
@@ -92,7 +93,7 @@ class _Constants:
 
     @classmethod
     def of(cls, graph: fx.Graph) -> _Constants:
-        """Found in one walk."""
+        """Computed in one walk."""
         dear: dict[fx.Node, bool] = {}
         for node in graph.nodes:
             pure = is_pure(node) and node.target not in UNSET and _is_of_torch(node)
@@ -105,7 +106,7 @@ class _Constants:
         return cls(graph, dear, returned(graph))
 
     def kept(self) -> Iterator[fx.Node]:
-        """The nodes whose values are to be kept: those nearest to the readers that hang on more than constants."""
+        """The nodes whose values to store: those read by nodes that depend on more than constants."""
         readers = [node for node in self.graph.nodes if node not in self.dear]
         todo = [needed for reader in readers for needed in reader.all_input_nodes if needed in self.dear]
         seen: set[fx.Node] = set()
@@ -121,12 +122,12 @@ class _Constants:
 
 
 def _is_of_torch(node: fx.Node) -> bool:
-    """Whether the operator is torch's own: of others' it is not known what they do besides."""
+    """Whether the operator is torch's own: operators of others may have unknown effects."""
     return getattr(node.target, "namespace", "") in ("aten", "prims")
 
 
 def _is_small(value: object) -> bool:
-    """Whether the value is a tensor of at most MOST_BYTES, its sizes numbers."""
+    """Whether the value is a tensor of at most MOST_BYTES, with numeric sizes."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized:
         return False
     if any(type(number) is not int for number in (*value.shape, *value.stride())) or value.storage_offset() != 0:

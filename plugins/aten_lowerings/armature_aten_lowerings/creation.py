@@ -1,4 +1,4 @@
-"""Tensors made from numbers: constants and counting."""
+"""Tensors made from numbers: constants and ranges."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def arange_step(
 
 
 def _spaced(b: Builder, p: Position, start: Index | float, step: Index | float, dtype: torch.dtype) -> Node:
-    # Computed in double, as eager does for the CPU and, in effect, for CUDA.
+    # Computed in double precision, as eager does for the CPU and, in effect, for CUDA.
     wide = torch.float64
     count = b.cast(b.index_value(p[0]), wide)
     return b.cast(b.op("add", b.number(start, wide), b.op("mul", count, b.number(step, wide))), dtype)

@@ -1,7 +1,8 @@
-"""Which operators others replace while the graph is traced, by torch's own decompositions.
+"""Operators that torch's own decompositions replace while the graph is traced.
 
-Those that have no loops of their own here and are made of operators that do. Not those for which a library has a better
-kernel than loops (matrix products, convolutions, attention), nor those that draw random numbers: these stay ATen calls.
+These have no loops of their own here, but are composed of operators that have. Not included are operators for which a
+library has a better kernel than loops (matrix products, convolutions, attention), and those that draw random numbers:
+these stay ATen calls.
 """
 
 from __future__ import annotations
@@ -48,26 +49,26 @@ NAMES = (
 
 
 def rows() -> Iterable[Decomposition]:
-    """A row for each operator of the list that this torch has and can decompose."""
+    """A row for each listed operator that this torch has and can decompose."""
     wanted = dict.fromkeys(found for name in NAMES if (found := overload(name)))
     return [Decomposition(op, fn) for op, fn in {**torch_decompositions(wanted), **OWN}.items()]
 
 
 def take(self: Tensor, index: Tensor) -> Tensor:
-    """Elements by their position in row-major order. torch's own reads the value of an index without dimensions."""
+    """Elements by row-major position. torch's own decomposition reads the value of a 0-d index."""
     found: Tensor = torch.ops.aten.index.Tensor(self.reshape(-1), [index])
     return found
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
-    """Dropout of all: what `torch.dropout` becomes while it is traced, but which draws no numbers for this."""
+    """Dropout with probability 1, into which `torch.dropout` is traced, but which draws no random numbers."""
     if p != 1 or train is False:
         return NotImplemented  # it stays an ATen call
     return input.mul(input.new_zeros(())), torch.zeros_like(input, dtype=torch.bool)
 
 
 def channel_shuffle(self: Tensor, groups: int) -> Tensor:
-    """Channels of all groups in turn. torch's own gives what is row-major, also for channels last."""
+    """Interleave the channels of all groups. torch's own result is always row-major, even for channels last."""
     count, channels, *sizes = self.shape
     if self.numel() == 0:
         return self.clone()
@@ -77,7 +78,7 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
 
 
 def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
-    """By torch's own, which takes sources of other shapes too; the operator refuses them."""
+    """torch's decomposition, restricted to the shapes of sources that the operator accepts."""
     axis = dim % max(self.dim(), 1)
     alike = self.dim() == source.dim() and index.dim() == 1
     if not alike or any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
@@ -89,7 +90,7 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Sums and means of floats, by added numbers and their count; the others stay ATen calls."""
+    """Sums and means of floats, by scatter additions of values and counts; other reductions stay ATen calls."""
     if reduce not in ("sum", "mean") or not self.dtype.is_floating_point or not self.dim():
         return NotImplemented
     start = self if include_self else self.scatter(dim, index, 0)
@@ -103,14 +104,14 @@ def scatter_reduce(
 
 
 def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """As the kernel computes it. torch's own takes 1 from a sigmoid, which leaves nothing where it is close to 1."""
+    """As the kernel computes it. torch's own subtracts 1 from a sigmoid, which loses all precision near 1."""
     factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
     power = torch.exp(-target * self)
     return target * power * -factor / (power + 1) * grad_output
 
 
 def smooth_l1_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    """As the kernel computes it. torch's own takes the sign of a difference, which is 0 for NaN."""
+    """As the kernel computes it. torch's own uses the sign of a difference, which is 0 for NaN."""
     factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
     difference, scaled = self - target, grad_output * factor
     inside = scaled * difference / beta
@@ -128,7 +129,7 @@ def linalg_vector_norm(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """By torch's own, which in torch 2.11 keeps an axis of size 1 that is counted from the back."""
+    """torch's decomposition, corrected for torch 2.11, which fails to drop an axis of size 1 counted from the back."""
     axes = None if dim is None else [axis % max(self.dim(), 1) for axis in dim]
     norm: Tensor = TORCHS_VECTOR_NORM(self, ord, axes, keepdim, dtype=dtype)
     return norm

@@ -1,7 +1,7 @@
-"""Operators over lists of tensors (`_foreach_*`), which optimizers are made of: the same operator for each tensor.
+"""Operators over lists of tensors (`_foreach_*`), used by optimizers: the same operator for each tensor.
 
-What a list operator means is what ATen's own slow path computes: the plain operator on the n-th element of every list.
-As plain operators they become loops, and fusion makes one kernel of all that is done to a tensor.
+A list operator means what ATen's own slow path computes: the plain operator on the n-th element of every list. As plain
+operators they become loops, and fusion makes one kernel of everything that is done to a tensor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def zero(x: Tensor) -> Tensor:
 
 
 def maximum(x: Tensor, other: Tensor | float) -> Tensor:
-    """`_foreach_maximum` takes numbers too, for which the plain operator has another name."""
+    """`_foreach_maximum` also takes numbers, for which the plain operator has another name."""
     found: Tensor = aten.maximum(x, other) if isinstance(other, Tensor) else aten.clamp_min(x, other)
     return found
 
@@ -70,7 +70,7 @@ def is_list(argument: torch.Argument) -> bool:
 
 
 def each(target: Overload, plain: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...]]:
-    """The decomposition of a list operator: `plain` on the n-th elements; what is no list goes to every call."""
+    """The decomposition of a list operator: `plain` on the n-th elements; other arguments are passed to every call."""
     arguments = target._schema.arguments
 
     def decompose(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
@@ -100,7 +100,7 @@ def overloads(name: str) -> Iterator[Overload]:
 
 
 def reads_factors(target: Overload) -> bool:
-    """Whether factors are a tensor, whose numbers the operator reads while it runs."""
+    """Whether factors are a tensor, whose values the operator reads at run time."""
     return any(a.name == "scalars" and not is_list(a) for a in target._schema.arguments)
 
 

@@ -1,4 +1,4 @@
-"""Reading and writing at computed places: gathers, scatters, embeddings."""
+"""Reads and writes at computed positions: gathers, scatters, embeddings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def embedding_dense_backward(
 ) -> TensorValue | None:
     if scale_grad_by_freq:
         return None
-    # A sum of many rows in 16 bits would stop growing; ATen makes it in float32 on a GPU.
+    # A sum of many rows in 16 bits would stop growing; ATen computes it in float32 on a GPU.
     spec = attrs.evolve(b.spec(), dtype=compute_dtype(grad.dtype))
     out = b.loop(lambda p: b.const(0, spec.dtype), spec)
 
@@ -108,7 +108,7 @@ def scatter_add(b: Builder, x: TensorValue, dim: int, indices: TensorValue, sour
 def scatter(
     b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue | float
 ) -> TensorValue | None:
-    # Places written twice have no defined value, in eager either.
+    # Positions written twice have no defined value, in eager mode either.
     if not x.ndim or 0 in indices.shape:
         return None
     dim = layout.normal_axis(dim, x.ndim)
@@ -126,7 +126,7 @@ def _scattered(
 
 
 class _Places:
-    """How `x[indices]` reads: which axes of the result come from the index tensors, which from `x`."""
+    """The layout of `x[indices]`: which axes of the result come from the index tensors, which from `x`."""
 
     def __init__(self, x: TensorValue, indices: Sequence[Maybe]) -> None:
         self.x = x
@@ -136,7 +136,8 @@ class _Places:
         self.shape = layout.broadcast_shape(*(i.shape for i in self.given.values()))
         axes = sorted(self.given)
         together = axes == list(range(axes[0], axes[-1] + 1))
-        self.first = axes[0] if together else 0  # index axes stand where the first one was, in front when torn apart
+        # index axes are where the first one was, or in front if they are not adjacent
+        self.first = axes[0] if together else 0
 
     def result_shape(self) -> tuple[Index, ...]:
         """Shape of `x[indices]`."""
@@ -175,7 +176,7 @@ def index_tensor(b: Builder, x: TensorValue, indices: Sequence[Maybe]) -> Tensor
 def _put_where(
     b: Builder, x: TensorValue, mask: TensorValue, values: TensorValue, accumulate: bool
 ) -> TensorValue | None:
-    """`x[mask] = values`, where all chosen places get the same values: a choice at each place."""
+    """`x[mask] = values`, where all selected positions get the same values: a choice at each position."""
     rest = x.ndim - mask.ndim
     if rest < 0 or mask.shape != x.shape[: mask.ndim] or values.ndim > rest:
         return None

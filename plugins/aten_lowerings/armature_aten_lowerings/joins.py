@@ -1,7 +1,7 @@
-"""Joins of parts that lie next to one another already, parts of joins, and copies that change nothing.
+"""Simplifies joins of parts that are already adjacent, parts of joins, and copies that change nothing.
 
-A join copies each of its parts. Parts of one tensor in their order are that tensor, or one part of it; a join within a
-join is joined once; and who takes a part out of a join can read what was put in.
+A join copies each of its parts. Adjacent parts of one tensor are that tensor, or a part of it; nested joins are merged;
+and a reader that takes a part out of a join can read the original.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPLITS = frozenset((
 
 @attrs.frozen
 class Part:
-    """Entries `start` to `stop` of a tensor along an axis. single: of one entry, without the axis."""
+    """Entries `start` to `stop` of a tensor along an axis. single: a single entry, without the axis."""
 
     source: fx.Node
     axis: int
@@ -37,7 +37,7 @@ class Part:
 
 
 def simplify(module: object, ctx: Services) -> object:
-    """The pass: joins and copies that nobody needs go away."""
+    """The pass: remove unnecessary joins and copies."""
     if not isinstance(module, fx.GraphModule) or any(_writes_early(node) for node in module.graph.nodes):
         return module
     work = _Simplifier(module.graph, returned(module.graph))
@@ -50,13 +50,13 @@ def simplify(module: object, ctx: Services) -> object:
 
 @attrs.frozen(eq=False)
 class _Simplifier:
-    """One walk over a graph. `returned`: nodes whose memory is reached from the outputs."""
+    """One walk over a graph. `returned`: nodes whose memory the outputs may share."""
 
     graph: fx.Graph
     returned: set[fx.Node]
 
     def join(self, node: fx.Node) -> None:
-        """`cat`: joins in it are joined with it, and parts of one tensor put together."""
+        """`cat`: merge nested joins, and combine adjacent parts of one tensor."""
         axis = _axis(node, 1)
         given = cast("Sequence[fx.Node]", node.args[0])
         merged: list[fx.Node | Part] = []
@@ -77,7 +77,8 @@ class _Simplifier:
             self.replace(node, parts[0])
 
     def pieces(self, part: fx.Node, axis: int, reader: fx.Node) -> list[fx.Node | Part]:
-        """What a part of a join along the axis is made of: if it is a join that only `reader` reads, of that one's."""
+        """The pieces of a join's part along the axis: if it is itself a join that only `reader` reads, the pieces of
+        that."""
         if part.target is aten.cat.default and list(part.users) == [reader] and part not in self.returned:
             given = cast("Sequence[fx.Node]", part.args[0])
             dtypes = {one.meta["val"].dtype for one in given}
@@ -87,7 +88,7 @@ class _Simplifier:
         return [part if found is None or found.axis != axis or found.single else found]
 
     def stack(self, node: fx.Node) -> None:
-        """`stack` of all entries of one tensor in their order."""
+        """`stack` of all entries of one tensor in order."""
         given = cast("Sequence[fx.Node]", node.args[0])
         first = part_of(given[0])
         if first is None or not first.single or first.axis != _axis(node, 1):
@@ -97,7 +98,7 @@ class _Simplifier:
             self.replace(node, first.source)
 
     def take(self, node: fx.Node) -> None:
-        """A part of a join that lies in one of those that were joined."""
+        """A part of a join that lies within one of its operands."""
         part = part_of(node)
         if part is None or part.source.target is not (aten.stack.default if part.single else aten.cat.default):
             return
@@ -118,16 +119,16 @@ class _Simplifier:
                 return
 
     def copy(self, node: fx.Node) -> None:
-        """A copy of what lies as the copy does."""
+        """A copy with the same layout as its source."""
         self.replace(node, cast(fx.Node, node.args[0]))
 
     def pad(self, node: fx.Node) -> None:
-        """Padding by nothing."""
+        """Padding of zero width."""
         if not any(cast("Sequence[int]", node.args[1])):
             self.copy(node)
 
     def taken(self, like: fx.Node, part: Part) -> fx.Node:
-        """The node of a part, made for the same line of the program as the node `like`."""
+        """The node of a part, attributed to the same line of the program as the node `like`."""
         if (part.start, part.stop) == (0, part.source.meta["val"].shape[part.axis]):
             return part.source
         made = self.graph.call_function(aten.slice.Tensor, (part.source, part.axis, part.start, part.stop))
@@ -136,9 +137,9 @@ class _Simplifier:
         return made
 
     def replace(self, node: fx.Node, other: fx.Node, relaid: bool = False) -> None:
-        """Have `other` read in place of the node where nobody can tell: the node is not returned, and the other lies
-        alike. relaid: it may lie otherwise, if views can be taken of it all the same, and what is computed of it does
-        not lie otherwise for that."""
+        """Replace the node by `other` if nobody can tell the difference: the node is not returned, and the layouts
+        agree. relaid: the layout may differ if all views of it remain possible and no dependent result changes its
+        layout."""
         old, new = node.meta["val"], other.meta["val"]
         if node in self.returned or _kind(old) != _kind(new):
             return
@@ -153,7 +154,7 @@ class _Simplifier:
 
 
 def part_of(node: fx.Node) -> Part | None:
-    """What a node takes of another one; None where it is nothing like that, or not in numbers."""
+    """The part of another tensor that a node takes; None if it is something else, or sizes are symbolic."""
     take = TAKES.get(node.target)
     found = take(node) if take is not None and _in_numbers(node) else None
     outer = None if found is None else part_of(found.source)
@@ -210,7 +211,7 @@ def _argument(node: fx.Node, position: int, name: str, default: object) -> objec
 
 
 def _axis(node: fx.Node, position: int) -> int:
-    """The axis that a call is given; that of its result, for a call that adds one, else of its argument."""
+    """The axis argument of a call; counted in the result if the call adds an axis, else in its argument."""
     axis = cast(int, _argument(node, position, "dim", 0))
     like = node.meta["val"] if node.target in (aten.cat.default, aten.stack.default) else None
     value = like if like is not None else cast(fx.Node, node.args[0]).meta["val"]
@@ -222,12 +223,12 @@ def _goes_on(before: Part, piece: Part) -> bool:
 
 
 def _kind(value: Tensor) -> object:
-    """What two tensors must have in common besides their strides."""
+    """The properties besides strides that two tensors must share."""
     return value.shape, value.dtype, value.device, value.is_conj(), value.is_neg()
 
 
 def _in_numbers(node: fx.Node) -> bool:
-    """Whether the sizes and strides of the node and of what it reads are numbers."""
+    """Whether the sizes and strides of the node and its operand are numbers."""
     return all(_sizes_are_numbers(one.meta.get("val")) for one in (node, *node.all_input_nodes))
 
 
@@ -240,13 +241,13 @@ def _sizes_are_numbers(value: object) -> bool:
 
 
 def _writes_early(node: fx.Node) -> bool:
-    """Whether the node writes to memory while others may still read there: not at the end, into an input."""
+    """Whether the node writes to memory while others may still read it, except for the final copy into an input."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and target is not aten.copy_.default
 
 
 def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Any] | None:
-    """The values of all views of a node that lies otherwise from now on; None where some reader needs it as it was."""
+    """The values of all views of a node whose layout changes; None if some reader needs the old layout."""
     known: dict[fx.Node, Any] = {node: value}
     todo = list(node.users)
     while todo:
@@ -264,7 +265,7 @@ def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Any] | None:
 
 
 def _given(user: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
-    """What a node gives where some of what it reads lies otherwise; None where it can't read that."""
+    """The result of a node if some operands have another layout; None if it can't read that."""
     given: Any = fx.map_arg((user.args, user.kwargs), lambda n: known[n] if n in known else n.meta["val"])
     args, kwargs = given
     target: Any = user.target

@@ -1,8 +1,8 @@
-"""Convolutions with channels last, kept from one to the next: the layout of a GPU's matrix units and oneDNN's vectors.
+"""Propagates channels last between convolutions: the layout of a GPU's matrix units and oneDNN's vector kernels.
 
-In the row-major layout the library turns the input of each convolution, its weight and its result around. Here that is
-done once, and what follows (norms, activations, residuals, pooling) keeps the layout that it is given. Results of the
-graph, and operators that look at memory rather than at elements, get back the layout that eager has.
+In the row-major layout the library transposes the input of each convolution, its weight and its result. Here that is
+done once, and following operators (norms, activations, residuals, pooling) preserve the layout. Results of the graph,
+and operators that read memory rather than elements, get eager's layout back.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from armature.plugin_api import GraphKind, fake_of
 
 aten = torch.ops.aten
 Overload = torch._ops.OpOverload
-SMALL_WEIGHT = 4  # a weight is turned if the image has so many times its bytes
-# What a convolution has to read and write, or to compute, for each byte that may be copied for the layout: bytes on a
-# GPU, bytes or operations on a CPU. There the layout saves a fifth of the time, at 60 operations or 5 bytes in 1 ns.
+SMALL_WEIGHT = 4  # a weight is converted if the image has this many times its bytes
+# Minimum bytes read and written by a convolution (or its operations) for each byte copied for the layout: bytes on a
+# GPU, bytes or operations on a CPU. There the layout saves a fifth of the time, at 60 operations or 5 bytes per ns.
 READ_ON_GPU, READ_ON_CPU, COMPUTED_ON_CPU = 2, 10, 120
 
-# Operators whose results hang on where elements lie in memory.
+# Operators whose results depend on the positions of elements in memory.
 OF_MEMORY = frozenset((aten.as_strided.default, aten.as_strided_scatter.default, aten.as_strided_copy.default))
 
 
 class NotPossible(Exception):
-    """The graph can't have another layout."""
+    """The graph's layout can't be changed."""
 
 
 def worth(node: fx.Node) -> int:
-    """How many bytes may be copied so that a convolution has channels last: in 16 bits on a GPU, in 32 on a CPU."""
+    """The number of bytes that may be copied to give a convolution channels last: in 16 bits on a GPU, in 32 on a
+    CPU."""
     return worth_on_cpu(node) or worth_on_gpu(node)
 
 
@@ -60,16 +61,15 @@ def worth_on_cpu(node: fx.Node) -> int:
 
 
 def use_channels_last(module: object, ctx: object) -> object:
-    """The pass: the graph with channels last where that pays, else as it is. On a CPU in inference only: oneDNN takes
-    longer for the gradients of wide convolutions with channels last than in the row-major layout.
-    """
+    """The pass: convert the graph to channels last where that pays. On a CPU in inference only, because oneDNN's
+    gradients of wide convolutions are slower with channels last than row-major."""
     if not isinstance(module, fx.GraphModule):
         return module
     return with_channels_last(module, worth if module.meta.get("kind") is GraphKind.INFERENCE else worth_on_gpu)
 
 
 def with_channels_last(module: fx.GraphModule, worth: Callable[[fx.Node], int]) -> fx.GraphModule:
-    """The module with channels last in its convolutions, if no more bytes are copied for it than it is `worth`."""
+    """Convert the module's convolutions to channels last if no more bytes are copied than that is `worth`."""
     found = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
     chosen = {n: worth(n) for n in found if isinstance(n.args[0], fx.Node) and is_image(n.args[0])}
     chosen = {n: saved for n, saved in chosen.items() if saved}
@@ -92,22 +92,22 @@ def with_channels_last(module: fx.GraphModule, worth: Callable[[fx.Node], int]) 
 
 
 def is_image(node: fx.Node) -> bool:
-    """Whether the node is a tensor [N, C, H, W] of sizes that are numbers."""
+    """Whether the node is a tensor [N, C, H, W] of numeric sizes."""
     value = node.meta.get("val")
     return isinstance(value, Tensor) and value.dim() == 4 and all(type(n) is int for n in value.shape)
 
 
 def is_channels_last(value: Tensor) -> bool:
-    """Whether the elements lie in memory as [N, H, W, C]."""
+    """Whether the elements are in memory as [N, H, W, C]."""
     return value.is_contiguous(memory_format=torch.channels_last)
 
 
 @attrs.define(eq=False)
 class Relayout:
-    """One walk over a graph. `old` holds the value that a node with another layout than before had.
+    """One walk over a graph. `old` has the old value of each node whose layout has changed.
 
-    copied: bytes that are copied only for the layout. On GPUs those of the graph's inputs do not count, most of which
-    are weights.
+    copied: bytes copied only for the layout. On GPUs copies of the graph's inputs don't count, because most of them are
+    weights.
     """
 
     graph: fx.Graph
@@ -135,15 +135,15 @@ class Relayout:
                 self.follow(node)
 
     def is_small(self, weight: fx.Node, image: fx.Node) -> bool:
-        """Whether a weight is turned: on a GPU always, since cuDNN would; oneDNN reads it in a layout of its own."""
+        """Whether to convert a weight: always on a GPU, because cuDNN would; oneDNN uses a layout of its own."""
         value, read = fake_of(weight), fake_of(image)
         return value.device.type != "cpu" or bool(value.nbytes * SMALL_WEIGHT <= read.nbytes)
 
     def follow(self, node: fx.Node) -> None:
-        """A node some of whose inputs lie otherwise than before."""
+        """Handle a node with inputs whose layout has changed."""
         target = node.target
         if target is operator.getitem:
-            return  # its value came with the tuple's
+            return  # handled with the tuple
         if isinstance(target, Overload) and target._schema.is_mutable and target is aten.copy_.default:
             return
         if not follows_layouts(target) or not self.update(node):
@@ -152,7 +152,7 @@ class Relayout:
                 raise NotPossible
 
     def update(self, node: fx.Node) -> bool:
-        """Find out how the node's results lie now; False where it refuses inputs that lie so."""
+        """Determine the new layout of the node's results; False if the node refuses the new layout of its inputs."""
         try:
             found = value_of(node)
         except Exception:  # a view that these strides do not allow
@@ -177,12 +177,12 @@ class Relayout:
             node.meta["val"] = found
 
     def restore_inputs(self, user: fx.Node) -> None:
-        """Give the user what it reads in the layout of before."""
+        """Give the user its inputs in the old layout."""
         with self.graph.inserting_before(user):
             user.args, user.kwargs = fx.map_arg((user.args, user.kwargs), self.restore)
 
     def restore(self, node: fx.Node) -> fx.Node:
-        """The node in the layout of before: a copy, or the same view of one, so that views still share memory."""
+        """The node in the old layout: a copy, or the same view of one, so that views still share memory."""
         if node not in self.old and not (is_view(node) and any(n in self.old for n in node.all_input_nodes)):
             return node
         if node not in self.restored:
@@ -209,7 +209,7 @@ class Relayout:
         return self.call(node, aten.permute.default, dense, [order.index(axis) for axis in range(before.dim())])
 
     def turn(self, user: fx.Node, node: fx.Node) -> fx.Node:
-        """The node with channels last."""
+        """The node in channels last."""
         if is_channels_last(node.meta["val"]):
             return node
         if node not in self.turned:
@@ -224,7 +224,7 @@ class Relayout:
         return made
 
     def call(self, like: fx.Node, target: Overload, node: fx.Node, *args: Any, **kwargs: Any) -> fx.Node:
-        """A new call, which stands for the same line of the program as the node `like`."""
+        """A new call, attributed to the same line of the program as the node `like`."""
         made = self.graph.call_function(target, (node, *args), kwargs)
         made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
         made.meta["val"] = value_of(made)
@@ -232,7 +232,7 @@ class Relayout:
 
 
 def value_of(node: fx.Node) -> Any:
-    """What the node's call gives for the values of its inputs, which have no numbers."""
+    """The result of the node's call for the fake values of its inputs."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
     target: Any = node.target
     return target(*args, **kwargs)
@@ -247,7 +247,7 @@ def is_view(node: fx.Node) -> bool:
 
 
 def follows_layouts(target: object) -> bool:
-    """Whether an operator computes the same elements however its inputs lie."""
+    """Whether an operator computes the same elements whatever the layout of its inputs."""
     if not isinstance(target, Overload) or target.namespace not in ("aten", "prims"):
         return False
     return (

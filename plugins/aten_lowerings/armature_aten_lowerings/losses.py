@@ -31,7 +31,7 @@ def _mean_or_sum(
     like: TensorValue,
     reduction: int,
 ) -> TensorValue:
-    """One number: `element(position)` summed over `shape`, divided by their number for MEAN."""
+    """A single number: `element(position)` summed over `shape`, divided by the count for MEAN."""
     dtype = compute_dtype(like.dtype)
     count = index.numel(shape)
 
@@ -95,7 +95,7 @@ def bce_with_logits(
 
 
 def _chosen(b: Builder, target: TensorValue, where: tuple[Index, ...], ignore: int) -> tuple[Node, Node]:
-    """The class at a position, 0 where it is to be ignored, and whether it counts."""
+    """The class at a position, 0 if it is ignored, and whether it counts."""
     label = b.cast(b.load(target, where), torch.int64)
     counts = b.op("ne", label, b.const(ignore, torch.int64))
     return b.where(counts, label, b.const(0, torch.int64)), counts

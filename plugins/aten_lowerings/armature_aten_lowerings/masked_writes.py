@@ -1,7 +1,7 @@
-"""Writes of one learned value where a mask says so, such as `x[mask] = mask_token`.
+"""Writes of one learned value under a mask, such as `x[mask] = mask_token`.
 
-Their way back picks the gradients under the mask, a tensor whose size only the mask tells, and sums it up again.
-Written as a choice between two tensors of one shape, all sizes are known, and the loops are those of any other choice.
+Their backward gathers the gradients under the mask, a tensor whose size depends on the mask, and sums it. Written as a
+choice between two tensors of one shape, all sizes are known, and the loops are ordinary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMED = frozenset(("indices", "values", "accumulate"))
 
 @attrs.frozen
 class Write:
-    """`values` written to `target` where `indices` say. new: to a copy; accumulate: added to what is there."""
+    """Writes `values` to `target` at `indices`. new: to a copy; accumulate: added to the old values."""
 
     target: object
     indices: object
@@ -43,7 +43,7 @@ WRITES: Mapping[object, Callable[..., Write]] = {
 
 
 def choose_by_mask(module: object, ctx: object) -> object:
-    """The pass: such writes as choices."""
+    """The pass: turn such writes into choices."""
     if isinstance(module, fx.GraphModule):
         for node in list(module.graph.nodes):
             if node.op in ("call_function", "call_method") and node.target in WRITES and node.kwargs.keys() <= NAMED:
@@ -54,7 +54,7 @@ def choose_by_mask(module: object, ctx: object) -> object:
 
 
 def mask_of(write: Write) -> fx.Node | None:
-    """The mask, where it alone says what is written, and the value is learned and the same under all of it."""
+    """The mask, if the write depends on nothing else, and the value is learned and the same at all positions."""
     first, *more = write.indices if isinstance(write.indices, (tuple, list)) and write.indices else (write.indices,)
     target, value, mask = (_value(part) for part in (write.target, write.values, first))
     if target is None or value is None or mask is None or not all(_is_whole(part) for part in more):
@@ -69,7 +69,7 @@ def mask_of(write: Write) -> fx.Node | None:
 
 
 def replace(graph: fx.Graph, node: fx.Node, write: Write, mask: fx.Node) -> None:
-    """Put a choice in the place of a write."""
+    """Replace a write by a choice."""
     target, value, chosen = _value(write.target), _value(write.values), _value(mask)
     if target is None or value is None or chosen is None:
         return
@@ -94,7 +94,7 @@ def replace(graph: fx.Graph, node: fx.Node, write: Write, mask: fx.Node) -> None
 
 
 def _same_sizes(given: Iterable[object], wanted: Iterable[object], also: int | None = None) -> bool:
-    """Whether the sizes are the same numbers or symbols; one may be `also` instead."""
+    """Whether the sizes are the same numbers or symbols; each may be `also` instead."""
     pairs = zip(given, wanted, strict=True)
     return all((type(a) is int and a == also) or (type(a) is type(b) and str(a) == str(b)) for a, b in pairs)
 

@@ -1,7 +1,7 @@
-"""Attention masks that are known before the graph runs: masks of all ones go away, causal ones become a flag.
+"""Attention masks known at compile time: masks of all ones are removed, causal ones become a flag.
 
-Models build masks from ranges and comparisons, often of sizes alone (`arange(n) >= 0`). Such a mask is computed once,
-while the graph is compiled. With one, attention takes slower kernels, or none that is fused.
+Models build masks from ranges and comparisons, often of sizes only (`arange(n) >= 0`). Such a mask is computed once,
+while the graph is compiled. With a mask, attention uses slower kernels, or none that is fused.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def lets_all_pass(mask: Tensor) -> bool:
-    """Whether a mask changes no score."""
+    """Whether a mask leaves all scores unchanged."""
     return bool(mask.all()) if mask.dtype == torch.bool else bool((mask == 0).all())
 
 
 def is_causal(mask: Tensor) -> bool:
     """Whether each of L queries sees the keys up to its own position, in a mask [..., L, S].
 
-    Of added masks, a score that the lowest number of the dtype is added to is as good as gone, as every query sees the
-    first key.
+    In an additive mask, the dtype's lowest number hides a score completely, because every query sees the first key.
     """
     lower = torch.ones(mask.shape[-2:], dtype=torch.bool).tril()
     if mask.dtype == torch.bool:
@@ -38,8 +37,7 @@ def is_causal(mask: Tensor) -> bool:
 
 
 def simplify_masks(module: object, ctx: object) -> object:
-    """Leave out masks that let everything pass, say `is_causal` for those that are, and lay the others out for kernels
-    that are fused."""
+    """Remove masks that hide nothing, replace causal ones by `is_causal`, and lay out the others for fused kernels."""
     if not isinstance(module, fx.GraphModule):
         return module
     known = KnownValues()
@@ -60,7 +58,7 @@ def simplify_masks(module: object, ctx: object) -> object:
 
 
 def value_if_known(node: fx.Node, known: KnownValues) -> Tensor | None:
-    """The tensor that the node is whatever the graph is given; None for others, and for what has no elements."""
+    """The node's tensor if it does not depend on inputs; None for others, and for empty tensors."""
     try:
         value = known.of(node)
     except NotKnown:
@@ -69,10 +67,9 @@ def value_if_known(node: fx.Node, known: KnownValues) -> Tensor | None:
 
 
 def without_known_parts(mask: fx.Node, known: KnownValues) -> fx.Node:
-    """What a mask is made of where the rest changes nothing: the bias in `where(ones, bias, low)` or `bias + zeros`.
+    """The relevant part of a mask, if the rest changes nothing: the bias in `where(ones, bias, low)` or `bias + zeros`.
 
-    Only attention reads the result, so it does not matter that it is no new tensor. It may lack leading or broadcast
-    axes that the rest had.
+    Only attention reads the result, so it need not be a new tensor. It may lack leading or broadcast axes of the rest.
     """
     while True:
         args = mask.args
@@ -99,12 +96,12 @@ def _passes(node: fx.Node, known: KnownValues) -> bool:
 
 
 def dtype_of(node: fx.Node) -> torch.dtype | None:
-    """The dtype of a node that is a tensor."""
+    """The dtype of a tensor node."""
     return getattr(node.meta.get("example_value"), "dtype", None)
 
 
 def must_be_laid_out(mask: fx.Node) -> bool:
-    """Whether fused kernels refuse the mask as it lies: on a GPU its numbers must be neighbours along the keys."""
+    """Whether fused kernels refuse the mask's layout: on a GPU it must be contiguous along the keys."""
     fake = mask.meta.get("example_value")
     if not isinstance(fake, Tensor) or fake.device.type != "cuda" or not fake.dim():
         return False
@@ -113,7 +110,7 @@ def must_be_laid_out(mask: fx.Node) -> bool:
 
 
 def laid_out(needed: fx.Node, mask: fx.Node, node: fx.Node) -> fx.Node:
-    """The needed part of a mask, in the mask's shape."""
+    """The relevant part of a mask, in the mask's shape."""
     shape = mask.meta["example_value"].shape
     if not all(type(size) is int for size in shape):
         return mask
@@ -124,8 +121,8 @@ def laid_out(needed: fx.Node, mask: fx.Node, node: fx.Node) -> fx.Node:
 
 
 def expanded(mask: Tensor, shape: tuple[int, ...], copied: bool) -> Tensor:
-    """The mask expanded to `shape`; a copy first, where asked for, has numbers that are neighbours along the last axis,
-    and one row for those that broadcast."""
+    """The mask expanded to `shape`. A copy, if requested, is contiguous along the last axis, and has one row for those
+    that are broadcast."""
     if copied:
         last = mask.dim() - 1
         rows = tuple(slice(1) if mask.stride(k) == 0 and k != last else slice(None) for k in range(mask.dim()))
@@ -134,7 +131,7 @@ def expanded(mask: Tensor, shape: tuple[int, ...], copied: bool) -> Tensor:
 
 
 def scores(given: Mapping[str, Any]) -> tuple[Any, Any] | None:
-    """Queries and keys, L and S, where they are numbers."""
+    """Numbers of queries and keys, L and S, if they are not symbolic."""
     query, key = (given[name].meta.get("example_value") for name in ("query", "key"))
     if not isinstance(query, Tensor) or not isinstance(key, Tensor) or query.dim() < 2 or key.dim() < 2:
         return None

@@ -1,4 +1,4 @@
-"""Normalisations and their gradients, in loops over the group and loops over the elements."""
+"""Normalisations and their gradients, in loops over the groups and loops over the elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Maybe = TensorValue | None
 
 @attrs.frozen
 class Affine:
-    """Scale and shift of a normalisation, as they broadcast over the input; None where there is none."""
+    """Scale and shift of a normalisation, broadcast over the input; None if missing."""
 
     weight: Maybe
     bias: Maybe
@@ -66,7 +66,7 @@ def normalized(b: Builder, x: TensorValue, mean: TensorValue, rstd: TensorValue,
 
 
 def as_result(b: Builder, value: TensorValue, position: int, shape: Sequence[Index] | None = None) -> TensorValue:
-    """A statistic in the layout and dtype of result number `position`: the value itself where it has these already."""
+    """A statistic in the layout and dtype of result number `position`; unchanged if it already has these."""
     spec = b.spec(position)
     value = layout.reshape(value, spec.shape)
     if value.dtype == spec.dtype and b.is_whole(value):
@@ -97,7 +97,7 @@ def layer_norm_backward(
     bias: Maybe,
     output_mask: Sequence[bool],
 ) -> tuple[Maybe, ...]:
-    """Gradients of input, weight and bias, None where the mask has False."""
+    """Gradients of input, weight and bias, None where the mask is False."""
     inner = list(range(x.ndim - len(shape), x.ndim))
     outer = list(range(x.ndim - len(shape)))
     dtype = compute_dtype(x.dtype)
@@ -122,7 +122,7 @@ def _over(
     spec: Spec,
     prepare: Callable[[Node, tuple[Index, ...]], Node] | None,
 ) -> TensorValue:
-    """Sum of the gradient, changed by `prepare`, over the axes; with no axes there is nothing to sum."""
+    """Sum of the gradient, transformed by `prepare`, over the axes; nothing is summed without axes."""
     if not dims:
         dtype = compute_dtype(grad.dtype)
         own = prepare or (lambda g, _: g)
@@ -162,16 +162,16 @@ def _input_gradient(
     return b.loop(element, b.spec(0))
 
 
-# -- batch norm: statistics over all axes but the second
+# Batch norm: statistics over all axes but the second.
 
 
 def per_channel(value: TensorValue, rank: int) -> TensorValue:
-    """A vector over channels as it broadcasts over (N, C, ...)."""
+    """A vector over channels, broadcast to (N, C, ...)."""
     return layout.reshape(value, (1, value.shape[0], *([1] * (rank - 2))))
 
 
 def maybe_per_channel(value: Maybe, rank: int) -> Maybe:
-    """The same, None left None."""
+    """The same, with None unchanged."""
     return None if value is None else per_channel(value, rank)
 
 
@@ -229,7 +229,7 @@ def _inference(
         out = b.loop(partial(Affine(scale, shift).element, b, x, dtype))
     else:
         out = b.loop(element)
-    # The saved statistics are empty on the CPU, and on other devices nobody reads them.
+    # The saved statistics are empty on the CPU, and unused on other devices.
     empties = tuple(_empty(b, k) for k in (1, 2))
     return (out, *empties)
 
@@ -302,7 +302,7 @@ def batch_norm_backward(
     eps: float,
     output_mask: Sequence[bool],
 ) -> tuple[Maybe, ...] | None:
-    """Gradients of input, weight and bias, None where the mask has False."""
+    """Gradients of input, weight and bias, None where the mask is False."""
     dims = [k for k in range(x.ndim) if k != 1]
     dtype = compute_dtype(x.dtype)
     found = _statistics(b, x, running_mean, running_var, saved_mean, saved_rstd, training, eps)
@@ -338,7 +338,7 @@ def _statistics(
     training: bool,
     eps: float,
 ) -> tuple[TensorValue, TensorValue] | None:
-    """Mean and inverse root of the variance, broadcast over the input; None when they are not given."""
+    """Mean and inverse root of the variance, broadcast over the input; None if they are not given."""
     if training:
         if saved_mean is None or saved_rstd is None:
             return None
@@ -365,7 +365,7 @@ def group_norm(
     groups: int,
     eps: float,
 ) -> tuple[TensorValue, ...] | None:
-    """The normed input, and mean and reciprocal deviation [batch, groups]; None for symbolic channels."""
+    """The normalised input, and mean and reciprocal deviation [batch, groups]; None for symbolic channels."""
     if not isinstance(channels, int) or not isinstance(inner, int):
         return None
     per_group = channels // groups

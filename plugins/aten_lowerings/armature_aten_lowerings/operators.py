@@ -1,4 +1,5 @@
-"""What schemas don't tell of ATen's operators: shorter ways to call them, and whose results lie as torch says."""
+"""Facts about ATen's operators that schemas don't state: faster calls, and results whose layout torch states
+correctly."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from armature.plugin_api import Operator
 
 aten = torch.ops.aten
 
-# The same operators with the same arguments: `torch` parses them in C, an OpOverload takes about 1 us longer. An
-# operator that takes lists with None in them (`Tensor?[]`) has no function here: those refuse such lists. Everybody
-# relies on how the results of these lie in memory.
+# Equivalents with the same arguments: `torch` parses them in C, an OpOverload takes about 1 us longer. Operators with
+# lists that contain None (`Tensor?[]`) are missing, because these functions refuse such lists. The layout of these
+# operators' results is reliable.
 CALLED_OFTEN = (
     Operator(aten.mm.default, torch.mm, lies_as_told=True),
     Operator(aten.bmm.default, torch.bmm, lies_as_told=True),
@@ -32,5 +33,5 @@ CALLED_OFTEN = (
 
 
 def rows() -> Iterable[Operator]:
-    """A row for each operator of which something is known."""
+    """A row for each operator with known facts."""
     return CALLED_OFTEN

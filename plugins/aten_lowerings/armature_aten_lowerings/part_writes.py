@@ -1,6 +1,6 @@
-"""Parts of a tensor that are written over with themselves: the second half of `x[i] += y`.
+"""Parts of a tensor that are assigned to themselves: the second half of `x[i] += y`.
 
-Python has `x[i] += y` as an addition in place to the part, and an assignment of the part to where it is already.
+Python executes `x[i] += y` as an in-place addition to the part, followed by an assignment of the part to its own place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 def entry_onto_itself(x: Any, dim: Any, place: Any) -> Any:
     """`x[place] = x[place]`."""
-    part, same = aten.select.int(x, dim, place), aten.select.int(x, dim, place)  # in the graph once, or twice
+    part, same = aten.select.int(x, dim, place), aten.select.int(x, dim, place)  # the graph may have it once or twice
     return aten.select_scatter.default(x, aten.copy.default(part, same), dim, place)
 
 
@@ -30,8 +30,8 @@ def slice_onto_itself(x: Any, dim: Any, start: Any, end: Any, step: Any) -> Any:
 
 
 def _may_stand_for(match: Match) -> bool:
-    """Whether the tensor may be read in place of the one that was written to: a result of the graph stays apart from
-    inputs and other results."""
+    """Whether the tensor can be read in place of the one that was written to: a result of the graph must not share
+    memory with inputs and other results."""
     x: Any = match.bound["x"]
     given = returned(match.root.graph)
     apart = isinstance(x, fx.Node) and x.op == "call_function" and x not in given and not is_view(x)

@@ -1,4 +1,4 @@
-"""The passes over graphs, in the order in which they stand; and the small ones among them."""
+"""The passes over graphs, in their order, and the small ones among them."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ NARROW_WORK = 3 << 18
 
 
 def remove_dead_code(module: object, ctx: Services) -> object:
-    """Drop operators whose results nobody reads; random ones stay, so that the generator ends where eager's does, and
-    those that have no results but may raise."""
+    """Remove operators whose results are unused. Random ones stay, to leave the generator in eager's state, and so do
+    those without results, which may raise."""
     if isinstance(module, fx.GraphModule):
         module.graph.eliminate_dead_code(lambda node: node.is_impure() or is_random(node) or _checks(node))
     return module
 
 
 def split_bias(module: object, ctx: Services) -> object:
-    """On a CPU, add a bias in the loops that follow a product: `addmm` writes it to memory first to add to it there."""
+    """On a CPU, add a bias in the loops that follow a product: `addmm` first copies the bias to its result."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.addmm.default):
         bias, left, right = node.args
         value = node.meta["val"]
-        # Lower precision would round once more.
+        # Lower precision would round a second time.
         plain = not node.kwargs and value.device.type == "cpu" and value.dtype in (torch.float32, torch.float64)
         if not plain or bias.meta["val"].dim() > 1 or not _read_by_loops(node, ctx):
             continue
@@ -62,7 +62,7 @@ def split_bias(module: object, ctx: Services) -> object:
 
 
 def split_convolution_bias(module: object, ctx: Services) -> object:
-    """On a GPU, add the bias of a convolution in the loops that follow: the library adds it in a kernel of its own."""
+    """On a GPU, add the bias of a convolution in the loops that follow: the library uses a separate kernel."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
@@ -73,7 +73,7 @@ def split_convolution_bias(module: object, ctx: Services) -> object:
 
 
 def sum_gradients_of_biases(module: object, ctx: Services) -> object:
-    """On a GPU, sum the gradient of a convolution's bias in loops: what the library has for it knows no layout."""
+    """On a GPU, sum the gradient of a convolution's bias in loops: the library's kernel is not aware of layouts."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
@@ -84,7 +84,7 @@ def sum_gradients_of_biases(module: object, ctx: Services) -> object:
 
 
 def sum_gradient_of_bias(node: fx.Node) -> None:
-    """Take the third result out of the backward pass of a convolution, and compute it of the incoming gradient."""
+    """Remove the third result from a convolution's backward, and compute it from the incoming gradient."""
     gradient, *between, (image, weight, _) = cast(tuple[Any, ...], node.args)
     value = gradient.meta["val"]
     for result in [user for user in node.users if user.args[1] == 2]:
@@ -99,7 +99,7 @@ def sum_gradient_of_bias(node: fx.Node) -> None:
 
 
 def move_bias_behind(node: fx.Node) -> None:
-    """Take the bias out of a convolution and add it to what that gives."""
+    """Remove the bias from a convolution, and add it to the result."""
     image, weight, bias, *options = node.args
     axes = node.meta["val"].dim()
     with node.graph.inserting_before(node):
@@ -111,7 +111,8 @@ def move_bias_behind(node: fx.Node) -> None:
 
 
 def write_out_narrow_products(module: object, ctx: Services) -> object:
-    """On a CPU, a product with a narrow side becomes loops: libraries are slow there, and bias and activation fuse."""
+    """On a CPU, turn a product with a narrow side into loops: libraries are slow there, and bias and activation
+    fuse."""
     if not isinstance(module, fx.GraphModule):
         return module
     for target in (aten.mm.default, aten.addmm.default):
@@ -131,7 +132,7 @@ def write_out_narrow_products(module: object, ctx: Services) -> object:
 
 
 def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
-    """Whether loops over `left` [M, K] and `right` [K, N] take whole vectors, and no longer than a library."""
+    """Whether loops over `left` [M, K] and `right` [K, N] use whole vectors, and take no longer than a library."""
     sizes = (*left.shape, right.shape[1])
     numbers = (*sizes, *left.stride(), *right.stride())
     plain = result.device.type == "cpu" and result.dtype in (torch.float32, torch.float64)
@@ -144,7 +145,7 @@ def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
 
 
 def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any) -> fx.Node:
-    """A call in the graph of `like`, which knows its value and where it comes from."""
+    """Add a call to the graph of `like`, with its value and origin."""
     made = like.graph.call_function(target, args)
     made.meta.update(like.meta)
     made.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
@@ -152,7 +153,7 @@ def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any) -> fx.No
 
 
 def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool:
-    """Whether loops read the value, and nothing else needs it in memory. returned: it may be returned as well."""
+    """Whether loops read the value, and nothing else needs it in memory. returned: it may also be returned."""
     found = False
     todo = list(node.users)
     while todo:

@@ -30,7 +30,7 @@ from armature_aten_lowerings import (
 
 @hookimpl
 def armature_lowerings() -> Iterable[Lowering]:
-    """Every operator that becomes loops, and those that have a shorter way than the dispatcher."""
+    """Every operator that becomes loops, and those with a faster call than the dispatcher's."""
     loops = collect_lowerings(
         pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling
     )
@@ -39,17 +39,17 @@ def armature_lowerings() -> Iterable[Lowering]:
 
 @hookimpl
 def armature_decompositions() -> Iterable[Decomposition]:
-    """Every operator that others replace."""
+    """Operators that decompose into others."""
     return (*decompositions.rows(), *foreach.rows())
 
 
 @hookimpl
 def armature_operators() -> Iterable[Operator]:
-    """How ATen's operators are called."""
+    """Facts about ATen's operators."""
     return operators.rows()
 
 
 @hookimpl
 def armature_passes() -> Iterable[Pass]:
-    """Clean-up of the ATen graph."""
+    """Passes over graphs."""
     return passes.PASSES

@@ -1,4 +1,4 @@
-"""Element by element: tables of operators that are one operation of the loop IR, and small functions for the others."""
+"""Elementwise operators: tables of those that are one operation of the loop IR, and small functions for the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Overload = torch._ops.OpOverload
 Number = bool | int | float
 Fn = Callable[..., TensorValue | None]
 
-# One operation on values of the result's dtype.
+# One operation, on values of the result's dtype.
 UNARY: Mapping[Overload, str] = {
     aten.neg.default: "neg", aten.abs.default: "abs", aten.sign.default: "sign", aten.sgn.default: "sign",
     aten.sqrt.default: "sqrt", aten.rsqrt.default: "rsqrt", aten.reciprocal.default: "reciprocal",
@@ -38,7 +38,7 @@ UNARY: Mapping[Overload, str] = {
     aten.lgamma.default: "lgamma", aten.bitwise_not.default: "bit_not",
 }  # fmt: skip
 
-# Rounding leaves integers as they are.
+# Rounding does not change integers.
 ROUNDING: Mapping[Overload, str] = {
     aten.floor.default: "floor", aten.ceil.default: "ceil", aten.trunc.default: "trunc", aten.round.default: "round",
 }  # fmt: skip
@@ -68,7 +68,7 @@ LOGICAL: Mapping[Overload, str] = {
 
 OF_BITS = frozenset({"bit_and", "bit_or", "bit_xor", "bit_not"})
 
-# The same operation on bools.
+# The equivalent operation on bools.
 ON_BOOLS: Mapping[str, str] = {
     "add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and",
     "bit_and": "logical_and", "bit_or": "logical_or", "bit_xor": "logical_xor", "bit_not": "logical_not",
@@ -77,7 +77,7 @@ ON_BOOLS: Mapping[str, str] = {
 
 
 def in_result_dtype(name: str) -> Fn:
-    """The lowering of an operator that is operation `name` on values of the result's dtype."""
+    """The lowering of an operator that is the operation `name` on values of the result's dtype."""
 
     def lowering(b: Builder, *values: TensorValue | Index | float) -> TensorValue:
         dtype = b.spec().dtype
@@ -92,7 +92,7 @@ def in_result_dtype(name: str) -> Fn:
 
 
 def rounding(name: str) -> Fn:
-    """The lowering of an operator that leaves integers as they are."""
+    """The lowering of an operator that does not change integers."""
 
     def lowering(b: Builder, x: TensorValue) -> TensorValue:
         dtype = b.spec().dtype
@@ -121,7 +121,7 @@ def _maybe(b: Builder, op: str, value: Node) -> Node:
 
 
 def logical(name: str) -> Fn:
-    """The lowering of a logical operator: arguments become bools first."""
+    """The lowering of a logical operator: arguments are first converted to bool."""
     return lambda b, *values: b.pointwise(name, *values, dtype=torch.bool)
 
 
@@ -134,7 +134,7 @@ LOWERINGS = [
 
 
 def scaled(b: Builder, value: Node, factor: Index | float) -> Node:
-    """`value * factor`, nothing for a factor of 1."""
+    """`value * factor`, or the value for a factor of 1."""
     return (
         value if isinstance(factor, (int, float)) and factor == 1 else b.op("mul", value, b.number(factor, value.dtype))
     )
@@ -145,7 +145,7 @@ def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index
     dtype = b.spec().dtype
     if dtype == torch.bool:
         if not isinstance(alpha, (int, float)):
-            raise NotSupported("a sum of bools, scaled by a number that changes")
+            raise NotSupported("a sum of bools, scaled by a symbolic number")
         return b.pointwise(lambda p, q: b.op("logical_or", p, q) if alpha else p, x, y, dtype=dtype)
     return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, alpha)), x, y, dtype=dtype)
 
@@ -161,7 +161,7 @@ def rsub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Inde
 
 
 def _safe_divisor(b: Builder, y: TensorValue | Index | float) -> None:
-    """Integers: eager raises on a zero divisor, so only numbers other than 0 are divided by in a loop."""
+    """For integers, eager raises on a zero divisor, so loops only divide by nonzero numbers."""
     if not b.spec().dtype.is_floating_point and not (isinstance(y, int) and y != 0):
         raise NotSupported("integer division by a tensor")
 
@@ -193,7 +193,7 @@ def fmod(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorVa
 
 
 def power(b: Builder, x: Node, exponent: float) -> Node:
-    """`x ** exponent`, by multiplications and roots where these give the same."""
+    """`x ** exponent`, by multiplications and roots where these are equivalent."""
     if x.dtype.is_floating_point:
         short = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}.get(float(exponent))
         if short:
@@ -238,7 +238,7 @@ def where(b: Builder, cond: TensorValue, x: TensorValue | Number, y: TensorValue
 
 
 def _item(b: Builder, value: TensorValue | Index | float, position: tuple[Index, ...], dtype: torch.dtype) -> Node:
-    # A selection needs no wider dtype: 16-bit floats stay what they are.
+    # A selection needs no wider dtype: 16-bit floats are not converted.
     return b.read(value, position, dtype) if isinstance(value, TensorValue) else b.number(value, dtype)
 
 

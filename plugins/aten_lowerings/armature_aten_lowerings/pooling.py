@@ -1,4 +1,4 @@
-"""Pooling as loops: average pooling over the window, maximum pooling with the window written out."""
+"""Pooling as loops: average pooling over the window, maximum pooling with the window unrolled."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def max_pool2d_with_indices(
     dilation: Sequence[int] = (1, 1),
     ceil_mode: bool = False,
 ) -> tuple[TensorValue, None] | None:
-    """The largest number of each window. Where positions in the image are read, the library is faster; of small windows
-    backward is given places in the window instead (`saving.keep_places_in_windows`)."""
+    """The maximum of each window. If positions in the image are read, the library is faster; for small windows backward
+    gets positions in the window instead (`saving.keep_places_in_windows`)."""
     windows, strides, pads, steps = map(pair, (kernel, stride or kernel, padding, dilation))
     if b.is_read(1) or windows[0] * windows[1] > MOST_COMPARED or not x.dtype.is_floating_point:
         return None

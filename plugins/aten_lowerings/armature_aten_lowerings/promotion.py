@@ -1,5 +1,4 @@
-"""Type promotion: the dtype in which mixed arguments are compared or computed. Results' dtypes come from the fake
-tensors."""
+"""Type promotion: the dtype in which mixed arguments are compared or computed. Results' dtypes come from the fakes."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ def _fold(dtypes: list[torch.dtype]) -> torch.dtype | None:
 
 
 def promoted(*values: object) -> torch.dtype:
-    """The common dtype: tensors with axes before tensors without, before numbers; a later group counts only with a
-    higher kind.
+    """The common dtype. Tensors with axes come before 0-d tensors, which come before numbers; a later group only counts
+    if its kind is higher.
 
     Kinds, in order: bool, integer, float, complex.
     """
@@ -55,6 +54,6 @@ def promoted(*values: object) -> torch.dtype:
 
 
 def floating(*values: object) -> torch.dtype:
-    """Like `promoted`, with integers and bools taken for the default float."""
+    """Like `promoted`, with integers and bools replaced by the default float."""
     dtype = promoted(*values)
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()

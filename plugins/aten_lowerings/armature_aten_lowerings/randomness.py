@@ -1,7 +1,8 @@
 """Random numbers written into a tensor, as eager mode draws them.
 
-Functional graphs have `x.normal_()` as an operator that gives a new tensor. Which number lands where depends on how `x`
-lies in memory, and torch's functional kernels fill a copy that may lie otherwise, so the program's operator is called.
+Functional graphs have `x.normal_()` as an operator that returns a new tensor. The order of the numbers depends on the
+layout of `x`, and torch's functional kernels fill a copy that may have another layout, so the program's own operator is
+called.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Dims = Sequence[int] | None
 
 
 def axes_of(x: TensorValue, dims: Dims | int) -> list[int]:
-    """The axes reduced, sorted and not negative: all of them for None or none given."""
+    """The reduced axes, sorted and not negative: all of them for None or an empty list."""
     if isinstance(dims, int):
         dims = [dims]
     return sorted({layout.normal_axis(d, x.ndim) for d in dims or range(x.ndim)}) if x.ndim else []
@@ -147,11 +147,11 @@ def _truth(b: Builder, x: TensorValue, dims: Sequence[int], keepdim: bool) -> Te
     return b.reduction(kind, x, dims, keepdim=keepdim, dtype=torch.bool, finish=lambda v: b.cast(v, dtype))
 
 
-# -- variances
+# Variances.
 
 
 def mean_and_squares(b: Builder, x: TensorValue, dims: Sequence[int]) -> tuple[TensorValue, TensorValue]:
-    """Mean, and sum of squared distances from it, in the dtype of computation; the reduced axes kept with size 1."""
+    """Mean, and sum of squared distances from it, in the dtype of computation, with reduced axes kept as size 1."""
     dtype = compute_dtype(x.dtype)
     spec = kept_spec(b, x, dims, dtype)
     count = count_of(x, dims)

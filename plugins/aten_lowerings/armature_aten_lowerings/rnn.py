@@ -1,4 +1,4 @@
-"""LSTM as the fused calls that eager makes: on a CPU in training one per layer and direction, on CUDA one for all."""
+"""LSTM as the fused calls that eager makes: for training on a CPU one per layer and direction, on CUDA one in total."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def lstm(
     batch_first: bool,
     last_step: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Same as `torch.lstm`. Where no gradient is asked for, or no fused kernel fits, it is that.
+    """Equivalent to `torch.lstm`, which is called if no gradient is needed, or no fused kernel fits.
 
-    last_step: nobody reads the states, nor any step of the output but the last: it may be the only one given. On the
-    way back, a layer is through with it after one step.
+    last_step: neither the states nor any step of the output but the last are read, so only that step need be returned.
+    In backward, a layer is then finished after one step.
     """
-    # torch's own decomposition looks at the input's requires_grad alone, and so loses the gradients of the weights.
+    # torch's own decomposition only checks the input's requires_grad, and so loses the gradients of the weights.
     tensors = [x, *hidden, *params]
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     same_width = hidden[0].shape[-1] == hidden[1].shape[-1]
@@ -53,7 +53,7 @@ def lstm(
             out, h, c = by_layer("lstm", x, hidden, params, *own)
             return out, h, c
         found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
-        # torch 2.11's decomposition gives states with a dimension more.
+        # torch 2.11's decomposition returns states with an extra dimension.
         return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
@@ -87,7 +87,7 @@ def _last_step(
     train: bool,
     batch_first: bool,
 ) -> Tensor:
-    """The last step of a bidirectional LSTM's output, one step long."""
+    """The last step of a bidirectional LSTM's output, as a sequence of length one."""
     below, each = 2 * (num_layers - 1), 4 if has_biases else 2
     states = [(h[:below], h[below : below + 1], h[below + 1 :]) for h in hidden]
     weights = [params[: below * each], params[below * each : (below + 1) * each], params[(below + 1) * each :]]
@@ -120,7 +120,7 @@ def _layer(
 
 
 def _numbers(h: Tensor, reverse: bool, has_biases: bool) -> tuple[object, ...]:
-    """What mkldnn_rnn_layer takes after the tensors, for one layer in one direction."""
+    """The arguments of mkldnn_rnn_layer after the tensors, for one layer in one direction."""
     return (reverse, [], LSTM_KIND, h.shape[-1], 1, has_biases, False, False, True)
 
 
@@ -128,7 +128,7 @@ def _run(
     x: Tensor, w0: Tensor, w1: Tensor, b0: Tensor, b1: Tensor, h: Tensor, c: Tensor, reverse: bool, has_biases: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """One layer with the workspace that its gradient needs."""
-    # aten makes the workspace only while gradients are on, and a compiled forward runs with gradients off.
+    # aten only makes the workspace while gradients are on, and a compiled forward runs with gradients off.
     with torch.enable_grad():
         given = [t.detach() for t in (x, w0, w1, b0, b1, h, c)]
         made: tuple[Tensor, Tensor, Tensor, Tensor] = aten.mkldnn_rnn_layer.default(
@@ -140,7 +140,7 @@ def _run(
 def _fake(
     x: Tensor, w0: Tensor, w1: Tensor, b0: Tensor, b1: Tensor, h: Tensor, c: Tensor, reverse: bool, has_biases: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Shapes; the workspace counts as empty, since only the library knows its size."""
+    """Shapes; the workspace is empty, because only the library knows its size."""
     out = x.new_empty((x.shape[0], x.shape[1], h.shape[-1]))
     return out, torch.empty_like(h), torch.empty_like(c), x.new_empty((0,), dtype=torch.uint8)
 
@@ -162,9 +162,9 @@ def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
 
 @cache
 def training_layer() -> torch._ops.OpOverload:
-    """The operator for one LSTM layer in one direction, with gradients; defined with the plugin's tables."""
-    # Not torch.library.custom_op: what it checks around each call takes 0.2 ms. Nor register_fake, which looks for
-    # the source of the function among the files of all modules (20 ms): shapes are those of the meta kernel as well.
+    """The operator for one LSTM layer in one direction, with gradients; defined together with the plugin's tables."""
+    # Not torch.library.custom_op, whose checks take 0.2 ms per call. Nor register_fake, which searches the files of all
+    # modules for the function's source (20 ms): the meta kernel's shapes suffice.
     name = "armature::lstm_layer"
     torch.library.define(name, torch.library.infer_schema(_run, mutates_args=()))
     torch.library.impl(name, "CPU", _run)
@@ -174,15 +174,15 @@ def training_layer() -> torch._ops.OpOverload:
 
 
 def lowerings() -> Iterator[Lowering]:
-    """The operator's own function: through the dispatcher, twice into Python, a call takes 50 us longer."""
+    """The operator's own function: a call through the dispatcher, which enters Python twice, takes 50 us longer."""
     yield Lowering(training_layer(), lambda builder, *args: CallInstead(_run))
 
 
 def use_fused_layers(module: object, ctx: object) -> object:
-    """Pass over the captured graph: calls of `torch.lstm` go to `lstm`."""
+    """Pass over the captured graph: calls of `torch.lstm` are redirected to `lstm`."""
     if isinstance(module, fx.GraphModule):
         for node in module.graph.nodes:
-            # The form for packed sequences has the batch sizes where this one has the hidden state.
+            # The form for packed sequences has the batch sizes in place of the hidden state.
             if node.target in TARGETS and isinstance(node.args[1], (tuple, list)):
                 node.target = lstm
                 node.kwargs = {"last_step": True} if _only_last_step_is_read(node) else {}

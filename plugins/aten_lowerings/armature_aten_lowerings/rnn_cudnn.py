@@ -19,7 +19,7 @@ Offsets = tuple[int, ...]
 
 
 def fits(tensors: Sequence[Tensor]) -> bool:
-    """Whether cuDNN takes these: one dtype that it knows, all on CUDA."""
+    """Whether cuDNN supports these: one dtype that it knows, all on CUDA."""
     first = tensors[0]
     if first.dtype not in (torch.float32, torch.float16) or not torch.backends.cudnn.is_acceptable(first):
         return False
@@ -40,11 +40,12 @@ class Options(NamedTuple):
 def lstm(
     x: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor], options: Options, *, gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Same as `torch.lstm` on CUDA, for hidden and cell states of one width. `gradients`: some are asked for."""
+    """Equivalent to `torch.lstm` on CUDA, for hidden and cell states of one width. `gradients`: whether any are
+    needed."""
     has_biases, num_layers, dropout, train, bidirectional, batch_first = options
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
-    # cuDNN's own dropout has a generator of its own; torch's, between the layers, follows torch's seed.
+    # cuDNN's own dropout uses a generator of its own; torch's, between the layers, follows torch's seed.
     drops = dropout > 0 and train and num_layers > 1
     group = 1 if drops else num_layers
     states, cells = [], []
@@ -73,13 +74,13 @@ def _run(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`x` (steps, batch, inputs), the states (layers * directions, batch, width). Also gives cuDNN's two buffers."""
+    """`x` (steps, batch, inputs), the states (layers * directions, batch, width). Also returns cuDNN's two buffers."""
     stride = 4 if has_biases else 2
     flat = _flat(weights, x.shape[-1], h.shape[-1], layers, stride, bidirectional)
     found = aten._cudnn_rnn.default(
         x, weights, stride, flat, h, c, LSTM_KIND, h.shape[-1], 0, layers, False, 0.0, train, bidirectional, [], None
     )
-    # An operator may not give its input back, and its gradient finds the weights again.
+    # An operator may not return its input, and its backward finds the weights again.
     buffer = x.new_empty(0) if flat is not None else found[4]
     return (*found[:4], buffer)
 
@@ -87,7 +88,7 @@ def _run(
 def _fake(
     x: Tensor, weights: Sequence[Tensor], h: Tensor, c: Tensor, *flags: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Shapes; the buffers count as empty, since only the library knows their sizes. `flags`: as those of `_run`."""
+    """Shapes; the buffers are empty, because only the library knows their sizes. `flags`: as for `_run`."""
     *_, bidirectional = flags
     width = h.shape[-1] * (2 if bidirectional else 1)
     out = x.new_empty((x.shape[0], x.shape[1], width))
@@ -111,7 +112,7 @@ def _run_backward(
     flat = buffer if buffer.numel() else _flat(weights, x.shape[-1], h.shape[-1], layers, stride, bidirectional)
     if flat is None:
         raise RuntimeError("the weights of an LSTM were moved between its forward and its backward")
-    # The library adds the weights' gradients up in the reserve, so that a second backward needs a copy.
+    # The library accumulates the weights' gradients in the reserve, so a second backward needs a copy.
     dx, dh, dc, dw = aten._cudnn_rnn_backward.default(
         x, weights, stride, flat, h, c, out, *(g.contiguous() for g in grads), LSTM_KIND, h.shape[-1], 0, layers,
         False, 0.0, True, bidirectional, [], None, reserve.clone(), [True, True, True, True],
@@ -140,7 +141,8 @@ def _backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
 def _flat(
     weights: Sequence[Tensor], inputs: int, width: int, layers: int, stride: int, bidirectional: bool
 ) -> Tensor | None:
-    """The memory that the weights lie in as the library wants them (`nn.LSTM.flatten_parameters`); None: they don't."""
+    """The flat memory of the weights as the library needs it (`nn.LSTM.flatten_parameters`); None if they are not
+    flat."""
     first = weights[0]
     total, offsets = _layout(first.dtype, first.device, inputs, width, layers, stride, bidirectional)
     storage = first.untyped_storage()
@@ -156,7 +158,8 @@ def _flat(
 def _layout(
     dtype: torch.dtype, device: torch.device, inputs: int, width: int, layers: int, stride: int, bidirectional: bool
 ) -> tuple[int, Offsets]:
-    """Elements of the flat weights, and each weight's place in bytes: found by having the library flatten some."""
+    """Size of the flat weights in elements, and each weight's offset in bytes, found by letting the library flatten
+    some."""
     directions = 2 if bidirectional else 1
     made: list[Tensor] = []
     for layer in range(layers):
@@ -172,7 +175,7 @@ def _layout(
 
 
 def lowerings() -> Iterator[Lowering]:
-    """The operators' own functions: the dispatcher goes into Python twice on the way to them."""
+    """The operators' own functions: the dispatcher would enter Python twice on the way to them."""
     forward = _operator()
     yield Lowering(forward, lambda builder, *args: CallInstead(_run))
     yield Lowering(torch.ops.armature.cudnn_lstm_backward.default, lambda builder, *args: CallInstead(_run_backward))
@@ -180,10 +183,10 @@ def lowerings() -> Iterator[Lowering]:
 
 @cache
 def _operator() -> torch._ops.OpOverload:
-    """The operator for all layers of an LSTM, with gradients; defined with the plugin's tables."""
+    """The operator for all layers of an LSTM, with gradients; defined together with the plugin's tables."""
     for name, run, fake in ((NAME, _run, _fake), (BACKWARD_NAME, _run_backward, _fake_backward)):
         torch.library.define(name, torch.library.infer_schema(run, mutates_args=()))
         torch.library.impl(name, "CUDA", run)
-        torch.library.impl(name, "Meta", fake)  # not register_fake, as with the layer of `rnn`
+        torch.library.impl(name, "Meta", fake)  # not register_fake, as for the layer of `rnn`
     torch.library.register_autograd(NAME, _backward, setup_context=_save)
     return torch.ops.armature.cudnn_lstm.default

@@ -1,7 +1,7 @@
-"""Recurrent networks with dropout between their layers: a call for each layer, and `torch.dropout` between the calls.
+"""Recurrent networks with dropout between their layers: a call for each layer, with `torch.dropout` in between.
 
-torch's decompositions of these operators lose the dropout (`_rnn_helper` sets it to zero for every layer), so that a
-network would be trained without it.
+torch's decompositions of these operators lose the dropout (`_rnn_helper` sets it to zero for every layer), so a network
+would be trained without it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def by_layer(
     batch_first: bool = False,
     batch_sizes: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """The operator of that name, one layer after the other, as eager mode computes it: output and last states.
+    """The operator of that name, layer by layer, as eager mode computes it: output and last states.
 
-    x: [steps, batch, features], [batch, steps, features] with `batch_first`, or packed data beside its batch sizes.
+    x: [steps, batch, features], [batch, steps, features] with `batch_first`, or packed data with its batch sizes.
     hidden: [layers * directions, batch, width], two of these for an LSTM. params: of all layers, in torch's order.
     """
     operator = getattr(aten, name)
     states = [hidden] if isinstance(hidden, Tensor) else list(hidden)
     directions, each = 2 if bidirectional else 1, len(params) // num_layers
-    out = x.transpose(0, 1) if batch_first else x  # the numbers of dropout are drawn step by step in either form
+    out = x.transpose(0, 1) if batch_first else x  # dropout's random numbers are drawn step by step in either form
     last: list[list[Tensor]] = [[] for _ in states]
     for layer in range(num_layers):
         own = [state[layer * directions : (layer + 1) * directions] for state in states]
@@ -59,14 +59,14 @@ def by_layer(
             found = operator.data(out, batch_sizes, *rest)
         out = found[0]
         for parts, state, before in zip(last, found[1:], own, strict=True):
-            parts.append(state.view(before.shape))  # torch 2.11's decomposition of an LSTM has a dimension more
+            parts.append(state.view(before.shape))  # torch 2.11's decomposition of an LSTM adds a dimension
         if dropout and train and layer < num_layers - 1:
             out = torch.dropout(out, dropout, True)
     return (out.transpose(0, 1) if batch_first else out, *(torch.cat(parts) for parts in last))
 
 
 def keep_dropout(module: object, ctx: object) -> object:
-    """Pass over the captured graph: recurrent networks that drop between their layers are called layer by layer."""
+    """Pass over the captured graph: recurrent networks with dropout between layers are called layer by layer."""
     if isinstance(module, fx.GraphModule):
         for node in module.graph.nodes:
             if (name := TARGETS.get(node.target)) and len(node.args) == 9:
@@ -76,10 +76,10 @@ def keep_dropout(module: object, ctx: object) -> object:
 
 
 def _keep(node: fx.Node, name: str) -> None:
-    packed = isinstance(node.args[3], (tuple, list))  # batch sizes stand before the states, then the parameters
+    packed = isinstance(node.args[3], (tuple, list))  # batch sizes come before the states, followed by the parameters
     data, *rest = node.args
     batch_sizes = rest.pop(0) if packed else None
     num_layers, dropout, train = rest[3:6]
-    if dropout and train and num_layers != 1 and not (name == "lstm" and not packed):  # that has a pass of its own
+    if dropout and train and num_layers != 1 and not (name == "lstm" and not packed):  # these have a pass of their own
         node.target, node.args = by_layer, (name, data, *rest)
         node.kwargs = {"batch_sizes": batch_sizes} if packed else {}

@@ -1,6 +1,6 @@
-"""What forward keeps for backward, in a form that takes less memory: changes of the graph of both, before it is cut.
+"""Reduces the memory that forward saves for backward: changes of the joint graph, before it is partitioned.
 
-The cut passes on the fewest bytes that it can; here are the choices that operators for backward do not leave it.
+The partitioner saves as few bytes as it can; these passes offer it choices that backward operators do not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ aten = torch.ops.aten
 
 
 def drop_detached(module: object, ctx: object) -> object:
-    """Autograd has done its work when the graph of both is there: `detach` of a value is the value.
+    """In the joint graph autograd has done its work: `detach` of a value is the value itself.
 
-    A formula that reads the result of its operator reads it detached, by an operator that is no loop: the value would
-    have to be kept for it where it might be computed again.
+    A backward formula that uses the operator's result reads it detached, by an operator that is not a loop, so the
+    value would have to be saved instead of recomputed.
     """
     if not isinstance(module, fx.GraphModule):
         return module
@@ -36,7 +36,7 @@ def drop_detached(module: object, ctx: object) -> object:
 
 
 def keep_signs(module: object, ctx: object) -> object:
-    """The derivative of `relu` asks where the result is positive: a byte for each number is enough for that."""
+    """The derivative of `relu` only needs to know where the result is positive: one byte per element."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.threshold_backward.default):
@@ -49,13 +49,13 @@ def keep_signs(module: object, ctx: object) -> object:
 
 
 def where_above(limit: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """What `threshold_backward` computes, comparison and choice apart."""
+    """`threshold_backward` as a comparison and a choice."""
     return lambda grad, result: torch.where(result <= limit, grad.new_zeros(()), grad)
 
 
 def keep_places_in_windows(module: object, ctx: object) -> object:
-    """Where in its window a maximum stood takes a byte, its position in the image eight. Backward of `max_pool2d` takes
-    only the size and layout of the image from it, for which any memory will do."""
+    """The position of a maximum within its window fits in a byte, its position in the image takes eight. Backward of
+    `max_pool2d` only needs the size and layout of the image otherwise, for which any memory will do."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
@@ -72,8 +72,8 @@ def keep_places_in_windows(module: object, ctx: object) -> object:
 
 
 def compared(places: fx.Node, image: fx.Node, window: Window) -> fx.Node | None:
-    """Which element of its window each maximum is, from comparisons that take the place of the pooling operator. None
-    for large windows, which read each number too often."""
+    """The position of each maximum in its window, from comparisons that replace the pooling operator. None for large
+    windows, which read each element too often."""
     pool = places.args[0]
     if not window.is_small or not isinstance(pool, fx.Node) or pool.target is not aten.max_pool2d_with_indices.default:
         return None
@@ -87,7 +87,7 @@ def compared(places: fx.Node, image: fx.Node, window: Window) -> fx.Node | None:
 
 
 def memory_like(node: fx.Node, source: fx.Node, before: fx.Node) -> fx.Node:
-    """New memory of a node's size and layout, made of `source` (which says when) and not written."""
+    """New, unwritten memory with a node's size and layout, made from `source` (which determines when)."""
     value = node.meta["val"]
     size, strides = list(value.shape), list(value.stride())
     with before.graph.inserting_before(before):
@@ -100,7 +100,7 @@ def memory_like(node: fx.Node, source: fx.Node, before: fx.Node) -> fx.Node:
 
 
 def has_numbers(node: Any) -> bool:
-    """Whether sizes and strides are known while compiling."""
+    """Whether sizes and strides are known at compile time."""
     value = node.meta.get("val")
     return isinstance(value, Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))
 
@@ -108,8 +108,8 @@ def has_numbers(node: Any) -> bool:
 def inlined(
     before: fx.Node, function: Callable[..., Any], *given: fx.Node, recompute: bool = False
 ) -> tuple[fx.Node, ...]:
-    """The results of `function` on the nodes' values, its operators put before a node. recompute: they belong to
-    backward."""
+    """The results of `function` on the nodes' values, with its operators inserted before a node. recompute: they belong
+    to backward."""
     values = [node.meta["val"] for node in given]
     with values[0].fake_mode:
         traced = make_fx(lambda given: function(*given))(values)

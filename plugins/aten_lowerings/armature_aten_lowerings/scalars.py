@@ -1,7 +1,7 @@
-"""Numbers that stand on the CPU and go into kernels on a GPU, as an optimizer's bias corrections do.
+"""0-d CPU tensors that are passed to GPU kernels, such as an optimizer's bias corrections.
 
-Eager mode reads such a tensor without axes whenever an operator is launched. Here all of them that hang on the CPU
-alone are put into one tensor, which is copied once, and kernels read them there.
+Eager mode reads such a tensor at each launch of an operator. Here all of them that depend on the CPU only are packed
+into one tensor, which is copied once, and kernels read them from the copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def gather_scalars(module: object, ctx: object) -> object:
-    """The pass: operators on a GPU read CPU tensors without axes from a copy on the GPU, one copy for each dtype."""
+    """The pass: GPU operators read 0-d CPU tensors from a copy on the GPU, one copy for each dtype."""
     if not isinstance(module, fx.GraphModule):
         return module
     for (device, dtype), users in needed_scalars(module.graph).items():
@@ -26,7 +26,7 @@ def gather_scalars(module: object, ctx: object) -> object:
 
 
 def needed_scalars(graph: fx.Graph) -> dict[tuple[torch.device, torch.dtype], dict[fx.Node, list[fx.Node]]]:
-    """Per device and dtype the CPU scalars that operators there take, each with these operators."""
+    """Per device and dtype, the CPU scalars that operators there read, each with these operators."""
     on_cpu: set[fx.Node] = set()
     found: dict[tuple[torch.device, torch.dtype], dict[fx.Node, list[fx.Node]]] = {}
     for node in graph.nodes:
@@ -45,7 +45,7 @@ def needed_scalars(graph: fx.Graph) -> dict[tuple[torch.device, torch.dtype], di
 
 
 def is_on_cpu(value: object) -> bool:
-    """Whether a node's value is a tensor on the CPU, or several."""
+    """Whether a node's value is one or several CPU tensors."""
     if isinstance(value, (tuple, list)):
         return all(is_on_cpu(item) for item in value)
     return isinstance(value, Tensor) and value.device.type == "cpu"
@@ -64,12 +64,12 @@ def is_pure(node: fx.Node) -> bool:
 
 
 def moves(node: fx.Node) -> bool:
-    """Whether the node is itself a copy from one device to another."""
+    """Whether the node itself copies from one device to another."""
     return node.target is aten._to_copy.default or "device" in node.kwargs
 
 
 def gather(graph: fx.Graph, users: dict[fx.Node, list[fx.Node]], device: torch.device, dtype: torch.dtype) -> None:
-    """Copy the scalars together, and give each user its own of the copy."""
+    """Copy the scalars together, and redirect each user to the copy."""
     scalars = list(users)
     last = move_to_front(graph, scalars)
     with graph.inserting_after(last):
@@ -85,7 +85,7 @@ def gather(graph: fx.Graph, users: dict[fx.Node, list[fx.Node]], device: torch.d
 
 
 def move_to_front(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
-    """Put the nodes, and what they are made of, in front of all other operators. Returns the last one."""
+    """Move the nodes, and their operands, in front of all other operators. Returns the last one."""
     wanted: set[fx.Node] = set()
     todo = list(nodes)
     while todo:
@@ -102,7 +102,7 @@ def move_to_front(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
 
 
 def add_call(graph: fx.Graph, like: fx.Node, target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> fx.Node:
-    """A call that stands for the same line of the program as the node `like`."""
+    """A call attributed to the same line of the program as the node `like`."""
     made = graph.call_function(target, args, kwargs)
     made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
     given, named = fx.map_arg(cast(Any, (args, kwargs)), lambda n: n.meta["val"])

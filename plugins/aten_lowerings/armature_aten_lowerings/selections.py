@@ -1,4 +1,5 @@
-"""Sums over the elements that a condition selects, without the selection, whose size only a run would tell."""
+"""Sums over the elements selected by a condition, without making the selection, whose size is only known at run
+time."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ aten = torch.ops.aten
 
 
 def sum_without_selecting(module: object, ctx: object) -> object:
-    """Sum zeros for what a condition leaves out, in place of gathering the rest: `x[mask].sum(0)`, which is also how
-    the gradient of `row` in `x[mask] = row` is computed. Kernels are for sizes that are known before."""
+    """Sum zeros for the elements left out, instead of gathering the others: for `x[mask].sum(0)`, which also computes
+    the gradient of `row` in `x[mask] = row`. Kernels need sizes that are known in advance."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in list(module.graph.find_nodes(op="call_function", target=aten.index.Tensor)):
@@ -27,7 +28,7 @@ def sum_without_selecting(module: object, ctx: object) -> object:
 
 
 def _selecting(node: fx.Node) -> int | None:
-    """The axis from which the node's only index, a condition, selects; None for other indexing."""
+    """The axis that the node's only index, a condition, selects from; None for other indexing."""
     indices: Any = node.args[1]
     given = [k for k, index in enumerate(indices) if index is not None]
     if len(given) != 1:
@@ -39,19 +40,19 @@ def _selecting(node: fx.Node) -> int | None:
 
 
 def _sums(user: fx.Node, selected: fx.Node, axis: int) -> bool:
-    """Whether it sums over the axis of what was selected, and maybe over others."""
+    """Whether it sums over the selected axis, and perhaps others."""
     return user.target in (aten.sum.default, aten.sum.dim_IntList) and axis in _summed(user, selected)
 
 
 def _summed(user: fx.Node, selected: fx.Node) -> list[int]:
-    """The axes of what was selected that are summed over: all, where none is named."""
+    """The summed axes of the selection: all, if none is named."""
     rank = selected.meta["val"].dim()
     named: Any = user.args[1] if len(user.args) > 1 else None
     return sorted(axis % rank for axis in named or range(rank))
 
 
 def _replace(user: fx.Node, selected: fx.Node, axis: int) -> None:
-    """Sum over the axes of the condition instead of the one axis that selecting makes of them."""
+    """Sum over the condition's axes instead of the one axis that selecting makes from them."""
     source: Any = selected.args[0]
     indices: Any = selected.args[1]
     left_out, wide = indices[axis], indices[axis].meta["val"].dim()

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and their gradients: loops that scheduling fuses into one kernel of a few passes."""
+"""Softmax, log-softmax, and their gradients: loops that scheduling fuses into one kernel of a few passes."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from armature.backend_api import (
 )
 
 aten = torch.ops.aten
-MOST_CHOICES = 4  # parts of a join that its reader chooses from
-LEAST_CHOICE = 16  # elements of each: neighbours take the same one
+MOST_CHOICES = 4  # most parts of a join that its reader selects from
+LEAST_CHOICE = 16  # fewest elements of each, so that neighbours make the same choice
 
 
 @lowers(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default)
@@ -77,7 +77,7 @@ def unsqueeze(b: Builder, x: TensorValue, dim: int) -> TensorValue:
 
 
 def _start(start: Index | None, size: Index) -> Index:
-    """Where a slice begins, as Python clips it. Errors: NotSupported when a symbolic size decides."""
+    """Where a slice begins, clipped as in Python. Errors: NotSupported if that depends on a symbolic size."""
     if start is None:
         return 0
     if not isinstance(start, int):
@@ -155,13 +155,13 @@ def unfold(b: Builder, x: TensorValue, dim: int, size: int, step: int) -> Tensor
 
 @lowers(aten.view.dtype)
 def view_dtype(b: Builder, x: TensorValue, dtype: torch.dtype) -> TensorValue:
-    # The same memory under another dtype: a copy of the bits, which nobody can tell apart in a functional graph.
+    # The same memory under another dtype: a copy of the bits, which is equivalent in a functional graph.
     if dtype.itemsize != x.dtype.itemsize or torch.bool in (dtype, x.dtype):
         raise NotSupported("a view with elements of another width")
     return b.loop(lambda p: b.op("bitcast", b.load(x, p), dtype=dtype))
 
 
-# -- copies
+# Copies.
 
 
 @lowers(aten.clone.default, aten.contiguous.default)
@@ -238,7 +238,7 @@ def repeat(b: Builder, x: TensorValue, times: Sequence[Index]) -> TensorValue:
     return b.loop(lambda p: b.load(x, wrapped(p)))
 
 
-# -- joins
+# Joins.
 
 
 @lowers(aten.cat.default)
@@ -257,7 +257,7 @@ def stack(b: Builder, tensors: Sequence[TensorValue], dim: int = 0) -> TensorVal
 
 
 def _joined(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
-    """A choice per element where that saves a trip through memory; else a loop per part."""
+    """A choice per element where that saves memory traffic; else a loop per part."""
     last = all(size == 1 for size in b.spec().shape[dim + 1 :])
     long = all(isinstance(size := part.shape[dim], int) and size >= LEAST_CHOICE for part in parts)
     if last and long and 1 < len(parts) <= MOST_CHOICES and b.feeds_pointwise():
@@ -266,7 +266,7 @@ def _joined(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
 
 
 def _chosen(b: Builder, parts: Sequence[TensorValue], dim: int) -> TensorValue:
-    """One loop, whose elements find out which part they come from: what reads it computes it on the way."""
+    """One loop whose elements select their part, so that a reader can compute it inline."""
 
     def element(p: Position) -> Node:
         place, start = b.index_value(p[dim]), index.add(*(part.shape[dim] for part in parts[:-1]))
@@ -319,7 +319,7 @@ def constant_pad_nd(b: Builder, x: TensorValue, pad: Sequence[Index], value: flo
 def _written(
     b: Builder, x: TensorValue, source: TensorValue, shape: Sequence[Index], place: Callable[[Position], Position]
 ) -> TensorValue:
-    """A copy of `x` with the source in part of it. Of what is copied back, neither copy is made."""
+    """A copy of `x` with part of it replaced by the source. If the result is copied back, neither copy is made."""
     out = b.loop(lambda p: b.load(x, p))
     b.store(out.buffer, tuple(shape), lambda p: (place(p), b.read(source, p, x.dtype), ()))
     return out
@@ -335,7 +335,7 @@ def slice_scatter(
     end: Index | None = None,
     step: int = 1,
 ) -> TensorValue:
-    """A choice at each element, so that it fuses; where the result is copied back, a loop over the source alone."""
+    """A choice per element, so that it can be fused; if the result is copied back, a loop over the source alone."""
     dim = layout.normal_axis(dim, x.ndim)
     first = _start(start, x.shape[dim])
     if b.written_back:
@@ -369,7 +369,7 @@ def select_scatter(b: Builder, x: TensorValue, source: TensorValue, dim: int, wh
 
     def element(p: Position) -> Node:
         hit = b.op("eq", b.index_value(p[dim]), b.index_value(at))
-        if not known:  # from which end it counts: one of the two places is on the axis
+        if not known:  # the sign is unknown: one of the two positions is on the axis
             from_end = b.op("eq", b.index_value(p[dim]), b.index_value(index.add(at, x.shape[dim])))
             hit = b.op("logical_or", hit, from_end)
         return b.where(hit, b.load(source, (*p[:dim], *p[dim + 1 :])), b.load(x, p))

@@ -1,4 +1,4 @@
-"""The windows of a pooling operator: where a number stands in its window, and where in the image."""
+"""The windows of a pooling operator: an element's position in its window, and in the image."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-MOST_PLACES = 128  # of a window: what int8 can tell apart
-MOST_COMPARED = 9  # elements of a window that are written out: of larger ones each number is read too often
+MOST_PLACES = 128  # most elements of a window that int8 can number
+MOST_COMPARED = 9  # most elements of a window that are unrolled, because larger windows read each number too often
 
 
 class Window:
@@ -24,17 +24,17 @@ class Window:
 
     @property
     def can_pack(self) -> bool:
-        """Whether a byte holds each element's number, and a row of the window ends before its next one begins."""
+        """Whether a byte can number each element, and a row of the window ends before its next one begins."""
         row = (self.kernel[1] - 1) * self.dilation[1]
         return math.prod(self.kernel) <= MOST_PLACES and row < self.dilation[0] * self.width
 
     @property
     def is_small(self) -> bool:
-        """Whether its elements may be written out."""
+        """Whether its elements may be unrolled."""
         return math.prod(self.kernel) <= MOST_COMPARED
 
     def starts(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Row and column in the image at which each window begins."""
+        """Row and column in the image where each window begins."""
         rows, columns = (torch.arange(n, device=places.device) for n in places.shape[-2:])
         return (
             (rows * self.stride[0] - self.padding[0]).unsqueeze(1),
@@ -42,7 +42,7 @@ class Window:
         )
 
     def packed(self, places: Tensor) -> Tensor:
-        """int8: the element of its window that each position is."""
+        """int8: the element of its window for each position."""
         row, column = self.starts(places)
         past = places - (row * self.width + column)
         down = parts_of(past, self.dilation[0] * self.width, self.kernel[0])
@@ -58,8 +58,8 @@ class Window:
         return (row + down * self.dilation[0]) * self.width + column + across * self.dilation[1]
 
     def largest(self, image: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The largest number of each window, and which element it is (int8): as in eager mode the first of equal ones
-        inside the image, and the last NaN. size: rows and columns of windows."""
+        """The maximum of each window, and its element number (int8): as in eager mode, the first of equal ones inside
+        the image, and the last NaN. size: rows and columns of windows."""
         last = [begin + (n - 1) * step for n, step, begin in zip(size, self.stride, self.begins_of_last, strict=True)]
         missing = [max(end + 1 - n - pad, 0) for end, n, pad in zip(last, image.shape[-2:], self.padding, strict=True)]
         pads = (self.padding[1], missing[1], self.padding[0], missing[0])
@@ -75,7 +75,7 @@ class Window:
 
     @property
     def begins_of_last(self) -> tuple[int, ...]:
-        """How far behind the first element of a window its last one is, along each axis."""
+        """The offset of a window's last element from its first, along each axis."""
         return tuple((count - 1) * step for count, step in zip(self.kernel, self.dilation, strict=True))
 
     def read(self, padded: Tensor, down: int, across: int, size: Sequence[int]) -> Tensor:
@@ -102,8 +102,8 @@ class Window:
 
 
 def parts_of(value: Tensor, size: int, limit: int) -> Tensor:
-    """`value // size` of numbers from 0 whose quotient is below `limit`: a few comparisons, as processors have no
-    division of vectors of int64."""
+    """`value // size` of non-negative numbers whose quotient is below `limit`, by a few comparisons, because processors
+    have no vector division of int64."""
     if size == 1:
         return value
     return sum(((value >= size * number).to(value.dtype) for number in range(1, limit)), torch.zeros_like(value))

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from armature.plugin_api import Services
 
 
-COMMENT = re.compile(r"[ \t]*//.*")  # nothing that is printed has two slashes in a literal
+COMMENT = re.compile(r"[ \t]*//.*")  # no printed literal contains two slashes
 
 
 @attrs.define(eq=False)
 class CpuBackend:
-    """C++ with vectors and OpenMP. `target`: the instructions to use, this machine's by default."""
+    """C++ with vectors and OpenMP. `target`: the instructions to use, by default this machine's."""
 
     name: str = "cpu_cpp"
     device_types: frozenset[str] = frozenset(("cpu",))
@@ -32,7 +32,7 @@ class CpuBackend:
     target: isa.Isa = attrs.field(factory=isa.detect)
 
     def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
-        """Print the kernels. `flags` holds the compiler's version and options and the version of our headers."""
+        """Print the kernels. `flags` has the compiler's version and options and the version of our headers."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
         text, parts = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)
         openmp = "parallel" in text
@@ -44,7 +44,7 @@ class CpuBackend:
         )  # fmt: skip
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
-        """Compile what the cache does not hold, and load it."""
+        """Compile sources that are not cached, and load the library."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
         options = source.meta["options"]
         if not isinstance(options, tuple):
@@ -55,12 +55,12 @@ class CpuBackend:
             text.write_text(source.text, encoding="utf-8")
             toolchain.build(compiler, options, bool(source.meta["openmp"]), text, made)
 
-        # Comments cite lines of the program: one that moves, or other code that does the same, needs no new library.
+        # Comments are left out of the key: they cite lines of the program, which may move without changing the library.
         parts = (self.name, COMMENT.sub("", source.text), *source.flags)
         return ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, source.kernels))
 
     def missing(self) -> str | None:
-        """What keeps kernels from being built here, with the command that mends it."""
+        """What prevents building kernels here, with the command that fixes it."""
         try:
             toolchain.find("")
         except BackendError as error:

@@ -1,4 +1,4 @@
-"""A batch of kernels as C++: one part function, and an entry that runs it over a table of members in one region."""
+"""A batch of kernels in C++: one part function, and an entry that runs it over a table of members in one region."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from armature_cpu_cpp.vector import cpp_type
 
 
 class BatchPrinter(KernelPrinter):
-    """Prints the common kernel, with an entry of its own. Threads divide the work of all members."""
+    """Prints the common kernel with a special entry. Threads divide the work of all members."""
 
     def __init__(self, batch: Batch, body: Body, nest: Nest, lines: Lines) -> None:
         super().__init__(nest, body.slots, lines)
@@ -17,7 +17,7 @@ class BatchPrinter(KernelPrinter):
         self.common = body
 
     def heading(self) -> list[str]:
-        """Comments above it: where it comes from, and which buffers its pointers are in each member."""
+        """Comments above it: its origin, and the buffers of its pointers in each member."""
         first = super().heading()[:-1]
         slots = list(self.common.slots)
         rows = [
@@ -27,7 +27,7 @@ class BatchPrinter(KernelPrinter):
         return [*first, *rows]
 
     def table(self) -> None:
-        """Per member its points, and per pointer of the part function the argument and where in it to begin."""
+        """Per member its number of points, and per pointer of the part function the argument and its offset."""
         position = {name: k for k, name in enumerate(self.batch.arguments)}
         order = [list(self.common.slots).index(name) for name in self.pointers]
         self.lines.add("struct At { int argument; i64 offset; };")
@@ -39,7 +39,7 @@ class BatchPrinter(KernelPrinter):
                 self.lines.add(f"{{{row.points}, {{{at}}}}},")
 
     def entry(self) -> None:
-        """The function that Python calls."""
+        """The function called by Python."""
         kernel, nest, lines = self.kernel, self.nest, self.lines
         count, pointers = len(self.batch.arguments), len(self.pointers)
         opening = "static PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t count) {"
@@ -75,6 +75,6 @@ class BatchPrinter(KernelPrinter):
             lines.add("return done(NAME, bad);")
 
     def sizes(self) -> None:
-        """The names under which the number of units is computed."""
+        """Declares the names from which the number of units is computed."""
         for size in self.kernel.sizes:
             self.lines.add(f"const i64 {size.name} = members[k].points;")

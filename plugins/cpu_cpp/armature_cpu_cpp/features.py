@@ -1,4 +1,4 @@
-"""What this back end can do, as data."""
+"""The features of this back end, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which vector instructions this machine has, and the compiler's flags for them."""
+"""The vector instructions of this machine, and the compiler's flags for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import attrs
 
 @attrs.frozen
 class Isa:
-    """A set of vector instructions: its name, the width of a register in bytes, the flags that allow its use."""
+    """A set of vector instructions: its name, the width of a register in bytes, the compiler flags that enable it."""
 
     name: str
     register_bytes: int
@@ -46,13 +46,13 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def best(flags: frozenset[str]) -> Isa:
-    """The widest set that these features cover."""
+    """The widest set supported by these features."""
     return next(isa for isa in (AVX512, AVX2, BASELINE) if NEEDS[isa.name] <= flags)
 
 
 @cache
 def detect() -> Isa:
-    """The widest set of this machine. Where the system does not tell (other systems than Linux): the baseline."""
+    """The widest set of this machine. The baseline if the system does not tell (systems other than Linux)."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return BASELINE
     try:

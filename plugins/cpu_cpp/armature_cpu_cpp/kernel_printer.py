@@ -1,4 +1,4 @@
-"""One kernel as C++: its part function (a thread's share of the loops) and the function that Python calls."""
+"""One kernel in C++: its part function (a thread's share of the loops) and the function called by Python."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ from armature_cpu_cpp.segments import Segment, cut
 from armature_cpu_cpp.values import ValuePrinter, identifier
 from armature_cpu_cpp.vector import accumulator, cpp_type, literal
 
-SUM_BLOCK = 512  # values that one accumulator of a float sum takes before it joins a total: rounding grows with them
+# values that one accumulator of a float sum takes before it is added to a total, to limit rounding errors
+SUM_BLOCK = 512
 
 
 @attrs.frozen
 class Range:
-    """Where a loop runs, as C++: points, or for the vector's loop blocks of lanes, from `begin` to before `end`."""
+    """The range of a loop, in C++: points, or blocks of lanes for the vector's loop, from `begin` to before `end`."""
 
     begin: str
     end: str
@@ -54,13 +55,13 @@ class KernelPrinter(ValuePrinter):
 
     def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], lines: Lines) -> None:
         super().__init__(nest, buffers, lines)
-        self.targets: dict[Reduce, str] = {}  # accumulators of the loop that is printed
-        self.ways = 1  # how many of them take turns
+        self.targets: dict[Reduce, str] = {}  # accumulators of the current loop
+        self.ways = 1  # how many of them are used in turn
         self.scratch = plan_scratch(self.body, nest)
-        self.step = 0  # the pass that is printed
-        self.in_lanes = False  # within the vector's loop
+        self.step = 0  # the current pass
+        self.in_lanes = False  # whether the vector's loop is being printed
 
-    # ---- statements ----
+    # Statements.
 
     def note(self, statement: Statement) -> str:
         """The user's line."""
@@ -99,21 +100,21 @@ class KernelPrinter(ValuePrinter):
             self.lines.add(f"{self._row(node, statement.name)};")
 
     def _row(self, node: Node, value: str) -> str:
-        """Access to the scratch of a kept value: a load where `value` is empty, else the store of it."""
+        """Access to the scratch of a saved value: a load if `value` is empty, else the store of it."""
         row = self.scratch.rows[node]
         at = self.index.print(row.position)
         if not self.in_lanes_of(node):
             return f"{row.name}[{at}] = {value}" if value else f"{row.name}[{at}]"
-        if value:  # of all lanes, even if it is known here that they are the same: other passes may not know
+        if value:  # of all lanes, even if they are known to be equal here, because other passes may not know it
             return f"store(l, {row.name} + {at}, {self.spread(node)})"
         return f"load(l, {row.name} + {at})" if self.lanes_vary(node) else f"{row.name}[{at}]"
 
     def in_lanes_of(self, node: Node) -> bool:
-        """Whether a kept value is one of the inner vector's lanes, each with an element of its own."""
+        """Whether a saved value differs between the inner vector's lanes, so that each has an element of its own."""
         return self.nest.vector in self.nest.inner and self.nest.vector in self.body.depends[node]
 
     def _declare_rows(self) -> None:
-        """The scratch of kept values, for one outer point."""
+        """The scratch of saved values, for one outer point."""
         for node, row in self.scratch.rows.items():
             across = self.nest.vector in self.nest.inner
             kind = cpp_type(node.dtype) if across else self.value_type(node)
@@ -146,7 +147,7 @@ class KernelPrinter(ValuePrinter):
         index, pointer = store.index[0], self.pointers[store.buffer]
         dtype = self.buffers[store.buffer].dtype
         stride = self.stride(index, store.indirect)
-        # One store of what is the same in all lanes is as good as many; an addition counts once for each lane.
+        # One store of a value that is the same in all lanes suffices; an addition counts once for each lane.
         wide = stride != 0 or self.lanes_vary(store.value) or (store.atomic and self.in_lanes)
         value = self.spread(store.value) if wide else self.text(store.value)
         if store.value.dtype != dtype:
@@ -162,7 +163,7 @@ class KernelPrinter(ValuePrinter):
             name = "scatter_add" if store.atomic else "scatter"
             self.lines.add(f"{name}(l, {pointer}, {self.lane_place(index, store.indirect)}, {value});", note)
 
-    # ---- loops ----
+    # Loops.
 
     def _changes_with(self, statement: Statement, loops: Sequence[Var]) -> bool:
         """Whether the statement belongs inside one of the loops."""
@@ -171,7 +172,7 @@ class KernelPrinter(ValuePrinter):
         return bool(self.body.depends[statement.node] & frozenset(loops))
 
     def run(self, loops: Sequence[Var], ranges: Mapping[Var, Range], inside: Sequence[Statement], last: Loop) -> None:
-        """Print the statements in the loops, each in the outermost loop that it may stand in."""
+        """Print the statements in the loops, each in the outermost loop possible."""
         early = [s for s in inside if loops and not self._changes_with(s, loops)]
         for statement in early:
             self.statement(statement)
@@ -189,7 +190,7 @@ class KernelPrinter(ValuePrinter):
                 self.known, self.uniform = outside
 
     def pieces(self, var: Var, statements: Sequence[Statement]) -> list[Segment | None]:
-        """The vector's loop cut where conditions on it change; None: all of the loop, nothing known."""
+        """The vector's loop split where conditions on it change; None: all of the loop, with nothing known."""
         if var is not self.nest.vector or not isinstance(var.extent, int):
             return [None]
         nodes: list[Node] = [s.node for s in statements if isinstance(s, (Let, Guarded))]
@@ -213,7 +214,7 @@ class KernelPrinter(ValuePrinter):
                 walk = self.walk(piece.end - piece.begin, limit)
                 begin = f"most({piece.begin}, {begin})" if limit else str(piece.begin)
                 end = f"least({piece.end}, {end})" if limit else str(piece.end)
-                if limit and "full" in walk:  # a thread's share may begin inside of the piece
+                if limit and "full" in walk:  # a thread's share may begin inside the piece
                     walk = "vectors<N>"
             body = "LANES_OF" if self.ways > 1 else "LANES"
             with self.lines.indented(f"{walk}({begin}, {end}, {body}(l, {name}) {{", "});"):
@@ -223,7 +224,7 @@ class KernelPrinter(ValuePrinter):
         self.spilled = spilled
 
     def walk(self, extent: Index, limit: Range | None) -> str:
-        """The function of the header that walks the vector's loop: what is known not to occur is not compiled."""
+        """The header's function for the vector's loop; cases known not to occur are not compiled."""
         lanes, ways = self.nest.lanes, self.ways
         known = extent if isinstance(extent, int) else None
         if ways > 1:
@@ -235,7 +236,7 @@ class KernelPrinter(ValuePrinter):
         return "full_vectors<N>" if known % lanes == 0 else "part_vector<N>" if known < lanes else "vectors<N>"
 
     def blocks(self, var: Var) -> str:
-        """How often the loop runs: points, or vectors."""
+        """The loop's number of iterations: points, or vectors."""
         if var is not self.nest.vector:
             return self.index.print(var.extent)
         if isinstance(var.extent, int):
@@ -243,7 +244,7 @@ class KernelPrinter(ValuePrinter):
         return f"(({self.index.print(var.extent)} + {self.nest.lanes - 1}) / {self.nest.lanes})"
 
     def _outer_loops(self) -> None:
-        """The loops that the part function runs, and all passes inside."""
+        """The loops of the part function, with all passes inside."""
         nest = self.nest
         shared = nest.outer[: nest.collapsed]
         ranges = {nest.split: Range("begin", "end")} if nest.split in nest.outer and nest.split is not None else {}
@@ -275,7 +276,7 @@ class KernelPrinter(ValuePrinter):
             ranges = {**ranges, running: Range(first, f"({first} + run)")}
             self.run(self.nest.outer[len(leading) :], ranges, inside, last)
 
-    # ---- passes and reductions ----
+    # Passes and reductions.
 
     def passes(self) -> None:
         """All passes of one outer point."""
@@ -307,11 +308,11 @@ class KernelPrinter(ValuePrinter):
         self.run(self.nest.inner, ranges, step.inside, last)
 
     def is_wide(self, node: Reduce) -> bool:
-        """Whether the accumulator is a vector: lanes are partial results, or results of their own."""
+        """Whether the accumulator is a vector: lanes are partial results, or separate results."""
         return self.nest.vector in self.nest.inner or self.lanes_vary(node)
 
     def accumulator_types(self, item: Accumulate) -> list[tuple[str, str, str]]:
-        """Name, type and start of what the reduction keeps."""
+        """Name, type and initial value of the reduction's accumulators."""
         node = item.node
         kind = accumulator(node.value.dtype if node.op in reduce.POSITIONS else node.dtype)
         name = cpp_type(kind)
@@ -358,7 +359,7 @@ class KernelPrinter(ValuePrinter):
         return f"index_steps<i64>(l, {self.index.print(index)}, {self.index.print(stride)})"
 
     def finish(self, items: Sequence[Accumulate], owner: str) -> None:
-        """Give the reductions their values."""
+        """Assign the reductions' values."""
         across = self.nest.vector in self.nest.inner
         for item in items:
             node = item.node
@@ -376,7 +377,7 @@ class KernelPrinter(ValuePrinter):
             self.lines.add(f"const {self.value_type(node)} {item.name} = {text};", self.note(item))
 
     def _shared_pass(self, step: PassBody, number: int) -> None:
-        """A pass whose inner loop threads divide, each with accumulators of its own."""
+        """A pass whose inner loop is divided among threads, each with accumulators of its own."""
         split = self.nest.split
         if split is None:
             return
@@ -404,7 +405,7 @@ class KernelPrinter(ValuePrinter):
         self.finish(step.reductions, f"all{number}.")
 
     def join(self, item: Accumulate) -> None:
-        """Join the accumulators of two threads."""
+        """Combine the accumulators of two threads."""
         node, name = item.node, item.name
         if node.op in reduce.POSITIONS:
             larger = reduce.POSITIONS[node.op][1]
@@ -413,10 +414,10 @@ class KernelPrinter(ValuePrinter):
             text = reduce.FORMS[node.op].combine.format(f"a.{name}_acc", f"b.{name}_acc")
             self.lines.add(f"a.{name}_acc = {text};")
 
-    # ---- functions ----
+    # Functions.
 
     def print(self) -> None:
-        """The part function and the function that Python calls. No name in the text is the kernel's own."""
+        """The part function and the function called by Python. No name in the text is specific to the kernel."""
         kernel, nest, lines = self.kernel, self.nest, self.lines
         reads = [f"const {cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.reads]
         writes = [f"{cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.writes]
@@ -428,19 +429,19 @@ class KernelPrinter(ValuePrinter):
         self.entry()
 
     def heading(self) -> list[str]:
-        """Comments above the kernel: where it comes from, and which buffers its pointers are."""
+        """Comments above the kernel: its origin, and the buffers of its pointers."""
         buffers = [f"{pointer}: {name}" for name, pointer in self.pointers.items()]
         return [*heading(self.kernel.origins), ", ".join(buffers)]
 
     def units(self) -> str:
-        """How many units of work threads divide: the argument of `parallel`."""
+        """The number of units of work for threads: the argument of `parallel`."""
         nest = self.nest
         if nest.collapsed:
             return " * ".join(f"i64({self.blocks(v)})" for v in nest.outer[: nest.collapsed])
         return self.blocks(nest.split) if nest.split in nest.outer and nest.split is not None else "1"
 
     def entry(self) -> None:
-        """The function that Python calls: it reads the arguments, runs the kernel, and raises what went wrong."""
+        """The function called by Python: reads the arguments, runs the kernel, and raises errors."""
         kernel, nest, lines = self.kernel, self.nest, self.lines
         count = len(kernel.arguments)
         opening = "static PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t count) {"
@@ -472,19 +473,19 @@ class KernelPrinter(ValuePrinter):
 
 
 class Loop:
-    """What `KernelPrinter.run` does around and inside its innermost loop."""
+    """Customises what `KernelPrinter.run` prints around and inside its innermost loop."""
 
     def inside(self, printer: KernelPrinter) -> None:
         """Print at the innermost place."""
 
     @contextmanager
     def around(self, printer: KernelPrinter, loops: Sequence[Var], limit: Range | None) -> Iterator[Range | None]:
-        """Print around the first of the loops that are left, which runs over `limit` (None: all); gives its range."""
+        """Print around the first of the remaining loops, which runs over `limit` (None: all); returns its range."""
         yield limit
 
 
 class _Points(Loop):
-    """Nothing more: the statements are all there is."""
+    """No customisation: only statements."""
 
 
 class _Passes(Loop):
@@ -495,8 +496,8 @@ class _Passes(Loop):
 
 
 class _Inner(Loop):
-    """Inner loops. The innermost has accumulators of its own, joined after it, where several take turns, or where a
-    float sum is so long that it is taken in blocks."""
+    """Inner loops. The innermost has accumulators of its own, combined after it, if several are used in turn, or if a
+    long float sum is computed in blocks."""
 
     def __init__(self, items: Sequence[Accumulate], blocks: bool, ways: int) -> None:
         self.items = items
@@ -520,7 +521,7 @@ class _Inner(Loop):
 
     @contextmanager
     def parts(self, printer: KernelPrinter) -> Iterator[None]:
-        """Accumulators of the innermost loop, and after it their way into those of the reduction."""
+        """Accumulators of the innermost loop, and the code after it that combines them into the reduction's."""
         for item in self.items:
             ((_, kind, start),) = printer.accumulator_types(item)
             several = f"Several<{kind}, {self.ways}>" if self.ways > 1 else kind

@@ -1,4 +1,4 @@
-"""Loading a built library: its kernels as Python callables."""
+"""Loads a built library: its kernels as Python callables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from armature.plugin_api import BackendError
 from armature_cpu_cpp.source import ENTRY
 
-# Where DLPack's table of exchange functions (version 1) holds the one that fills a view of a tensor without owning it:
-# two 32-bit version numbers, a pointer to an older table, three functions that own, then it.
+# The slot in DLPack's table of exchange functions (version 1) of the function that fills a non-owning view of a tensor:
+# after two 32-bit version numbers, a pointer to an older table, and three owning functions.
 DLPACK_MAJOR, VIEW_SLOT = 1, 5
 
 
 def view_function() -> int | None:
-    """Address of the function from tensor to DLPack view; None where this torch has none (then data_ptr is called)."""
+    """Address of the function from tensor to DLPack view; None if this torch has none (then data_ptr is called)."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None
@@ -33,7 +33,7 @@ def view_function() -> int | None:
 
 
 def load(path: Path, names: Iterable[str]) -> Mapping[str, Callable[..., None]]:
-    """The library's kernels by name, in the order of its text. Errors: BackendError when it can't be loaded."""
+    """The library's kernels by name, in the order of its text. Errors: BackendError if it can't be loaded."""
     try:
         library = ctypes.PyDLL(str(path))
         entry = getattr(library, ENTRY)

@@ -1,7 +1,7 @@
-"""The loops of a kernel: which are joined, in which order they run, which is vectorised, what threads share.
+"""Decides a kernel's loops: which are merged, their order, which is vectorised, which are divided among threads.
 
-`plan_nest` rewrites a kernel so that each load and store has one index, its position in elements; then loops that walk
-memory as one are joined, and the vector's loop is chosen by what its accesses cost.
+`plan_nest` rewrites a kernel so that each load and store has one index, its position in elements; then loops that
+traverse memory as one are merged, and the vector's loop is chosen by the cost of its accesses.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from armature.backend_api import (
 from armature_cpu_cpp.reduce import POSITIONS
 from armature_cpu_cpp.vector import lanes_of
 
-# Cost of touching one element through a vector, relative to a contiguous load.
+# Cost per element of a vector access, relative to a contiguous load.
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
-ACROSS = 12.0  # joining the lanes of an accumulator
-CHEAP = 24.0  # operations at a point up to which a reduction waits for its own additions
-PARALLEL_WORK = 40_000.0  # cost of all vectors that is saved where threads pay: about 25 us, in which they wake
+ACROSS = 12.0  # cost of combining the lanes of an accumulator
+CHEAP = 24.0  # operations per point below which a reduction waits for its own additions
+PARALLEL_WORK = 40_000.0  # total cost from which threads pay: about 25 us, the time to wake them
 
 
 @attrs.frozen(eq=False)
 class Nest:
     """A kernel with its loops decided.
 
-    kernel: flat (one index per access, its position), loops joined. outer, inner: loops from outside to inside.
-    vector: the loop whose points are lanes, None for a kernel of scalars. collapsed: how many leading outer loops
-    threads divide as one. split: a loop that threads divide where it stands; one of `outer` (then its points are
-    independent) or of `inner` (then each thread has accumulators of its own). place: of argmax and argmin, the
-    row-major position within the reduction. unroll: accumulators that take turns where a cheap reduction would wait
-    for the addition before.
+    kernel: flat (one index per access, its position), with merged loops. outer, inner: loops from outside to inside.
+    vector: the loop whose points are lanes, None for a scalar kernel. collapsed: how many leading outer loops are
+    divided among threads as one. split: a single loop that is divided among threads; one of `outer` (then its points
+    are independent) or of `inner` (then each thread has accumulators of its own). place: of argmax and argmin, the
+    row-major position within the reduction. unroll: accumulators used in turn if a cheap reduction would wait for the
+    previous addition.
     """
 
     kernel: Kernel
@@ -73,7 +73,7 @@ class Nest:
 
 @attrs.define(eq=False)
 class _Flat:
-    """A kernel while its loops are worked on."""
+    """A kernel whose loops are being decided."""
 
     kernel: Kernel
     outer: list[Var]
@@ -81,7 +81,7 @@ class _Flat:
     place: Index
 
     def forms(self) -> list[Index]:
-        """Every index in which a loop variable stands."""
+        """Every index that contains a loop variable."""
         nodes = postorder(self.kernel.roots)
         forms: list[Index] = [n.index for n in nodes if isinstance(n, IndexValue)]
         forms += [n.index[0] for n in nodes if isinstance(n, Load)]
@@ -115,7 +115,7 @@ def _with(kernel: Kernel, values: Mapping[Node, Node], changes: Mapping[Var, Ind
 
 
 def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Flat:
-    """The kernel with positions for coordinates."""
+    """The kernel with positions instead of coordinates."""
     flat = _Flat(kernel, list(kernel.outer), list(kernel.inner), 0)
 
     def one_index(node: Node) -> Node:
@@ -139,7 +139,7 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Flat:
 
 
 def join_loops(flat: _Flat) -> None:
-    """Drop loops of one point; join loops that every access walks as one."""
+    """Drop loops of one point; merge loops that every access traverses as one."""
     ones = {v: 0 for v in (*flat.outer, *flat.inner) if v.extent == 1}
     if ones:
         flat.rename(ones)
@@ -163,7 +163,7 @@ def _joinable(loops: Sequence[Var], forms: Sequence[Index]) -> tuple[Var, Var] |
 
 
 def _walks_as_one(first: Var, second: Var, forms: Sequence[Index]) -> bool:
-    """Whether every index depends on the two only through first * extent(second) + second."""
+    """Whether every index only depends on the two through first * extent(second) + second."""
     joined = Var("joined", mul(first.extent, second.extent))
     apart = add(mul(first, second.extent), second)
     touched = False
@@ -181,7 +181,7 @@ def _size(index: Index) -> int:
 
 
 def _in_disjoint_coordinates(kernel: Kernel) -> list[Var]:
-    """Outer loops whose points never meet in one element, though the kernel's stores add: others must run in turn."""
+    """Outer loops whose points never touch the same element, although stores add; others can't run in parallel."""
     stores = [s for step in kernel.passes for s in (*step.inner_stores, *step.outer_stores)]
     adding = [s for s in stores if s.atomic]
     return [v for v in kernel.outer if all(v in s.index for s in adding)]
@@ -189,13 +189,13 @@ def _in_disjoint_coordinates(kernel: Kernel) -> list[Var]:
 
 @attrs.define(eq=False)
 class _Costs:
-    """Weighs the candidates for the vector's loop."""
+    """Computes the costs of the candidates for the vector's loop."""
 
     flat: _Flat
     lanes: int
 
     def accesses(self) -> list[tuple[Index, frozenset[Var], float]]:
-        """Position, lanes' variables behind indirect parts, and cost when not contiguous, per load and store."""
+        """Position, variables of indirect parts, and non-contiguous cost per load and store."""
         nodes = postorder(self.flat.kernel.roots)
         known = depends(nodes)
         out: list[tuple[Index, frozenset[Var], float]] = []
@@ -211,11 +211,11 @@ class _Costs:
         return out
 
     def work(self) -> float:
-        """Operations at one point of all loops."""
+        """Number of operations at one point of all loops."""
         return sum(OPS[n.op].cost for n in postorder(self.flat.kernel.roots) if isinstance(n, Op)) + 1.0
 
     def of(self, var: Var | None) -> float:
-        """Cost of a point when `var` is vectorised; None: none is."""
+        """Cost of a point if `var` is vectorised; None: no loop is."""
         if var is None:
             return self.lanes * (len(self.accesses()) + self.work())
         total = self.work()
@@ -247,7 +247,7 @@ def _stride_order(loops: Iterable[Var], forms: Sequence[Index]) -> list[Var]:
 
 
 def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
-    """Loops along which a load is contiguous that is strided along the vector: run inside it, they use up its lines."""
+    """Loops with contiguous loads that are strided along the vector: running them inside reuses cache lines."""
     found: list[Var] = []
     for node in postorder(flat.kernel.roots):
         if isinstance(node, Load) and not node.indirect and stride_of(node.index[0], vector) not in (0, 1):
@@ -256,7 +256,7 @@ def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
 
 
 def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> Nest:
-    """Decide the loops of a kernel."""
+    """Decide a kernel's loops."""
     adds = any(s.atomic for step in kernel.passes for s in (*step.inner_stores, *step.outer_stores))
     disjoint = _in_disjoint_coordinates(kernel) if adds else list(kernel.outer)
     flat = flatten(kernel, buffers)
@@ -292,7 +292,7 @@ def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
 
 
 def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tuple[int, int]:
-    """Lanes and accumulators of a cheap reduction, so that several additions are under way at once."""
+    """Lanes and accumulators of a cheap reduction, so that several additions overlap."""
     kinds = {r.op for step in flat.kernel.passes for r in step.reductions}
     if vector is None or not flat.inner or not kinds or kinds & POSITIONS.keys() or work > CHEAP:
         return lanes, 1
@@ -306,7 +306,8 @@ def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tup
 
 
 def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> Nest:
-    """Give loops to threads: leading outer loops as one, one alone where stores add, or a loop of the reduction."""
+    """Assign loops to threads: the leading outer loops as one, a single loop if stores add, or a loop of the
+    reduction."""
 
     def blocks(var: Var) -> int:
         return -(-_size(var.extent) // nest.lanes) if var is nest.vector else _size(var.extent)

@@ -22,7 +22,7 @@ BOOL_FORMS: Mapping[str, str] = MappingProxyType(
 
 
 def _infix(op: str) -> OpForm:
-    """An operator of C++, with its meaning on bools."""
+    """A C++ infix operator, and its meaning on bools."""
 
     def form(node: Op, operands: Sequence[str]) -> str:
         if node.args[0].dtype == torch.bool and node.op in BOOL_FORMS:
@@ -33,7 +33,7 @@ def _infix(op: str) -> OpForm:
 
 
 def _call(name: str) -> OpForm:
-    """A function of the header, with its meaning on bools."""
+    """A function of the header, and its meaning on bools."""
 
     def form(node: Op, operands: Sequence[str]) -> str:
         if node.args[0].dtype == torch.bool and node.op in BOOL_FORMS:
@@ -103,7 +103,7 @@ STORED_AS_THEY_ARE = frozenset(("cast", "bitcast", "where"))
 
 
 def in_float(node: Op, form: OpForm, operands: Sequence[str]) -> str:
-    """An operation on halves: computed in float, as eager does, and rounded at its end."""
+    """An operation on 16-bit floats: computed in float, as eager does, and rounded at its end."""
     wide = [
         f"cast<float>({text})" if accumulator(arg.dtype) != arg.dtype else text
         for arg, text in zip(node.args, operands, strict=True)

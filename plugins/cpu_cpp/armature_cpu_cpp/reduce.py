@@ -1,4 +1,4 @@
-"""Reductions: where an accumulator starts, how a value enters it, how lanes and threads are joined."""
+"""Reductions: an accumulator's initial value, its update, and how lanes and threads are combined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from armature_cpu_cpp.vector import literal
 
 @attrs.frozen
 class Form:
-    """C++ of a reduction: `start` of a dtype, `combine` of accumulator and value, `across` the lanes of a vector."""
+    """C++ of a reduction: `start` for a dtype, `combine` of accumulator and value, `across` the lanes of a vector."""
 
     start: Callable[[torch.dtype], str]
     combine: str
@@ -50,4 +50,4 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 POSITIONS: Mapping[str, tuple[Callable[[torch.dtype], str], str]] = MappingProxyType(
     {"argmax": (_least, "true"), "argmin": (_most, "false")}
 )
-"""Reductions to a position: where the value starts, and whether larger is better."""
+"""Reductions to a position: the initial value, and whether larger is better."""

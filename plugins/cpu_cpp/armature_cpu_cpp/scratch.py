@@ -1,4 +1,5 @@
-"""Costly values that several passes need: kept in a row of scratch memory by the first, read back by the others."""
+"""Spills expensive values that several passes need: the first pass stores them in scratch memory, the others load
+them."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ from armature.backend_api import (
 )
 from armature_cpu_cpp.loops import Nest
 
-COSTLY = 8  # an operation that costs this much is worth a store and a load that stay in the cache
-SCRATCH_BYTES = 32 << 10  # of all kept values of one outer point: about a first-level cache
+COSTLY = 8  # an operation of this cost is worth a store and a load that stay in the cache
+SCRATCH_BYTES = 32 << 10  # for all spilled values of one outer point: about a first-level cache
 
 
 @attrs.frozen(eq=False)
 class ScratchPlan:
-    """What the printer must do: `rows` has the scratch of each kept node, `first` the pass that fills it."""
+    """The printer's instructions: `rows` has the scratch of each spilled node, `first` the pass that fills it."""
 
     passes: tuple[PassBody, ...]
     rows: Mapping[Node, Row]
@@ -45,8 +46,8 @@ class ScratchPlan:
 
 @attrs.frozen
 class Row:
-    """The scratch of one value: its name, how many elements (of `lanes` values each where lanes are outer points), and
-    which of them the point of the inner loops is. Loops along which the value is the same have no part in that: it is
+    """The scratch of one value: its name, its number of elements (of `lanes` values each if lanes are outer points),
+    and the element for the inner loops' point. Loops in which the value is invariant don't count, because it is
     computed outside of them."""
 
     name: str
@@ -82,7 +83,7 @@ def _only(statements: Sequence[Statement], needed: frozenset[Node]) -> tuple[Sta
 
 
 def _row(name: str, loops: Mapping[Var, int]) -> Row:
-    """The scratch of a value that these loops change; with their extents."""
+    """The scratch of a value that varies with these loops, with their extents."""
     position: Index = 0
     for var, extent in loops.items():
         position = add(mul(position, extent), var)
@@ -90,7 +91,7 @@ def _row(name: str, loops: Mapping[Var, int]) -> Row:
 
 
 def plan_scratch(body: KernelBody, nest: Nest) -> ScratchPlan:
-    """Choose what is kept, and drop what only kept values needed from the later passes."""
+    """Choose the values to spill, and drop nodes from later passes that only these values needed."""
     nothing = ScratchPlan(body.passes, {}, {})
     extents = {var: var.extent for var in nest.inner if isinstance(var.extent, int)}
     symbolic = len(extents) < len(nest.inner)
@@ -101,7 +102,7 @@ def plan_scratch(body: KernelBody, nest: Nest) -> ScratchPlan:
     used: dict[Node, None] = {}
     passes: list[PassBody] = []
     for number, step in enumerate(body.passes):
-        # A value that is made from a buffer which the kernel writes may change from pass to pass.
+        # A value computed from a buffer that the kernel writes may differ between passes.
         stable = [n for n in _costly(step, body, inner) if not _reads(n, body.kernel.writes)]
         known = {n for n in stable if first.get(n, number) < number}
         reached = postorder(_roots(step.inside), partial(_operands_but, known))

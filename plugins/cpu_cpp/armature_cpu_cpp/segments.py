@@ -1,7 +1,7 @@
-"""Conditions on the vector's variable: the loop is cut where they change, so that each piece has no condition at all.
+"""Conditions on the vector's variable: the loop is split where they change, so that each piece has no condition at all.
 
-A concatenation along the last axis, or padding, compares the loop's variable with constants. Between these, the answer
-is the same for all lanes: the piece is printed with the answer in place of the comparison.
+A concatenation along the last axis, or padding, compares the loop's variable with constants. In between, the answer is
+the same for all lanes, so a piece is printed with the answer instead of the comparison.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import attrs
 
 from armature.backend_api import Const, IndexValue, Node, Op, Var, sub
 
-MOST = 6  # pieces; each is a copy of the body
+MOST = 6  # each piece is a copy of the body
 
 
 @attrs.frozen
 class Segment:
-    """Points `begin`..`end`-1 of the variable, the conditions that are known there, and what is the same for all lanes
-    because it hung on these only."""
+    """Points `begin`..`end`-1 of the variable, the conditions known there, and values that are the same for all lanes
+    because they only depend on these conditions."""
 
     begin: int
     end: int
@@ -27,7 +27,7 @@ class Segment:
     uniform: frozenset[Node] = frozenset()
 
 
-# The first point at which the comparison of the variable with a limit has its second answer.
+# The first point at which a comparison of the variable with a limit changes its answer.
 EDGE: Mapping[str, Callable[[int], int]] = MappingProxyType(
     {"lt": lambda k: k, "ge": lambda k: k, "le": lambda k: k + 1, "gt": lambda k: k + 1}
 )
@@ -35,7 +35,7 @@ BELOW = frozenset(("lt", "le"))
 
 
 def _edge(node: Node, var: Var) -> int | None:
-    """Where the node changes its answer along the variable; None where it is no such comparison."""
+    """The point where the node changes its answer along the variable; None if it is not such a comparison."""
     if not isinstance(node, Op) or node.op not in EDGE:
         return None
     left, right = node.args
@@ -46,7 +46,7 @@ def _edge(node: Node, var: Var) -> int | None:
 
 
 def _decide(node: Op, known: Mapping[Node, bool]) -> bool | None:
-    """What follows for a logical operation from what is known of its operands."""
+    """The result of a logical operation, if its known operands determine it."""
     values = [bool(a.value) if isinstance(a, Const) else known.get(a) for a in node.args]
     if node.op == "logical_not" and values[0] is not None:
         return not values[0]
@@ -58,9 +58,9 @@ def _decide(node: Op, known: Mapping[Node, bool]) -> bool | None:
 
 
 def cut(nodes: Iterable[Node], var: Var, extent: int, varies: Callable[[Node], bool]) -> list[Segment]:
-    """The pieces of the loop over `var`; one piece that knows nothing where there is nothing to gain.
+    """The pieces of the loop over `var`; a single piece without known conditions if nothing is gained.
 
-    `nodes` gives operands before users; `varies` tells which of them differ from lane to lane.
+    `nodes` has operands before users; `varies` tells which of them differ between lanes.
     """
     order = list(nodes)
     edges = {n: edge for n in order if (edge := _edge(n, var)) is not None}

@@ -15,7 +15,7 @@ ENTRY = "armature_kernels"
 
 
 def printer_of(work: Work, buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> KernelPrinter:
-    """What prints a kernel, or a batch of them."""
+    """The printer of a kernel or a batch."""
     lines = Lines("// ", indent="  ")
     if not isinstance(work, Batch):
         return KernelPrinter(plan_nest(work, buffers, register_bytes, threads), buffers, lines)
@@ -26,12 +26,12 @@ def printer_of(work: Work, buffers: Mapping[str, Buffer], register_bytes: int, t
 def print_kernels(
     kernels: Sequence[Work], buffers: Mapping[str, Buffer], register_bytes: int, threads: int
 ) -> tuple[str, dict[str, str]]:
-    """The source text, and the part of each kernel. Deterministic: same kernels, same text."""
+    """The source text, and the part of each kernel. Deterministic: the same kernels give the same text."""
     lines = Lines("// ", indent="  ")
     parts: dict[str, str] = {}
     lines.add('#include "armature_cpu.h"')
     lines.add("using namespace armature;")
-    printed: dict[str, str] = {}  # text of a kernel to the name of the first that has it
+    printed: dict[str, str] = {}  # maps a kernel's text to the first kernel with that text
     for kernel in kernels:
         name = identifier(kernel.name)
         printer = printer_of(kernel, buffers, register_bytes, threads)
@@ -42,7 +42,7 @@ def print_kernels(
         begin = len(lines.lines)
         for line in printer.heading():
             lines.add("", line)
-        if first != name:  # layers of a model repeat: what does the same is compiled once
+        if first != name:  # layers of a model repeat: identical kernels are compiled once
             lines.add(f"namespace {name} = {first};")
         else:
             with lines.indented(f"namespace {name} {{"):

@@ -1,4 +1,4 @@
-"""The C++ compiler: finding it, its flags, and a shared library from a source."""
+"""The C++ compiler: finds it, chooses its flags, and builds a shared library from a source."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from armature_cpu_cpp.isa import Isa
 INCLUDE = Path(__file__).parent / "include"
 NAMES = ("c++", "g++", "clang++")
 INSTALL = "Install a C++ compiler (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++), or name one in CXX."
-# No -ffast-math: NaN and infinities mean what they mean in eager. Products and sums are contracted to fused operations,
-# which changes last bits only. Integers wrap, as in eager.
+# No -ffast-math: NaN and infinities behave as in eager. Products and sums are contracted to fused operations, which
+# only changes the last bits. Integers wrap, as in eager.
 FLAGS = (
     "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv",
     "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fvisibility=hidden", "-fno-plt", "-w",
@@ -30,7 +30,7 @@ FLAGS = (
 
 @attrs.frozen
 class Compiler:
-    """A compiler that was found: its command and the first line it says about itself."""
+    """A compiler that was found: its command and the first line of its version text."""
 
     command: tuple[str, ...]
     version: str
@@ -38,7 +38,7 @@ class Compiler:
 
 @cache
 def probe(command: str) -> Compiler | None:
-    """The compiler behind a command line, None when it can't be run."""
+    """The compiler behind a command line, None if it can't be run."""
     parts = tuple(shlex.split(command))
     if not parts or shutil.which(parts[0]) is None:
         return None
@@ -50,7 +50,7 @@ def probe(command: str) -> Compiler | None:
 
 
 def find(asked: str) -> Compiler:
-    """The compiler that was asked for, or where none was, the first that works. Errors: BackendError with the fix."""
+    """The requested compiler, or without a request the first that works. Errors: BackendError with the fix."""
     for name in (asked,) if asked else NAMES:
         found = probe(name)
         if found is not None:
@@ -61,7 +61,7 @@ def find(asked: str) -> Compiler:
 
 @cache
 def header_digest() -> str:
-    """Changes when a header of ours does."""
+    """Changes when one of our headers does."""
     found = hashlib.sha256()
     for path in sorted(INCLUDE.glob("*.h")):
         found.update(path.read_bytes())
@@ -70,7 +70,7 @@ def header_digest() -> str:
 
 @cache
 def loaded_openmp() -> str:
-    """The OpenMP runtime that torch has loaded into this process, "" when it can't be told.
+    """The OpenMP runtime that torch has loaded into this process, "" if unknown.
 
     Kernels must share it: a second runtime has threads of its own, and both sets would spin on the same cores.
     """
@@ -84,12 +84,12 @@ def loaded_openmp() -> str:
 
 
 def flags(isa: Isa, openmp: bool, more: Iterable[str]) -> tuple[str, ...]:
-    """Everything after the compiler's name but files."""
+    """All compiler arguments except file names."""
     return (*FLAGS, *isa.flags, *(("-fopenmp",) if openmp else ()), *more)
 
 
 def libraries(openmp: bool) -> tuple[str, ...]:
-    """What to link: only what kernels call; symbols of Python come from the running interpreter."""
+    """Libraries to link: only what kernels call; Python's symbols come from the running interpreter."""
     runtime = loaded_openmp() if openmp else ""
     named = (runtime,) if runtime else ("-lgomp",) if openmp else ()
     return ("-nostdlib", *named, "-lm", "-lgcc")
@@ -98,7 +98,7 @@ def libraries(openmp: bool) -> tuple[str, ...]:
 def build(compiler: Compiler, options: Iterable[str], openmp: bool, source: Path, made: Path) -> None:
     """Compile `source` into the shared library `made`. Errors: BackendError with the compiler's first error.
 
-    The compiler's own temporary files stand beside it: one folder has to have room, and is removed whatever happens.
+    The compiler's temporary files are in the same folder, so only one folder needs room, and it is always removed.
     """
 
     def command(read: Path, written: Path) -> list[str]:
@@ -117,7 +117,7 @@ def build(compiler: Compiler, options: Iterable[str], openmp: bool, source: Path
 
 
 def copied(source: Path) -> Path:
-    """A copy that outlives the folder of the build; the source itself where there is no room for one."""
+    """A copy that outlives the build folder; the source itself if there is no room for one."""
     try:
         return Path(shutil.copy(source, tempfile.mkdtemp(prefix="armature-not-built-")))
     except OSError:

@@ -1,4 +1,4 @@
-"""The values of a kernel as C++ expressions: literals, operations, loads, indices."""
+"""Prints a kernel's values as C++ expressions: literals, operations, loads, indices."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from armature_cpu_cpp.vector import HALVES, cpp_type, literal
 
 
 def identifier(name: str) -> str:
-    """A C++ identifier for a name of ours."""
+    """A C++ identifier for one of our names."""
     return re.sub(r"\W", "_", name)
 
 
 class ValuePrinter:
-    """Prints what statements are made of; knows which values are vectors."""
+    """Prints the operands of statements, and tracks which values are vectors."""
 
     def __init__(self, nest: Nest, buffers: Mapping[str, Buffer], lines: Lines) -> None:
         self.nest = nest
@@ -43,7 +43,7 @@ class ValuePrinter:
         self.lines = lines
         self.body: KernelBody = walk_kernel(nest.kernel)
         self.kernel = self.body.kernel
-        # Names by position, not by what they stand for: kernels that do the same have the same text, and share it.
+        # Names are numbered by position, so that equivalent kernels have the same text, and share it.
         names: dict[Var | Size, str] = {v: f"i{k}" for k, v in enumerate(nest.outer)}
         names.update({v: f"r{k}" for k, v in enumerate(nest.inner)})
         self.index = IndexPrinter(
@@ -53,10 +53,10 @@ class ValuePrinter:
             **{n: f"in{k}" for k, n in enumerate(self.kernel.reads)},
             **{n: f"out{k}" for k, n in enumerate(self.kernel.writes)},
         }
-        self.mask = ""  # lanes outside of which nothing may be touched
+        self.mask = ""  # lanes outside of which no memory may be accessed
         self.spilled: set[str] = set()
-        self.known: Mapping[Node, bool] = {}  # conditions whose answer is the same all over the piece that is printed
-        self.uniform: frozenset[Node] = frozenset()  # what does not differ from lane to lane there
+        self.known: Mapping[Node, bool] = {}  # conditions with a constant answer in the current piece
+        self.uniform: frozenset[Node] = frozenset()  # values that are the same in all lanes there
 
     def lanes_vary(self, node: Node) -> bool:
         """Whether the node is a vector here."""
@@ -70,7 +70,7 @@ class ValuePrinter:
         return f"Vec<{name}, N>" if self.lanes_vary(node) else name
 
     def text(self, node: Node) -> str:
-        """How the value is spelled where it is used."""
+        """The text of the value as an operand."""
         if node in self.known:
             return "true" if self.known[node] else "false"
         return literal(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
@@ -91,7 +91,7 @@ class ValuePrinter:
         operands = [self.text(a) for a in node.args]
         if wide and node.op not in IMPLICIT:
             operands = [self.spread(a) for a in node.args]
-        elif wide and not any(self.lanes_vary(a) for a in node.args[-2:]):  # where, of two scalars
+        elif wide and not any(self.lanes_vary(a) for a in node.args[-2:]):  # a `where` on two scalars
             operands = [*operands[:-1], self.spread(node.args[-1])]
         form = FORMS[node.op]
         halves = any(a.dtype in HALVES for a in (node, *node.args))
@@ -100,7 +100,7 @@ class ValuePrinter:
         return form.format(*operands) if isinstance(form, str) else form(node, operands)
 
     def check_index(self, node: Op) -> str:
-        """Wrapped and checked: only lanes that are needed may complain."""
+        """Wrapped and checked; only active lanes may report an error."""
         at, size = node.args
         if not self.lanes_vary(node):
             return f"check_index(true, {self.text(at)}, {self.text(size)}, bad)"
@@ -118,7 +118,7 @@ class ValuePrinter:
         return attrs.evolve(self.index, names=names)
 
     def spill(self, node: Node) -> str:
-        """The name of the value's lanes in memory."""
+        """The name of an array with the value's lanes."""
         name = f"{self.text(node)}_lanes"
         if name not in self.spilled:
             self.spilled.add(name)
@@ -126,7 +126,7 @@ class ValuePrinter:
         return name
 
     def stride(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> Index | None:
-        """By how much the position grows from lane to lane; None where lanes stand anywhere."""
+        """The difference in position between neighbouring lanes; None if there is no fixed one."""
         if self.nest.vector is None:
             return 0
         if any(self.lanes_vary(node) for _, node in indirect):

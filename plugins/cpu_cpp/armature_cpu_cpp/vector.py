@@ -1,4 +1,4 @@
-"""C++ types and literals of dtypes, and how many lanes a kernel works on at once."""
+"""C++ types and literals for dtypes, and the number of lanes of a kernel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def cpp_type(dtype: torch.dtype) -> str:
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """What values of the dtype are computed and accumulated in."""
+    """The type in which values of the dtype are computed and accumulated."""
     return torch.float32 if dtype in HALVES else dtype
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:
-    """A constant, typed exactly: vectors take no other type silently."""
+    """A constant of the exact type, because vectors don't convert implicitly."""
     if dtype == torch.bool:
         return "true" if value else "false"
     if dtype in HALVES:
@@ -63,7 +63,7 @@ def _float_literal(value: float, dtype: torch.dtype) -> str:
 
 
 def lanes_of(dtypes: Iterable[torch.dtype], register_bytes: int) -> int:
-    """Lanes of a kernel that touches these dtypes: they fill a register with the most common width of 4 or 8 bytes."""
+    """Lanes of a kernel with these dtypes: they fill a register with the most common width of 4 or 8 bytes."""
     widths = [accumulator(d).itemsize for d in dtypes if d != torch.bool]
     wide = sum(w == 8 for w in widths)
     single = sum(w == 4 for w in widths)

@@ -1,32 +1,33 @@
-"""Tile sizes by rule: a small table, no measuring. The same kernel gets the same tiles on every machine."""
+"""Tile sizes by rule: a small table, without measurements. The same kernel gets the same tiles on every machine."""
 
 from __future__ import annotations
 
 import attrs
 
-PERSISTENT = 4096  # longest row that one program holds in registers when it reads its data once
-PERSISTENT_REREAD = 16384  # the same where a loop would read it again in each pass
-PROGRAMS = 1024  # programs wanted at least: several for each of a big GPU's 132 multiprocessors
+PERSISTENT = 4096  # longest row that one program holds in registers if it reads its data once
+PERSISTENT_REREAD = 16384  # the same if a loop would read it again in each pass
+PROGRAMS = 1024  # minimum number of programs: several for each of a big GPU's 132 multiprocessors
 TILE = 2048  # elements of a reduction's tile
-COLUMN_ROWS = 64  # longest inner loop across memory that one tile holds
-CUT_ABOVE = 16384  # rows shorter than this are never cut
-CHUNK = 4096  # shortest piece of a cut row
-CUT_COLUMNS_ABOVE = 1024  # the same where memory is contiguous across the rows, and a program reads many rows at once
+COLUMN_ROWS = 64  # longest inner loop across memory that fits in one tile
+CUT_ABOVE = 16384  # shorter rows are never split
+CHUNK = 4096  # shortest piece of a split row
+CUT_COLUMNS_ABOVE = 1024  # the same if memory is contiguous across the rows, and a program reads many rows at once
 COLUMN_CHUNK = 256
-CUT_GATHERS_ABOVE = 4096  # the same where each element waits for another one to say where it is
+CUT_GATHERS_ABOVE = 4096  # the same if each element's position is itself loaded
 GATHER_CHUNK = 256
 MOST_PIECES = 1024
 SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other
 LEAST_SQUARE = 16  # shorter sides gain nothing
-LEAST_ROW = 256  # shortest row that a tile of rows is made for
-LEAST_FULL = 0.9  # part of the last tiles of a row that has to be in use
+LEAST_ROW = 256  # shortest row for which a tile of rows is made
+LEAST_FULL = 0.9  # minimum utilisation of the last tiles of a row
 
 
 @attrs.frozen
 class Shape:
-    """What the choice depends on. x, r: points of the outer and inner loop (hints where symbolic); r is 0 for none.
+    """The properties of a kernel that determine its tiles. x, r: points of the outer and inner loop (hints if
+    symbolic); r is 0 for none.
 
-    static: both are numbers. passes: those that walk the inner loop. along_r: memory is contiguous in the inner loop.
+    static: both are numbers. passes: those that run the inner loop. along_r: memory is contiguous in the inner loop.
     bytes: of the widest element. gathers: it loads from positions that are themselves loaded.
     """
 
@@ -43,7 +44,7 @@ class Shape:
 class Config:
     """Tile sizes and resources of a program.
 
-    rblock is 0 where tiles have one dimension. persistent: a program computes one tile along `r`, which holds a row;
+    rblock is 0 if tiles have one dimension. persistent: a program computes one tile along `r`, which holds a row;
     tiled: it is one of several, and the grid covers both dimensions.
     """
 
@@ -56,7 +57,7 @@ class Config:
 
 
 def power(value: int) -> int:
-    """The smallest power of two that is not below the value, 1 at least."""
+    """The smallest power of two that is at least the value, and at least 1."""
     return 1 << max(value - 1, 0).bit_length()
 
 
@@ -76,7 +77,7 @@ def choose(shape: Shape) -> Config:
 
 
 def pointwise(shape: Shape) -> Config:
-    """Two accesses of 16 bytes a thread where the grid stays large enough: one alone leaves the memory waiting."""
+    """Two accesses of 16 bytes per thread if the grid stays large enough: a single one does not hide memory latency."""
     xblock = 2048 if shape.bytes <= 2 else 1024 if shape.bytes <= 4 else 512
     while xblock > 128 and shape.x < xblock * PROGRAMS // 4:
         xblock //= 2
@@ -84,7 +85,7 @@ def pointwise(shape: Shape) -> Config:
 
 
 def square(shape: Shape) -> Config | None:
-    """Tiles of a pointwise kernel that moves memory contiguous along either side; None where a side is too short."""
+    """Tiles of a pointwise kernel whose accesses are contiguous along either side; None if a side is too short."""
     if min(shape.x, shape.r) < LEAST_SQUARE:
         return None
     xblock, rblock = clamp(power(shape.x), 1, SQUARE), clamp(power(shape.r), 1, SQUARE)
@@ -94,7 +95,7 @@ def square(shape: Shape) -> Config | None:
 
 
 def rows(shape: Shape) -> Config | None:
-    """Tiles of a pointwise kernel that loads some values once a row; None where rows would leave tiles half empty."""
+    """Tiles of a pointwise kernel that loads some values once per row; None if rows would leave tiles half empty."""
     if not shape.static or shape.r < LEAST_ROW or shape.r * shape.bytes % 16:
         return None
     whole = pointwise(attrs.evolve(shape, x=shape.x * shape.r))
@@ -117,9 +118,9 @@ def persistent(shape: Shape) -> Config:
 
 
 def looped(shape: Shape) -> Config:
-    """A loop over pieces of the row: long in the direction in which memory is contiguous."""
+    """A loop over pieces of the row, long in the direction in which memory is contiguous."""
     if shape.along_r:
-        # 16 elements a thread: a loop waits for its loads in each round, so more of them must be under way.
+        # 16 elements per thread: a loop waits for its loads in each iteration, so more of them must be in flight.
         rblock = clamp(power(shape.r), 1, 2 * TILE)
         xblock = clamp(TILE // rblock, 1, power(shape.x))
         return Config(xblock, rblock, num_warps=clamp(xblock * rblock // 512, 1, 8))
@@ -134,7 +135,7 @@ def warps(elements: int) -> int:
 
 
 def pieces(shape: Shape) -> int:
-    """Into how many pieces each row is cut, so that short `x` still fills the GPU; 1 for none."""
+    """The number of pieces per row, so that a short `x` still fills the GPU; 1 for no split."""
     shortest, chunk, rows = (CUT_ABOVE, CHUNK, 1) if shape.along_r else (CUT_COLUMNS_ABOVE, COLUMN_CHUNK, 64)
     if shape.gathers and shape.along_r:
         shortest, chunk = CUT_GATHERS_ABOVE, GATHER_CHUNK

@@ -1,4 +1,4 @@
-"""The device back end: kernels to Triton functions, to cubins, to callables."""
+"""The device back end: from kernels to Triton functions, to cubins, to callables."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from armature.plugin_api import Services
 
 OLDEST = (3, 4)
-TEXTS = ("helpers.py",)  # what besides a kernel's own text decides its cubin
+TEXTS = ("helpers.py",)  # files besides a kernel's own text that determine its cubin
 
 
 def asked_to_interpret() -> bool:
-    """Triton's own switch."""
+    """Whether Triton's own switch is set."""
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "yes")
 
 
 def triton_version() -> tuple[int, ...] | None:
-    """Version of the installed Triton; None for none. Does not import it."""
+    """Version of the installed Triton; None if there is none. Does not import it."""
     if importlib.util.find_spec("triton") is None:
         return None
     return tuple(int(n) for n in metadata.version("triton").split("+")[0].split(".")[:2] if n.isdigit())
@@ -46,7 +46,7 @@ def triton_version() -> tuple[int, ...] | None:
 class TritonBackend:
     """Triton kernels for CUDA devices.
 
-    interpret: run kernels in Triton's interpreter, on CPU tensors; by default as TRITON_INTERPRET says.
+    interpret: run kernels in Triton's interpreter, on CPU tensors; by default if TRITON_INTERPRET is set.
     """
 
     interpret: bool = attrs.field(factory=asked_to_interpret)
@@ -55,7 +55,7 @@ class TritonBackend:
     features: Features = FEATURES
 
     def missing(self) -> str | None:
-        """What lacks, and what to do about it."""
+        """What is missing, and how to install it."""
         version = triton_version()
         if version is None:
             return "Triton is not installed: pip install 'triton>=3.4'"
@@ -87,18 +87,18 @@ class TritonBackend:
 
 @attrs.frozen(eq=False)
 class _Build:
-    """Building one source."""
+    """The build of one source."""
 
     source: KernelSource
     ctx: Services
 
     @property
     def toolchain(self) -> Any:
-        """Imported when something has to be compiled: Triton takes most of a second to import."""
+        """Imported only when something has to be compiled, because importing Triton takes most of a second."""
         return importlib.import_module("armature_gpu_triton.toolchain")
 
     def functions(self) -> Mapping[str, Any]:
-        """The generated module, run from a file of the cache: Triton, tracebacks and profilers read its lines there."""
+        """The generated module, run from a cached file, where Triton, tracebacks and profilers find its lines."""
 
         def write(path: Path) -> None:
             path.write_text(self.source.text, encoding="utf-8")
@@ -129,7 +129,7 @@ class _Build:
         )
 
     def binary(self, spec: KernelSpec, capability: int, functions: Mapping[str, Any] | None = None) -> Binary:
-        """The cubin, from the cache or compiled now."""
+        """The cubin, cached or compiled now."""
 
         def write(path: Path) -> None:
             found = self.functions() if functions is None else functions
@@ -138,14 +138,14 @@ class _Build:
         return self.ctx.cache.load(self.key(spec, capability), ".cubin", write, Binary.read)
 
     def binaries(self, wanted: Sequence[tuple[KernelSpec, int]]) -> list[Binary]:
-        """Cubins for functions and capabilities; what is not in the cache is compiled side by side.
+        """Cubins for functions and capabilities; those not cached are compiled in parallel.
 
-        LLVM and ptxas run outside Python's lock.
+        LLVM and ptxas run outside of Python's lock.
         """
         missing = [(s, c) for s, c in wanted if not self.ctx.cache.holds(self.key(s, c), ".cubin")]
         functions = self.functions() if missing else None
         if len(missing) > 1:
-            # Not ctx.workers: this may itself run on one of its threads, and would wait for a thread for ever.
+            # Not ctx.workers: this may run on one of its threads, and would wait for a free one forever.
             with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
                 list(pool.map(lambda item: self.binary(item[0], item[1], functions), missing))
         return [self.binary(spec, capability, functions) for spec, capability in wanted]

@@ -1,7 +1,8 @@
 """A batch of kernels as Triton functions: a program finds its member by comparing its number with constants.
 
-Addresses are arguments, numbers of points and of first programs stand in the text: a launch costs what one of a kernel
-with as many arguments does, nothing has to be copied to the device, and the compiler knows how pointers are aligned.
+Addresses are arguments; numbers of points and of first programs are constants in the text. So a launch costs as much as
+one of a kernel with as many arguments, nothing has to be copied to the device, and the compiler knows the alignment of
+pointers.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from armature_gpu_triton.loops import INT32_MAX, Tile, tile
 from armature_gpu_triton.ops import POINTERS
 from armature_gpu_triton.spec import KernelSpec
 
-WIDEST = 16  # elements that a thread touches at most with one access
-SMALL = 1 << 18  # points below which it does not matter how a mask is computed
+WIDEST = 16  # most elements that a thread accesses at once
+SMALL = 1 << 18  # number of points below which the cost of a mask does not matter
 
 
 @attrs.frozen(eq=False)
@@ -31,7 +32,7 @@ class Table:
 
     @property
     def first(self) -> tuple[int, ...]:
-        """Programs of earlier rows, and at the end how many there are."""
+        """The number of programs of earlier rows, and finally the total."""
         starts = [0]
         for row in self.rows:
             starts.append(starts[-1] + -(-row.points // self.tile.config.xblock))
@@ -39,9 +40,9 @@ class Table:
 
 
 def tables(batch: Batch, body: Body) -> list[Table]:
-    """The rows by how their last program is masked: not at all, in whole accesses of a thread, or element by element.
+    """The rows grouped by the masking of their last program: none, in whole accesses of a thread, or by element.
 
-    One odd row would keep all others from wide accesses.
+    Otherwise one odd row would prevent wide accesses in all others.
     """
     whole = tile(body.kernel, body.slots)
     block = whole.config.xblock
@@ -62,7 +63,7 @@ def _table(batch: Batch, body: Body, whole: Tile, rows: Sequence[Row]) -> Table:
 
 
 class BatchPrinter(KernelPrinter):
-    """Prints the common kernel; the prologue gives its pointers the addresses of the program's member."""
+    """Prints the common kernel; the prologue sets its pointers to the addresses of the program's member."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table.tile, table.body.slots)
@@ -74,7 +75,7 @@ class BatchPrinter(KernelPrinter):
         return ", ".join([*self.position.values(), "XBLOCK: tl.constexpr"])
 
     def prologue(self) -> None:
-        """Find the member, and the block of positions in it."""
+        """Find the member, and the program's block of positions."""
         self.lines.add("program = tl.program_id(0)")
         self.find(range(len(self.table.rows)))
         wide = ".to(tl.int64)" if self.tile.wide else ""
@@ -83,7 +84,7 @@ class BatchPrinter(KernelPrinter):
             self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
 
     def find(self, rows: Sequence[int]) -> None:
-        """A search by halves: as many comparisons as the number of rows has digits."""
+        """A binary search: as many comparisons as the number of rows has bits."""
         if len(rows) == 1:
             self.choose(rows[0])
             return
@@ -94,7 +95,7 @@ class BatchPrinter(KernelPrinter):
             self.find(rows[middle:])
 
     def choose(self, number: int) -> None:
-        """What differs from member to member."""
+        """Set the values that differ between members."""
         row = self.table.rows[number]
         for slot, place in zip(self.table.body.slots, row.places, strict=True):
             offset = f" + {place.offset}" if place.offset else ""
@@ -105,7 +106,7 @@ class BatchPrinter(KernelPrinter):
 
 
 def spec_of(table: Table, name: str, buffers: Mapping[str, Buffer], device: int | None) -> KernelSpec:
-    """What building the table's function needs."""
+    """The data for building the table's function."""
     config = table.tile.config
     return KernelSpec(
         name=name,

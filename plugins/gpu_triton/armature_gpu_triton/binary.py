@@ -24,6 +24,6 @@ class Binary:
 
     @classmethod
     def read(cls, path: Path) -> Binary:
-        """What `write` wrote."""
+        """Read a file made by `write`."""
         head, cubin = path.read_bytes().split(b"\n", 1)
         return cls(cubin=cubin, **json.loads(head))

@@ -1,4 +1,4 @@
-"""Recording launches on a CUDA device: CUDA graphs, of which those of one stream share memory."""
+"""Records launches on a CUDA device as CUDA graphs; those of one stream share memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from armature.backend_api import NotRecorded, raw_stream_getter
 
 @attrs.frozen(eq=False)
 class Pool:
-    """What recordings for one stream share, since they never run at once: memory, and the stream they are made on.
+    """Shared by the recordings of a stream, which never run at once: memory, and the stream on which they are made.
 
-    anchor: an empty recording, as long as which the pool lives; torch ends a pool with the last of its recordings.
+    anchor: an empty recording that keeps the pool alive, because torch drops a pool with its last recording.
     """
 
     handle: Any
@@ -37,13 +37,13 @@ class CudaGraphs:
     stream_of: Callable[[int], int] = attrs.field(factory=raw_stream_getter)
 
     def place(self, device: torch.device) -> Hashable | None:
-        """The device's stream of now, if it is the device of now and the program does not record itself."""
+        """The current stream, if the device is the current one and the program itself is not recording."""
         if device.index != torch.cuda.current_device() or torch.cuda.is_current_stream_capturing():
             return None
         return self.stream_of(device.index)
 
     def pool(self, device: torch.device, stream: int) -> Pool:
-        """That of a stream of the device."""
+        """The pool of a device's stream."""
         if (device, stream) not in self.pools:
             handle, own = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
             with torch.cuda.stream(own):
@@ -53,7 +53,7 @@ class CudaGraphs:
     def record(
         self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any]
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        """Capture what the call launches. Errors: NotRecorded with what torch or the driver says."""
+        """Capture the launches of the call. Errors: NotRecorded with the message of torch or the driver."""
         graph = torch.cuda.CUDAGraph()
         with self.lock, no_collection():
             key = (device, self.stream_of(device.index))
@@ -68,7 +68,7 @@ class CudaGraphs:
                     finally:
                         graph.capture_end()
                 except Exception as error:
-                    self.pools.pop(key)  # torch counts the pool as in use, and would refuse it the next time
+                    self.pools.pop(key)  # torch counts the pool as in use, and would refuse it next time
                     record_nothing()
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error
@@ -77,14 +77,14 @@ class CudaGraphs:
 
 
 def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
-    """An empty recording on the stream of now, in a pool of its own if none is given.
+    """Make an empty recording on the current stream, in a new pool if none is given.
 
-    After a capture that failed one is made for the random number generator: torch tells it of the end only where a
-    capture succeeds, and until then every draw in the process raises "Offset increment outside graph capture".
+    One is made after a failed capture for the random number generator: torch only tells it the end of a successful
+    capture, and until then every draw in the process raises "Offset increment outside graph capture".
     """
     empty = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is empty
+        warnings.simplefilter("ignore")  # about an empty recording
         empty.capture_begin(pool=pool, capture_error_mode="thread_local")
         empty.capture_end()
     return empty
@@ -92,7 +92,7 @@ def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Nothing is collected meanwhile: the end of a CUDA object may be something that can't be recorded."""
+    """Disables garbage collection meanwhile, because destroying a CUDA object may not be recordable."""
     enabled = gc.isenabled()
     gc.disable()
     try:

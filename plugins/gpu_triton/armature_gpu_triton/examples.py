@@ -1,4 +1,4 @@
-"""A launch of a kernel that breaks the graph, and one that does not: on a GPU, or in Triton's interpreter."""
+"""A kernel launch that breaks the graph, and one that does not: on a GPU, or in Triton's interpreter."""
 
 from __future__ import annotations
 

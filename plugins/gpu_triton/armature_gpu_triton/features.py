@@ -1,4 +1,4 @@
-"""What this back end can do."""
+"""The features of this back end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Device functions that generated kernels call: what the Triton language has no operation for, with ATen's semantics.
+"""Device functions for generated kernels: operations that the Triton language lacks, with ATen's semantics.
 
-`interpreted.py` has the same names for the interpreter; a test holds the two lists equal. Values are blocks of any
-rank.
+`interpreted.py` has the same names for the interpreter; a test checks that the two lists agree. Values are blocks of
+any rank.
 """
 
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
@@ -94,7 +94,7 @@ def mod_float(a, b):
 
 @triton.jit
 def pow_int(base, exponent):
-    """Integer power by squaring, wrapping; a negative exponent gives 0, or the power of a base of 1 or -1."""
+    """Integer power by squaring, wrapping; a negative exponent gives 0, except for a base of 1 or -1."""
     result = tl.full(base.shape, 1, base.dtype) + tl.zeros_like(exponent)
     factor = base + tl.zeros_like(exponent)
     left = exponent + tl.zeros_like(base)
@@ -109,14 +109,14 @@ def pow_int(base, exponent):
 
 @triton.jit
 def shift_left(a, b, width: tl.constexpr):
-    """`a << b`; 0 where `b` is negative or not below `width`."""
+    """`a << b`; 0 if `b` is negative or not below `width`."""
     inside = (b >= 0) & (b < width)
     return tl.where(inside, a << tl.where(inside, b, 0), 0)
 
 
 @triton.jit
 def shift_right(a, b, width: tl.constexpr):
-    """`a >> b`, arithmetic; by all but the sign bit where `b` is negative or not below `width`."""
+    """`a >> b`, arithmetic; all bits become the sign if `b` is negative or not below `width`."""
     inside = (b >= 0) & (b < width)
     return a >> tl.where(inside, b, width - 1)
 
@@ -126,7 +126,7 @@ def one_plus_erf(x):
     """1 + erf(x) of float32 for a result that is rounded to 16 bits: relative error below 1e-5 for all x.
 
     erfc(a) is exp(-a * a) times a polynomial in 1 / (1 + 0.44 * a), fitted for the smallest relative error. It takes
-    half the instructions of libdevice's erf, of which GELU in bfloat16 has more than the memory leaves time for.
+    half the instructions of libdevice's erf, which would make GELU in bfloat16 compute bound.
     """
     a = tl.abs(x)
     t = libdevice.fast_dividef(1.0, 1.0 + 0.44 * a)
@@ -153,13 +153,13 @@ def reciprocal(x):
 
 @triton.jit
 def nonzero(x):
-    """`x != 0` as a bool; NaN counts as true."""
+    """`x != 0` as a bool; NaN is true."""
     return x != 0
 
 
 @triton.jit
 def check_index(index, size, mask):
-    """`index`, counted from the end when negative. Traps where `mask` holds and it is not in -size..size-1."""
+    """`index`, counted from the end if negative. Traps if `mask` holds and it is not in -size..size-1."""
     tl.device_assert(((index >= -size) & (index < size)) | ~mask, "index out of range")  # no mask= before Triton 3.5
     return tl.where(index < 0, index + size, index)
 
@@ -201,13 +201,13 @@ def _xor(a, b):
 
 @triton.jit
 def reduce_sum(x):
-    """Sum over the last axis, which stays with extent 1; likewise the others."""
+    """Sum over the last axis, which is kept with extent 1; likewise for the others."""
     return tl.reduce(x, 1, _add, keep_dims=True)
 
 
 @triton.jit
 def online_softmax(largest, total, x, WIDTH: tl.constexpr):
-    """The largest values of each lane and its sum of `exp(v - largest)`, with `x` taken in.
+    """Update the largest value of each lane and its sum of `exp(v - largest)` with `x`.
 
     A lane is WIDTH neighbours of `x`, [rows, columns]: `largest` and `total` are [rows, columns / WIDTH].
     """
@@ -225,13 +225,13 @@ def reduce_prod(x):
 
 @triton.jit
 def reduce_max(x):
-    """Largest over the last axis; NaN where there is one."""
+    """Largest over the last axis; NaN if there is one."""
     return tl.reduce(x, 1, _maximum, keep_dims=True)
 
 
 @triton.jit
 def reduce_min(x):
-    """Smallest over the last axis; NaN where there is one."""
+    """Smallest over the last axis; NaN if there is one."""
     return tl.reduce(x, 1, _minimum, keep_dims=True)
 
 

@@ -1,7 +1,7 @@
 """The device functions of `helpers` and `libdevice` for Triton's interpreter: the same names, computed by torch.
 
-The interpreter holds a block as a NumPy array (bfloat16 as its bits in uint16), has no libdevice, and runs
-any reduction that it does not know element by element; and it drops NaN in the maximum that it does know.
+The interpreter holds a block as a NumPy array (bfloat16 as its bits in uint16), has no libdevice, and runs any
+reduction that it does not know element by element; and its own maximum ignores NaN.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ TYPES = {torch_type: triton_type for triton_type, torch_type in DTYPES.items()}
 
 
 def read(block: Block) -> torch.Tensor:
-    """The block as a tensor; a Python number as a tensor of no dimension."""
+    """The block as a tensor; a Python number as a 0-d tensor."""
     if not isinstance(block, tl.tensor):
         return torch.tensor(block.value if isinstance(block, tl.constexpr) else block)
     return torch.from_numpy(numpy.array(block.handle.data)).reshape(tuple(int(s) for s in block.shape))
 
 
 def block_of(value: torch.Tensor, dtype: Any = None) -> Block:
-    """A tensor as a block of Triton's `dtype` (the tensor's own unless given)."""
+    """A tensor as a block of Triton's `dtype` (by default the tensor's own)."""
     kind = dtype or TYPES[value.dtype]
     data = value.contiguous().numpy()
     shape = list(value.shape)
@@ -68,7 +68,7 @@ def count(start: int, stop: Block, step: int) -> range:
 
 
 def to_bfloat16(x: Block) -> Block:
-    """Round to nearest even; the bits stand in uint16."""
+    """Round to nearest even; the bits are in uint16."""
     bits = read(x).to(torch.bfloat16).view(torch.uint16)
     return block_of(bits, tl.bfloat16)
 
@@ -79,12 +79,12 @@ def from_bfloat16(x: Block) -> Block:
 
 
 def nonzero(x: Block) -> Block:
-    """`x != 0` as a bool; NaN counts as true."""
+    """`x != 0` as a bool; NaN is true."""
     return block_of(read(x) != 0)
 
 
 def check_index(index: Block, size: Block, mask: Block) -> Block:
-    """`index`, counted from the end when negative. Errors: IndexError where `mask` holds and it is out of range."""
+    """`index`, counted from the end if negative. Errors: IndexError if `mask` holds and it is out of range."""
     i, n = read(index), read(size)
     bad = ((i < -n) | (i >= n)) & read(mask)
     if bool(bad.any()):
@@ -94,12 +94,12 @@ def check_index(index: Block, size: Block, mask: Block) -> Block:
 
 
 def shift_left(a: Block, b: Block, width: int) -> Block:
-    """`a << b`; 0 where `b` is negative or not below `width`."""
+    """`a << b`; 0 if `b` is negative or not below `width`."""
     return elementwise(torch.bitwise_left_shift)(a, b)
 
 
 def shift_right(a: Block, b: Block, width: int) -> Block:
-    """`a >> b`, arithmetic; by all but the sign bit where `b` is negative or not below `width`."""
+    """`a >> b`, arithmetic; all bits become the sign if `b` is negative or not below `width`."""
     return elementwise(torch.bitwise_right_shift)(a, b)
 
 
@@ -108,7 +108,7 @@ def _xor_all(x: torch.Tensor) -> torch.Tensor:
 
 
 def reduction(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Block], Block]:
-    """A reduction over the last axis of a block of two dimensions, which stays with extent 1."""
+    """A reduction over the last axis of a two-dimensional block, which is kept with extent 1."""
     return lambda x: block_of(function(read(x)).to(DTYPES[x.dtype]))
 
 
@@ -170,7 +170,7 @@ floordiv_float = elementwise(lambda a, b: torch.div(a, b, rounding_mode="floor")
 mod_float = elementwise(torch.remainder)
 pow_int = elementwise(torch.pow)
 
-# libdevice
+# libdevice.
 acos = elementwise(torch.acos)
 acosh = elementwise(torch.acosh)
 asin = elementwise(torch.asin)

@@ -1,7 +1,7 @@
 """Prints a tile as a Triton function: the only place that makes the text of a kernel.
 
-Blocks have one dimension in most pointwise kernels, `[XBLOCK]`, and two in a kernel with reductions or with tiles of
-two dimensions: values of the outer loop are `[XBLOCK, 1]`, values of the inner one `[1, RBLOCK]` or both.
+Blocks have one dimension in most pointwise kernels, `[XBLOCK]`, and two in a kernel with reductions or with
+two-dimensional tiles: values of the outer loop are `[XBLOCK, 1]`, values of the inner one `[1, RBLOCK]` or both.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ INDEX = IndexPrinter(
 
 
 def size_name(name: str) -> str:
-    """The size's own name, with letters before it where a kernel uses that name itself."""
+    """The size's own name, with a prefix if a kernel uses that name itself."""
     clean = re.sub(r"\W", "_", name)
     clash = TAKEN.fullmatch(clean) or keyword.iskeyword(clean) or not clean.isidentifier()
     return f"size_{clean}" if clash else clean
 
 
 def argument_names(kernel: Kernel) -> dict[str, str]:
-    """A parameter name per argument. Buffers are `in0`, `out0`: kernels that differ in nothing else have one text."""
+    """A parameter name per argument. Buffers are `in0`, `out0`, so that equivalent kernels have the same text."""
     names = {n: f"in{at}" for at, n in enumerate(kernel.reads)}
     names.update((n, f"out{at}") for at, n in enumerate(kernel.writes))
     names.update((s.name, size_name(s.name)) for s in kernel.sizes)
@@ -79,7 +79,7 @@ def argument_names(kernel: Kernel) -> dict[str, str]:
 
 
 def literal(value: bool | int | float) -> str:
-    """The number as Triton reads it."""
+    """The number in Triton's syntax."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return f"({value!r})" if repr(value).startswith("-") else repr(value)
@@ -87,7 +87,7 @@ def literal(value: bool | int | float) -> str:
 
 @attrs.frozen
 class Guard:
-    """A condition under which loads are made, and the loop variables that it changes with."""
+    """A condition for loads, and the loop variables that it varies with."""
 
     name: str
     depends: frozenset[Var]
@@ -105,7 +105,7 @@ class KernelPrinter:
         self.arguments = argument_names(self.kernel)
         self.index = attrs.evolve(INDEX, names={s: self.arguments[s.name] for s in self.kernel.sizes})
         self.guards: list[Guard] = []
-        self.known: set[str] = set()  # names that a persistent kernel has computed for good
+        self.known: set[str] = set()  # names that a persistent kernel has computed and need not recompute
         self.fresh = self.rereads()
         self.rounded = all(
             buffers[name].dtype in HALVES for name in self.kernel.writes
@@ -113,14 +113,14 @@ class KernelPrinter:
         self.inner_stores: tuple[Store, ...] = ()
         self.online = {} if tile.config.persistent else online_sums(self.body, self.fresh)
 
-    # ------------------------------------------------------------------------------------------------ small pieces
+    # Small pieces.
 
     def shape(self) -> str:
         """A block of one element, with the kernel's number of dimensions."""
         return "[1]" if self.tile.r is None else "[1, 1]"
 
     def rereads(self) -> frozenset[Node]:
-        """Nodes that depend on a buffer which the kernel also writes: computed anew in each pass."""
+        """Nodes that depend on a buffer which the kernel also writes; recomputed in each pass."""
         found: set[Node] = set()
         for node in self.body.depends:  # operands come first
             if isinstance(node, Reduce):
@@ -151,23 +151,23 @@ class KernelPrinter:
         return f"tl.full({self.shape()}, {literal(value)}, {TYPES[dtype]})"
 
     def bare(self, node: Const) -> str:
-        """A literal that takes the type of the operand beside it."""
+        """A literal that takes the type of the other operand."""
         if node.dtype in HALVES:
             return literal(torch.tensor(node.value, dtype=node.dtype).item())
         return literal(float(node.value) if node.dtype.is_floating_point else int(node.value))
 
     def value(self, node: Node) -> str:
-        """The text of a node that stands as an operand."""
+        """The text of a node as an operand."""
         return self.constant(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
 
     def wide(self, node: Node) -> str:
-        """The same, halves widened to float32."""
+        """The same, with 16-bit floats widened to float32."""
         if isinstance(node, Const) and node.dtype in HALVES:
             return self.constant(torch.tensor(node.value, dtype=node.dtype).item(), torch.float32)
         return widen(self.value(node), node.dtype)
 
     def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
-        """The mask of an access that changes with `depends` ("" for none), and what the mask changes with."""
+        """The mask of an access that varies with `depends` ("" for none), and what the mask varies with."""
         names: list[str] = []
         over: set[Var] = set()
         if self.tile.x in depends and self.tile.x_masked:
@@ -194,7 +194,7 @@ class KernelPrinter:
         missing = sorted(v.name for v in needed - own)
         return " + ".join([text, *(f"{name} * 0" for name in missing)])
 
-    # -------------------------------------------------------------------------------------------------- statements
+    # Statements.
 
     def load(self, node: Load) -> str:
         mask, over = self.conditions(self.body.depends[node])
@@ -268,7 +268,7 @@ class KernelPrinter:
             self.lines.add(f"tl.store({target}, {value}{end})")
 
     def statements(self, items: Iterable[Statement], persistent: bool) -> None:
-        """Print statements; a persistent kernel skips what an earlier pass has computed already."""
+        """Print statements; a persistent kernel skips values that an earlier pass has computed."""
         for item in items:
             if isinstance(item, (Let, Guarded)):
                 if item.name in self.known:
@@ -284,7 +284,7 @@ class KernelPrinter:
             else:
                 self.write(item.store)
 
-    # -------------------------------------------------------------------------------------------------- reductions
+    # Reductions.
 
     def running(self, item: Accumulate) -> tuple[str, torch.dtype]:
         """The reduction's value over a whole block, and the dtype in which it is held."""
@@ -303,7 +303,7 @@ class KernelPrinter:
         return "tl.int64" if self.tile.wide else "tl.int32"
 
     def accumulate(self, item: Accumulate, persistent: bool) -> None:
-        """One step of a reduction: of the whole row where it is persistent, else of one tile of the loop."""
+        """One step of a reduction: over the whole row if it is persistent, else over one tile of the loop."""
         text, held = self.running(item)
         op, start = item.node.op, reduce.identity(item.node.op, held)
         note = place(item.node.origin)
@@ -334,7 +334,7 @@ class KernelPrinter:
         self.lines.add(f"{running} = {f'tl.where(r_in, {both}, {running})' if self.tile.r_masked else both}", note)
 
     def take_in(self, most: Accumulate, total: Accumulate, value: str) -> None:
-        """A tile of the loop that computes an online softmax."""
+        """Update an online softmax with a tile of the loop."""
         if self.tile.r_masked:
             value = f'tl.where(r_in, {value}, float("-inf"))'
         both = f"{most.name}_all, {total.name}_all"
@@ -342,7 +342,7 @@ class KernelPrinter:
         self.lines.add(f"{both} = {step}", place(total.node.origin))
 
     def start(self, item: Accumulate) -> None:
-        """Before the loop: the running block."""
+        """Before the loop: initialise the running block."""
         held = self.running(item)[1]
         if item.node in self.online:
             lanes = f"[XBLOCK, RBLOCK // {lane_width(self.tile.config)}], "
@@ -356,7 +356,7 @@ class KernelPrinter:
             self.lines.add(f"{item.name}_all_at = tl.full([XBLOCK, RBLOCK], {last}, {self.position_type()})")
 
     def finish(self, item: Accumulate) -> None:
-        """After the loop: one value a row."""
+        """After the loop: reduce to one value per row."""
         op, name, held = item.node.op, item.name, self.running(item)[1]
         note = place(item.node.origin)
         if op in reduce.POSITIONS:
@@ -372,7 +372,7 @@ class KernelPrinter:
             self.lines.add(f'{name} = tl.where({total} == 0.0, float("-inf"), {name})')
             self.lines.add(f'{total} = tl.where({total} == 0.0, float("nan"), {total})')
 
-    # ---------------------------------------------------------------------------------------------------- the whole
+    # The whole function.
 
     def inner_loop(self, item: PassBody) -> None:
         if self.tile.r is None or not item.inside or any(a in self.online.values() for a in item.reductions):
@@ -415,7 +415,7 @@ class KernelPrinter:
         return ", ".join([*self.arguments.values(), *tiles])
 
     def print(self) -> str:
-        """The function's body, with comments that lead to the user's lines. It does not hold the kernel's name."""
+        """The function's body, with comments that cite the user's lines. It does not contain the kernel's name."""
         with self.lines.indented():
             self.prologue()
             written: set[str] = set()
@@ -431,7 +431,7 @@ class KernelPrinter:
 
 
 def print_function(kernel: Kernel, parameters: str, body: str) -> str:
-    """The whole function, under a heading of the operators that it computes."""
+    """The whole function, below a heading with the operators that it computes."""
     lines = [f"# kernel {kernel.name}", *(f"#   {line}" for line in heading(kernel.origins))]
     return "\n".join([*lines, "@triton.jit", f"def {kernel.name}({parameters}):", body])
 

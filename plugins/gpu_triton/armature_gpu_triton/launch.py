@@ -1,7 +1,7 @@
 """Callables for built kernels: on a GPU through the launcher in `native/launcher.c`, else in Triton's interpreter.
 
-All that does not change from call to call is bound here, once. A kernel of the plan that became one function is that
-function's launcher itself, with no Python between.
+Everything that does not change between calls is bound here, once. A kernel that became a single function is that
+function's launcher itself, without Python in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIX = "Install a C compiler and Python's headers (apt-get install gcc python3-de
 
 
 def compiler() -> str | None:
-    """The C compiler: $CC, or the first of cc, gcc and clang that is there."""
+    """The C compiler: $CC, or the first of cc, gcc and clang that is installed."""
     named = os.environ.get("CC")
     return named if named else next((c for c in COMPILERS if shutil.which(c)), None)
 
@@ -47,7 +47,7 @@ def build_native(path: Path) -> None:
     if tool is None or not Path(include, "Python.h").exists():
         raise BackendError(backend="triton", what="its launcher", message="no C compiler or no Python.h", fix=FIX)
     command = [*tool.split(), "-O2", "-shared", "-fPIC", f"-I{include}", str(SOURCE), "-o", str(path)]
-    environment = os.environ | {"TMPDIR": str(path.parent)}  # one folder has to have room
+    environment = os.environ | {"TMPDIR": str(path.parent)}  # so that only one folder needs room
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise BackendError(backend="triton", what="its launcher", message=done.stderr[-2000:], fix=FIX)
@@ -67,7 +67,7 @@ def load_native(path: Path) -> Any:
 
 @cache
 def opened(module: Any, driver: str) -> Any:
-    """The extension module with the driver's entries bound."""
+    """The extension module, bound to the driver's entry points."""
     module.open(driver)
     return module
 
@@ -79,7 +79,7 @@ def native(ctx: Services, driver: str = DRIVER) -> Any:
 
 
 def kinds_of(spec: KernelSpec) -> str:
-    """A letter per argument, as the launcher reads them."""
+    """A letter per argument, as the launcher expects."""
     letters = {"i32": "i", "i64": "l"}
     return "".join(letters.get(t, "a" if at in spec.aligned else "p") for at, t in enumerate(spec.signature))
 
@@ -87,7 +87,7 @@ def kinds_of(spec: KernelSpec) -> str:
 def bind(
     module: Any, spec: KernelSpec, binary: Binary, device: int, stream: Callable[[int], int], unaligned: Launch | None
 ) -> Launch:
-    """Load a cubin on a device and bind all that a launch needs."""
+    """Load a cubin on a device and bind everything that a launch needs."""
     static = isinstance(spec.grid, tuple)
     launch: Launch = module.Kernel(
         function=module.load(binary.cubin, binary.name, binary.shared, device),
@@ -104,7 +104,7 @@ def bind(
 
 
 def interpreted_launch(function: Any, spec: KernelSpec) -> Launch:
-    """Run the function in Triton's interpreter. Errors: IndexError where a checked index is out of range."""
+    """Run the function in Triton's interpreter. Errors: IndexError if a checked index is out of range."""
     grid_of = spec.grid if isinstance(spec.grid, tuple) else eval(spec.grid)
     constants = dict(spec.constants)
 
@@ -121,7 +121,7 @@ def interpreted_launch(function: Any, spec: KernelSpec) -> Launch:
 
 
 def in_order(group: GroupSpec, launches: Sequence[Launch], device: torch.device) -> Launch:
-    """One callable for all parts of a group; it makes the workspaces, which the allocator takes back after the call."""
+    """One callable for all parts of a group; it allocates the workspaces, which are freed after the call."""
     if len(launches) == 1 and not group.workspaces:
         return launches[0]
     steps = [(launch, part.arguments) for launch, part in zip(launches, group.parts, strict=True)]
@@ -136,7 +136,7 @@ def in_order(group: GroupSpec, launches: Sequence[Launch], device: torch.device)
 
 
 class Lazy:
-    """The variant of a kernel for pointers that are not aligned: built when one is first met."""
+    """The variant of a kernel for unaligned pointers: built when one is first met."""
 
     def __init__(self, build: Callable[[], Launch]) -> None:
         self.build = build
@@ -154,7 +154,7 @@ def specs_of(groups: Sequence[GroupSpec]) -> list[KernelSpec]:
 
 
 def join(groups: Sequence[GroupSpec], launches: Mapping[str, Launch], device: str) -> dict[str, Launch]:
-    """A callable per kernel of the plan from a callable per function; workspaces stand on devices of type `device`."""
+    """A callable per kernel of the plan from a callable per function; workspaces are on devices of type `device`."""
     found: dict[str, Launch] = {}
     for group in groups:
         indexed = device == "cuda" and group.device is not None

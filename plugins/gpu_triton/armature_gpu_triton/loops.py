@@ -1,6 +1,7 @@
-"""Loop nests as tiles: all outer variables become one, `x`, all inner ones `r`; a program computes a block of each.
+"""Loop nests as tiles: all outer variables are merged into `x`, all inner ones into `r`; a program computes a block of
+each.
 
-A pointwise kernel has tiles of two dimensions where that is worth it: then one of the outer variables is its `r`.
+A pointwise kernel has two-dimensional tiles if that is worth it: then one of the outer variables is its `r`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Tile:
 
     @property
     def across(self) -> Index:
-        """How many programs stand side by side along `r`."""
+        """The number of programs along `r`."""
         if self.r is None or not self.config.tiled:
             return 1
         return floordiv(add(self.r.extent, self.config.rblock - 1), self.config.rblock)
@@ -100,9 +101,9 @@ def replace(kernel: Kernel, changes: Mapping[Var, Index], outer: Sequence[Var], 
 
 
 def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
-    """Bytes that accesses move which are contiguous in the variable, symbolic sizes at their hints.
+    """Bytes moved by accesses that are contiguous in the variable, with symbolic sizes at their hints.
 
-    Bytes, not accesses: batch norm reads four vectors along the channels, and next to the image these cost nothing.
+    Bytes, not accesses: batch norm reads four vectors along the channels, which cost nothing compared with the image.
     """
     total = 0
     for access in accesses(kernel):
@@ -114,7 +115,7 @@ def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) ->
 
 
 def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
-    """The outer variables, the one last in which most bytes are contiguous."""
+    """The outer variables, ending with the one in which most bytes are contiguous."""
     counts = {v: contiguous_bytes(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
     if not counts:
         return kernel.outer
@@ -125,7 +126,7 @@ def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
 
 
 def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
-    """The same kernel over one outer variable `x` and, where it has inner ones, one inner variable `r`."""
+    """The same kernel over one outer variable `x` and, if it has inner ones, one inner variable `r`."""
     outer = ordered(kernel, buffers)
     x = Var("x", numel(v.extent for v in outer))
     changes: dict[Var, Index] = dict(zip(outer, delinear(x, [v.extent for v in outer]), strict=True))
@@ -137,10 +138,10 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
 
 
 def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotune.Config] | None:
-    """A pointwise kernel with a second dimension for its tiles, and their sizes; None where one dimension is as good.
+    """A pointwise kernel with a second tile dimension, and the tile sizes; None if one dimension is as good.
 
-    It is not where memory is contiguous in one variable for some accesses and in another one for others, as in a
-    transpose; nor where values are loaded that are the same all along a row.
+    Two are better if some accesses are contiguous in one variable and others in another one, as in a transpose, or if
+    some loaded values are constant along a row.
     """
     long = [v for v in kernel.outer if v.extent != 1]
     if kernel.inner or len(long) < 2 or any(a.indirect for a in stores_of(kernel)):
@@ -162,7 +163,7 @@ def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotu
 
 
 def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
-    """What the choice of tiles needs to know of a kernel (not yet flattened)."""
+    """The properties of a kernel (not yet flattened) that determine its tiles."""
     x, r = numel(v.extent for v in kernel.outer), numel(v.extent for v in kernel.inner)
     shape = shape_over(kernel, buffers, x, r)
     if not kernel.inner:
@@ -174,7 +175,7 @@ def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
 
 
 def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index) -> autotune.Shape:
-    """The same where a tile's dimensions have `x` and `r` points, the latter along memory."""
+    """The same for a tile whose dimensions have `x` and `r` points, the latter along memory."""
     names = (*kernel.reads, *kernel.writes)
     return autotune.Shape(
         x=hint(x),
@@ -188,7 +189,7 @@ def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index
 
 
 def is_wide(kernel: Kernel, buffers: Mapping[str, Buffer], slack: int) -> bool:
-    """True where an offset, or a position in the loop rounded up to whole blocks, may not fit in 32 bits."""
+    """True if an offset, or a position in the loop rounded up to whole blocks, may not fit in 32 bits."""
     ends = [bounds(position(a, buffers))[1] for a in accesses(kernel) if not a.indirect]
     ends += [bounds(numel(buffers[a.buffer].shape))[1] for a in accesses(kernel) if a.indirect]
     ends += [bounds(v.extent)[1] for v in (*kernel.outer, *kernel.inner)]

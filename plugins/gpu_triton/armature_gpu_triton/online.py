@@ -1,7 +1,8 @@
-"""Online softmax: `sum(exp(v - max(v)))` in the loop that finds the maximum, so that a long row is read once less.
+"""Online softmax: computes `sum(exp(v - max(v)))` in the loop that finds the maximum, so that a long row is read once
+less.
 
-Each lane keeps the sum relative to the largest value that it has seen, and scales it when it sees a larger one. A lane
-is a few neighbours of a row, which one thread loads at once: then scaling costs little beside the sum itself.
+Each lane has a sum relative to the largest value that it has seen, and rescales it when it sees a larger one. A lane is
+a few neighbours of a row that one thread loads at once, so that rescaling costs little compared with the sum.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from armature.backend_api import Accumulate, KernelBody, Node, Op, Reduce
 from armature_gpu_triton.autotune import Config
 
 LANE = 8
-LOWEST = float(torch.finfo(torch.float32).min)  # what a lane starts from: -inf less itself would be NaN
+LOWEST = float(torch.finfo(torch.float32).min)  # initial maximum of a lane, because -inf minus itself would be NaN
 
 
 def lane_width(config: Config) -> int:
-    """Neighbours in a lane: one where a thread's elements stand in different rows."""
+    """Neighbours in a lane: one if a thread's elements are in different rows."""
     return LANE if config.rblock >= LANE * config.xblock else 1
 
 
 def online_sums(body: KernelBody, fresh: frozenset[Node]) -> dict[Node, Accumulate]:
-    """The sums that can be computed so, by their maximum. `fresh`: values that may change from one pass to the next."""
+    """The sums that can be computed this way, by their maximum. `fresh`: values that may change between passes."""
     found: dict[Node, Accumulate] = {}
     for first, second, source in zip(body.passes, body.passes[1:], body.kernel.passes[1:], strict=False):
         if len(second.reductions) != 1 or source.inner_stores:

@@ -1,7 +1,8 @@
 """The operations of the loop IR as Triton expressions: one row each.
 
-A form takes the printed operands. Operands and result have the types of the IR's dtypes, but that halves are widened to
-float32 before and rounded after every operation (`kernel_printer`): a form sees float32, float64, integers, bools.
+A form takes the printed operands. Operands and result have the types of the IR's dtypes, except that 16-bit floats are
+widened to float32 before and rounded after every operation (`kernel_printer`): a form sees float32, float64, integers,
+bools.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TYPES: Mapping[torch.dtype, str] = MappingProxyType(
         torch.float64: "tl.float64",
     }
 )
-# How a pointer to the dtype is written in a kernel's signature; bools stand in memory as bytes of 0 and 1.
+# The pointer type of a dtype in a kernel's signature; bools are stored as bytes of 0 and 1.
 POINTERS: Mapping[torch.dtype, str] = MappingProxyType(
     {
         torch.bool: "*i1",
@@ -58,7 +59,7 @@ def kind(dtype: torch.dtype) -> str:
 
 
 def by_kind(**forms: str) -> Callable[[Op, Sequence[str]], str]:
-    """A form per kind of the first operand; a row may be given for `float32` and `float64` apart, `int` covers uint."""
+    """A form for each kind of the first operand; `float32` and `float64` may have separate rows, `int` covers uint."""
 
     def form(node: Op, operands: Sequence[str]) -> str:
         dtype = node.args[0].dtype
@@ -73,7 +74,8 @@ def by_kind(**forms: str) -> Callable[[Op, Sequence[str]], str]:
 
 
 def cast_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
-    """Conversion as ATen makes it: floats to integers truncate, to bool means `!= 0`, to halves round to even."""
+    """A conversion with ATen's semantics: floats to integers truncate, to bool means `!= 0`, to 16-bit floats round to
+    even."""
     if source == target:
         return value
     if target == torch.bool:
@@ -87,7 +89,7 @@ def cast_text(value: str, source: torch.dtype, target: torch.dtype) -> str:
 
 
 def widen(value: str, dtype: torch.dtype) -> str:
-    """A half as float32; anything else as it is."""
+    """A 16-bit float as float32; anything else unchanged."""
     return cast_text(value, dtype, torch.float32) if dtype in HALVES else value
 
 
@@ -113,7 +115,7 @@ def _shift(name: str) -> Callable[[Op, Sequence[str]], str]:
     return form
 
 
-# Operations that are written between their operands: there a literal takes the type of the other operand.
+# Infix operations: a literal takes the type of the other operand.
 INFIX: Mapping[str, str] = MappingProxyType(
     {
         "add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
@@ -184,7 +186,7 @@ FORMS: Mapping[str, OpForm] = MappingProxyType(
 
 
 def argument_of_erf(node: Op) -> Node | None:
-    """`x` of `erf(x) + 1`, which is what GELU and its derivative are made of; None for another operation."""
+    """`x` of `erf(x) + 1`, which GELU and its derivative use; None for another operation."""
     if node.op != "add" or node.dtype != torch.float32:
         return None
     left, right = node.args

@@ -27,17 +27,17 @@ def armature_launch_recorder(device_type: str) -> LaunchRecorder | None:
 
 @hookimpl
 def armature_value_types() -> Iterable[ValueType]:
-    """Kernels of the program."""
+    """Value types for the program's own kernels."""
     return user_kernels.VALUE_TYPES
 
 
 @hookimpl
 def armature_handlers() -> Iterable[Handler]:
-    """What torch has for kernels of the program."""
+    """Handlers for torch's functions on the program's own kernels."""
     return collect(user_kernels)
 
 
 @hookimpl
 def armature_break_types() -> Iterable[BreakType]:
-    """Launches that can't be in the graph."""
+    """Break types for launches that can't be in the graph."""
     return user_kernels.BREAKS

@@ -1,4 +1,4 @@
-"""Reductions: how a running tile starts, takes in another tile, and becomes one value a row."""
+"""Reductions: how a running tile is initialised, updated with another tile, and reduced to one value per row."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LAST_POSITION = {"tl.int32": 2**31 - 1, "tl.int64": 2**63 - 1}
 
 
 def held_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which a running value is held: float32 for halves."""
+    """The dtype in which a running value is held: float32 for 16-bit floats."""
     return torch.float32 if dtype in HALVES else dtype
 
 
 def identity(op: str, dtype: torch.dtype) -> str:
-    """The literal that changes nothing when combined."""
+    """The neutral element, as a literal."""
     if op in ("sum", "xor"):
         return "0.0" if kind(dtype) == "float" else "0"
     if op in ("any", "all"):
@@ -34,7 +34,7 @@ def identity(op: str, dtype: torch.dtype) -> str:
 
 
 def combine(op: str, dtype: torch.dtype, left: str, right: str) -> str:
-    """Two running values made one."""
+    """Combine two running values."""
     if op in COMBINE:
         return COMBINE[op].format(left, right)
     name = "maximum" if op == "max" else "minimum"

@@ -1,4 +1,4 @@
-"""From kernels of the plan to one source: cut, flatten, choose tiles, print; and note what building needs to know."""
+"""From the plan's kernels to one source: split, flatten, choose tiles, print, and record the data for building."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BACKEND = "gpu_triton"
 
 
 def grid_of(part: Tile) -> tuple[int, int, int] | str:
-    """How many programs cover the loops; where that depends on sizes, a lambda over the kernel's arguments."""
+    """The number of programs that cover the loops; if that depends on sizes, a lambda over the kernel's arguments."""
     programs = mul(floordiv(add(part.x.extent, part.config.xblock - 1), part.config.xblock), part.across)
     if isinstance(programs, int):
         return (programs, 1, 1)
@@ -41,7 +41,7 @@ def grid_of(part: Tile) -> tuple[int, int, int] | str:
 
 
 def spec_of(part: Tile, buffers: Mapping[str, Buffer]) -> KernelSpec:
-    """What building the tile's function needs."""
+    """The data for building the tile's function."""
     kernel = part.kernel
     names = (*kernel.reads, *kernel.writes)
     constants = {"XBLOCK": part.config.xblock} | ({"RBLOCK": part.config.rblock} if part.r is not None else {})
@@ -69,7 +69,7 @@ def elements(buffer: Buffer) -> int:
 
 
 def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> GroupSpec:
-    """How the parts of a group take their arguments from those of the whole."""
+    """How the parts of a group take their arguments from the group's own."""
     positions: dict[str, int | str] = {n: at for at, n in enumerate(kernel.arguments)}
     positions.update((name, name) for name in group.workspaces)
     parts = tuple(
@@ -81,9 +81,9 @@ def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> Gro
 
 @attrs.define
 class Functions:
-    """The functions of one source. Kernels that differ in nothing but names share one.
+    """The functions of one source. Kernels that only differ in names share one.
 
-    bodies: what a function's cubin depends on, by its name; its name is no part of it.
+    bodies: the text that determines a function's cubin, by its name; the name itself is not part of it.
     """
 
     texts: dict[str, str] = attrs.field(factory=dict)
@@ -96,7 +96,7 @@ class Functions:
         return self.printed(KernelPrinter(part, buffers), spec_of(part, buffers))
 
     def printed(self, printer: KernelPrinter, spec: KernelSpec) -> KernelSpec:
-        """The function that the printer prints, or the one with the same text."""
+        """The function that the printer prints, or an existing one with the same text."""
         parameters, body = printer.parameters(), printer.print()
         key = (parameters, body, attrs.evolve(spec, name=""))
         if key not in self.specs:
@@ -106,11 +106,11 @@ class Functions:
         return self.specs[key]
 
     def text_of(self, group: GroupSpec) -> str:
-        """The functions that a kernel of the plan became."""
+        """The functions made from a kernel of the plan."""
         return "\n\n".join(dict.fromkeys(self.texts[part.spec.name] for part in group.parts))
 
     def add_batch(self, work: Batch, buffers: Mapping[str, Buffer]) -> GroupSpec:
-        """Functions for a batch, each for members that are masked alike."""
+        """Functions for a batch, each for members with the same masking."""
         parts: list[Part] = []
         position = {name: at for at, name in enumerate(work.arguments)}
         for number, table in enumerate(batch.tables(work, body_of(work, buffers))):

@@ -1,21 +1,21 @@
-"""What building and launching a generated kernel needs besides its text: plain data that can be pickled."""
+"""The data for building and launching a generated kernel, besides its text; picklable."""
 
 from __future__ import annotations
 
 import attrs
 import torch
 
-MOST_ARGUMENTS = 250  # of one kernel: below what the launcher takes (MAX_ARGS)
+MOST_ARGUMENTS = 250  # limit per kernel: below the launcher's (MAX_ARGS)
 
 
 @attrs.frozen
 class KernelSpec:
     """One Triton function.
 
-    signature: Triton type per argument, "*fp32" or "i64". aligned: positions of pointers taken to be multiples of 16
-    bytes. constants: tile sizes. grid: how many programs, a tuple of three numbers; where sizes are symbolic, the text
-    of a Python lambda over the arguments that gives one. device: index, None for the current one. asserts: the kernel
-    checks indices, and traps where one is out of range.
+    signature: Triton type per argument, "*fp32" or "i64". aligned: positions of pointers assumed to be multiples of 16
+    bytes. constants: tile sizes. grid: the number of programs, a tuple of three numbers; with symbolic sizes, the text
+    of a Python lambda over the arguments that returns it. device: index, None for the current one. asserts: the kernel
+    checks indices, and traps if one is out of range.
     """
 
     name: str
@@ -35,7 +35,7 @@ class KernelSpec:
 
 @attrs.frozen
 class Part:
-    """A launch within a group: the function, and where each of its arguments comes from.
+    """A launch within a group: the function, and the origin of each argument.
 
     An argument is a position among the group's own arguments, or the name of one of its workspaces.
     """
@@ -46,7 +46,8 @@ class Part:
 
 @attrs.frozen
 class GroupSpec:
-    """What one kernel of the plan became: parts in order, and the memory that only they use (elements, dtype)."""
+    """The functions made from one kernel of the plan: parts in order, and the memory that only they use (elements,
+    dtype)."""
 
     name: str
     parts: tuple[Part, ...]

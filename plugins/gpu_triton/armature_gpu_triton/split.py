@@ -1,9 +1,9 @@
-"""Long rows on few programs: a kernel whose passes would each run on a handful of multiprocessors becomes several.
+"""Splits kernels with long rows and few programs, whose passes would each run on a handful of multiprocessors.
 
-Each reducing pass turns into a kernel that reduces pieces of the row side by side, and one that joins the pieces;
-results that later passes need stand in workspaces. What a pass stores at each point is stored by the first of the two
-where the pieces are of one length, and else by a kernel between them, since stores can't be masked. All of it is
-written in the loop IR, so nothing else has to know.
+Each reducing pass becomes a kernel that reduces pieces of the row in parallel, and one that combines the pieces;
+results needed by later passes are stored in workspaces. A pass's stores at each point are made by the first of the two
+if the pieces have one length, and else by a kernel in between, because stores can't be masked. Everything is written in
+the loop IR, so no other stage is affected.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from armature_gpu_triton.loops import accesses, shape_of, stores_of
 from armature_gpu_triton.ops import kind
 from armature_gpu_triton.reduce import POSITIONS
 
-LONGEST_SEARCH = 1 << 16  # pieces that are longer may end with a shorter one
+LONGEST_SEARCH = 1 << 16  # longer pieces may be followed by a shorter last one
 
 
 @attrs.frozen(eq=False)
 class Group:
-    """Kernels that together do what one kernel of the plan does, and the buffers that only they use."""
+    """Kernels that together replace one kernel of the plan, and the buffers that only they use."""
 
     kernels: tuple[Kernel, ...]
     workspaces: Mapping[str, Buffer]
 
 
 def neutral(op: str, dtype: torch.dtype) -> bool | int | float:
-    """The value that changes nothing when combined."""
+    """The neutral element."""
     if op in ("sum", "xor", "any"):
         return False if dtype == torch.bool else 0
     if op in ("prod", "all"):
@@ -71,7 +71,7 @@ def neutral(op: str, dtype: torch.dtype) -> bool | int | float:
 
 
 def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
-    """The kernel as it is, or cut where its rows are long and few."""
+    """The kernel unchanged, or split if its rows are long and few."""
     whole = Group((kernel,), {})
     if not kernel.inner or kernel.sizes:
         return whole
@@ -88,8 +88,8 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
 def reads_what_changed(kernel: Kernel) -> bool:
     """Whether one of several kernels would read an element that an earlier one, or another program, has overwritten.
 
-    A result may stand in the memory of an operand. It is safe where each element is read only for what is stored in its
-    place, and by reductions that are done before.
+    A result may be in the memory of an operand. That is safe if each element is only read for the value stored in its
+    place, and by reductions that are finished before.
     """
     loads = [n for n in accesses(kernel) if isinstance(n, Load)]
     for number, item in enumerate(kernel.passes):
@@ -110,19 +110,19 @@ def _values(stores: Iterable[Store]) -> list[Node]:
 
 
 def _computed(item: Pass) -> list[Node]:
-    """All that a pass computes anew."""
+    """All nodes that a pass computes anew."""
     return [*(r.value for r in item.reductions), *_values((*item.inner_stores, *item.outer_stores))]
 
 
 def _loads(roots: Iterable[Node], buffer: str) -> bool:
-    """Whether the buffer is loaded for these; reductions are done by then, and read from a workspace."""
+    """Whether the buffer is loaded for these, apart from finished reductions, which are read from a workspace."""
     found = postorder(roots, lambda n: () if isinstance(n, Reduce) else operands(n))
     return any(isinstance(n, Load) and n.buffer == buffer for n in found)
 
 
 def chunk(points: int, pieces: int, even: bool) -> int:
-    """How long a piece is, the last one at most. even: a length that leaves no shorter piece, if there is one that is
-    up to twice as long; rather one of whole accesses of 16 bytes."""
+    """The length of a piece; the last one may be shorter. even: a length without a shorter last piece, if there is one
+    up to twice as long; preferably a multiple of 16 bytes."""
     shortest = -(-points // pieces)
     if not even or shortest > LONGEST_SEARCH:
         return shortest
@@ -145,7 +145,7 @@ class _Splitter:
         self.changes = dict(zip(kernel.inner, delinear(self.place, [v.extent for v in kernel.inner]), strict=True))
         self.workspaces: dict[str, Buffer] = {}
         self.results: dict[Node, Load] = {}  # reductions of earlier passes, as loads
-        self.needed: set[Node] = set()  # reductions that something after their own pass's join reads
+        self.needed: set[Node] = set()  # reductions that are read after the combining kernel of their own pass
         self.kernels: list[Kernel] = []
 
     def workspace(self, dtype: torch.dtype, over: Iterable[Var]) -> str:
@@ -155,13 +155,14 @@ class _Splitter:
         return name
 
     def cut(self, piece: Var) -> tuple[Var, ...]:
-        """The outer loops and the pieces, with what is contiguous in memory last: neighbours load neighbours."""
+        """The outer loops and the pieces, ending with the one in which memory is contiguous, so that neighbours load
+        neighbours."""
         return (*self.kernel.outer, piece) if self.along_r else (piece, *self.kernel.outer)
 
     def renamed(
         self, roots: Iterable[Node], changes: Mapping[Var, Index], known: Mapping[Node, Node]
     ) -> dict[Node, Node]:
-        """Nodes with variables replaced; those of `known` become what it says."""
+        """Nodes with variables replaced, and nodes of `known` replaced by their mapped values."""
         new: dict[Node, Node] = dict(known)
         for node in postorder(roots, operands, known):
             new[node] = rename_node(with_operands(node, new), changes)
@@ -180,11 +181,11 @@ class _Splitter:
 
     @property
     def even(self) -> bool:
-        """Whether all pieces are of one length."""
+        """Whether all pieces have one length."""
         return self.points % self.chunk == 0
 
     def pieces_of(self, item: Pass) -> dict[Node, Reduce]:
-        """Reduce pieces, make the inner stores, and give the reductions that join the pieces."""
+        """Reduce pieces, make the inner stores, and return the reductions that combine the pieces."""
         at_points = item.inner_stores if self.even else ()
         new = self.renamed([*(r.value for r in item.reductions), *_values(at_points)], self.changes, self.results)
         rest = Var("split_rest", self.piece.extent)
@@ -210,7 +211,7 @@ class _Splitter:
         return joined
 
     def join(self, item: Pass, joined: Mapping[Node, Reduce]) -> None:
-        """Join the pieces, make the outer stores, and keep the results for what follows."""
+        """Combine the pieces, make the outer stores, and record the results for later passes."""
         rest = next(iter(joined.values())).over
         roots = [root for s in item.outer_stores for root in store_roots(s)]
         new = self.renamed(roots, {}, {**self.results, **joined})
@@ -229,7 +230,7 @@ class _Splitter:
         self.emit(outer, (), Pass((), (), tuple(rename_store(s, {}, new) for s in stores)))
 
     def at_each_point(self, item: Pass) -> None:
-        """The inner stores of a pass by a kernel of their own."""
+        """The inner stores of a pass, by a kernel of their own."""
         if item.inner_stores:
             self.pointwise(item.inner_stores, (*self.kernel.outer, *self.kernel.inner))
 

@@ -1,7 +1,7 @@
-"""From the text of a kernel to a cubin, ahead of time: no GPU and no CUDA toolkit is needed for it.
+"""Compiles a kernel's text to a cubin ahead of time, which needs neither a GPU nor a CUDA toolkit.
 
-The only module that knows how Triton's compiler is called; Triton 3.4 to 3.7 take the same arguments. What comes out is
-kept as one file per kernel (`binary`), so that a later process never imports Triton.
+The only module that calls Triton's compiler; Triton 3.4 to 3.7 take the same arguments. The result is one file per
+kernel (`binary`), so that a later process never imports Triton.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ALIGNED = (("tt.divisibility", 16),)
 
 
 class Scratch:
-    """While a kernel is compiled, Triton keeps its files in a folder of this process, which goes afterwards.
+    """While a kernel is compiled, Triton's own cache is in a temporary folder of this process.
 
-    What it keeps elsewhere is read again without a check, and may stand in a folder that can't be written. The setting
-    holds for all threads: the first compilation sets it, the last one of those at once resets it.
+    Its usual cache is read back without a check, and may be in a read-only folder. The setting applies to all threads:
+    the first concurrent compilation sets it, the last one resets it.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ SCRATCH = Scratch()
 
 
 def functions_of(text: str, path: Path) -> Mapping[str, object]:
-    """Run a generated module that stands at `path` (Triton reads its source from there)."""
+    """Run a generated module at `path` (Triton reads its source from there)."""
     namespace: dict[str, object] = {"__name__": f"armature_generated.{path.stem}", "__file__": str(path)}
     exec(compile(text, str(path), "exec"), namespace)
     return namespace
@@ -104,7 +104,7 @@ def compile_function(function: object, spec: KernelSpec, capability: int) -> Bin
 
 
 def interpret(function: object) -> InterpretedFunction[object]:
-    """The kernel as Triton's interpreter runs it, on CPU tensors; device functions come from `interpreted`."""
+    """The kernel for Triton's interpreter, on CPU tensors; device functions come from `interpreted`."""
     plain = python_function(function)
     swapped = types.FunctionType(
         plain.__code__,

@@ -1,4 +1,4 @@
-"""Kernels that the program has written in Triton: a launch is a node of the graph, which makes it when the graph runs.
+"""Triton kernels of the program: a launch is a node of the graph, which makes it when the graph runs.
 
 Triton's classes are known by name, so that it need not be imported before the program does.
 """
@@ -55,7 +55,7 @@ BREAKS = with_examples(
     "armature_gpu_triton.examples",
 )
 INTERFACE = ("triton.runtime.jit", "KernelInterface")
-# Where `run` is found that launches by itself; that of `Heuristics` is traced into.
+# Classes with a `run` that launches; that of `Heuristics` is traced into.
 LAUNCHERS = frozenset({
     ("triton.runtime.jit", "JITFunction"),
     ("triton.runtime.interpreter", "InterpretedFunction"),
@@ -66,24 +66,24 @@ HEURISTICS = ("triton.runtime.autotuner", "Heuristics")
 
 
 def name_of(cls: type) -> tuple[str, str]:
-    """Of a class: its module, and its name there."""
+    """A class's module and qualified name."""
     return cls.__module__, cls.__qualname__
 
 
 def is_kernel(obj: object) -> bool:
-    """Whether an object is something to launch."""
+    """Whether an object is a kernel that can be launched."""
     return any(name_of(cls) == INTERFACE for cls in type(obj).__mro__)
 
 
 def launches(cls: type) -> bool:
-    """Whether the method `run` of a class is Triton's own."""
+    """Whether the class's `run` method is Triton's own."""
     holder = next((base for base in cls.__mro__ if "run" in vars(base)), object)
     return name_of(holder) in LAUNCHERS
 
 
 @attrs.define(eq=False)
 class KernelValue(ObjectValue):
-    """A kernel of the program. `kernel[grid]` is Python, which is traced, and comes to `run`."""
+    """A kernel of the program. `kernel[grid]` is Python code, which is traced, and finally calls `run`."""
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name == "run" and self.obj is not None and launches(self.cls) and "run" not in vars(self.obj):
@@ -97,7 +97,7 @@ class KernelValue(ObjectValue):
 
 
 def build(obj: object, source: Source, tracer: Tracing) -> Value:
-    """The value of a kernel that the program has."""
+    """The value of a kernel of the program."""
     tracer.guards.same(source, obj)
     value: Value = tracer.objects.remember(obj, KernelValue(type(obj), obj, source=source))
     return value
@@ -108,10 +108,10 @@ VALUE_TYPES = (ValueType(is_kernel, build),)
 
 @attrs.frozen(eq=False)
 class Launch:
-    """What a node does: `kernel.run` with arguments, of which the last that are given are numbers of grids.
+    """The function of a node: `kernel.run` with arguments, the last of which are numbers of grids.
 
-    names: of the arguments that are given by name, the last ones. held: arguments by position, which are the same in
-    each call. grids: for each configuration that is tried what it sets, and how many numbers its grid has.
+    names: of the arguments passed by name, which are the last ones. held: arguments by position that are the same in
+    each call. grids: for each configuration of an autotuner, its settings, and the length of its grid.
     """
 
     kernel: Any
@@ -127,7 +127,7 @@ class Launch:
         self.kernel.run(*values[:split], grid=self.grid(given[count:]), warmup=False, **named)
 
     def grid(self, numbers: Sequence[int]) -> Any:
-        """The grid, or a function that finds the one for a configuration."""
+        """The grid, or a function that returns the one for a configuration."""
         found, first = [], 0
         for chosen, size in self.grids:
             found.append((chosen, tuple(numbers[first : first + size])))
@@ -144,8 +144,8 @@ def agrees(chosen: Mapping[str, object], meta: Mapping[str, object]) -> bool:
 
 @attrs.frozen(eq=False)
 class Kernel:
-    """What a launch goes through. outer: what is launched; heuristics: between it and the function, from the outside;
-    function: what Triton compiles."""
+    """The layers of a launch. outer: the object that is launched; heuristics: between it and the function, from the
+    outside; function: what Triton compiles."""
 
     outer: Any
     heuristics: tuple[Any, ...]
@@ -165,12 +165,12 @@ class Kernel:
 
     @property
     def configurations(self) -> list[Any]:
-        """Those that an autotuner tries."""
+        """The configurations that an autotuner tries."""
         return list(self.outer.configs) if name_of(type(self.outer)) == AUTOTUNER else []
 
     @property
     def text(self) -> str:
-        """The source, as Triton has it."""
+        """Triton's copy of the source."""
         held = getattr(self.function, "src", None)
         try:
             return held if isinstance(held, str) else inspect.getsource(self.function.fn)
@@ -179,7 +179,7 @@ class Kernel:
 
     @property
     def hooked(self) -> bool:
-        """Whether functions of the program are given the arguments before or after the kernel is."""
+        """Whether functions of the program receive the arguments before or after the kernel."""
         hooks = [getattr(self.function, "pre_run_hooks", True), *(config.pre_hook for config in self.configurations)]
         if self.configurations:
             hooks += [self.outer.user_defined_pre_hook, self.outer.user_defined_post_hook]
@@ -192,7 +192,7 @@ class Kernel:
         return self.hooked or bool(self.heuristics) or any(asked)
 
     def read_only(self) -> frozenset[str]:
-        """The arguments that a launch writes nothing to."""
+        """The arguments that a launch does not write to."""
         if self.hooked:
             return frozenset()
         tuner = self.outer if self.configurations else None
@@ -201,7 +201,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """For people, and for the graph."""
+        """The name for users and for the graph."""
         return str(getattr(self.function.fn, "__name__", "kernel"))
 
 
@@ -239,13 +239,13 @@ def launch(tracer: Tracing, value: KernelValue, args: Sequence[Value], kwargs: M
 
 
 def refuse(tracer: Tracing, kernel: str, met: str) -> NoReturn:
-    """The launch is made in eager mode."""
+    """Break the graph: the launch is made in eager mode."""
     tracer.graph_break(ID, kernel=kernel, met=met)
     raise AssertionError("a graph break raises")
 
 
 def is_plain(value: Value) -> bool:
-    """Whether a node of the graph can be given it as an argument."""
+    """Whether it can be an argument of a node."""
     if isinstance(value, TupleValue):
         return value.python_type() is tuple and all(map(is_plain, value.items))
     return isinstance(value, TracedTensor) or value.is_symbolic or (value.is_constant and plain_constant(value))
@@ -256,7 +256,7 @@ def plain_constant(value: Value) -> bool:
 
 
 def constant_object(tracer: Tracing, kernel: Kernel, value: Value) -> object:
-    """An argument that is an object of the program: the same one next time."""
+    """An argument that is an object of the program, guarded by identity."""
     changed = isinstance(value, ObjectValue) and (value.written or value.instance_dict is not None)
     try:
         if not changed and (value.is_constant or value.source is not None) and not value.is_tensor:
@@ -270,7 +270,7 @@ def constant_object(tracer: Tracing, kernel: Kernel, value: Value) -> object:
 def grids_of(
     tracer: Tracing, value: Value, kernel: Kernel, grid: Value, args: Sequence[Value], named: Mapping[str, Value]
 ) -> list[list[Value]]:
-    """The numbers of the grid, for each configuration where there are some. What computes them is traced."""
+    """The numbers of the grid, for each configuration if there are some. Code that computes them is traced."""
     tried = kernel.configurations
     if isinstance(grid, SequenceValue):
         found: list[Value] = [grid] * (len(tried) or 1)
@@ -295,7 +295,7 @@ def grids_of(
 
 
 def numbers_of(tracer: Tracing, kernel: Kernel, grid: Value) -> list[Value]:
-    """Of one to three dimensions."""
+    """Numbers of one to three dimensions."""
     numbers = list(grid.items) if isinstance(grid, SequenceValue) else []
     if not numbers or not all(issubclass(n.python_type(), int) and (n.is_constant or n.is_symbolic) for n in numbers):
         refuse(tracer, kernel.name, f"its grid is {grid.describe()}")
@@ -306,7 +306,7 @@ def numbers_of(tracer: Tracing, kernel: Kernel, grid: Value) -> list[Value]:
 
 
 def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, Any]:
-    """What a kernel is given, by name."""
+    """A kernel's arguments by name."""
     given = {**dict(zip(names, args)), **kwargs}
     return {
         name: given[name] if name in given else defaults[name] for name in names if name in given or name in defaults
@@ -338,5 +338,5 @@ def computed_grids(
 
 @handles(*existing("torch.library.wrap_triton", "torch._library.capture_triton"))
 def wrap_triton(call: Call, triton_kernel: Value) -> Value | None:
-    """In the graph the kernel does what its wrapper would."""
+    """In a graph the kernel does what its wrapper would."""
     return triton_kernel if isinstance(triton_kernel, KernelValue) else None

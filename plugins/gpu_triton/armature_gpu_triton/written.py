@@ -1,7 +1,7 @@
-"""Which parameters a kernel of the program does not write through, as its text tells.
+"""Finds the parameters that a kernel of the program does not write through, from its source.
 
-A parameter is followed through names and arithmetic to where it is loaded from. Whatever else it comes to, a store, a
-function of the program, a method, counts as a write.
+A parameter is followed through names and arithmetic to loads. Any other use (a store, a function of the program, a
+method) counts as a write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 
 LANGUAGE = "triton.language"
 READS = frozenset(("load",))
-# What they give leads to the same memory.
+# Functions whose result points to the same memory.
 LEAD_ON = frozenset(("make_block_ptr", "advance", "broadcast_to", "multiple_of", "max_contiguous", "max_constancy"))
 PLAIN = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Tuple, ast.List, ast.Subscript, ast.Slice,
@@ -27,11 +27,11 @@ ASSIGNS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
 class Escapes(Exception):
-    """A parameter comes to where it may be written through."""
+    """A parameter is used where it may be written through."""
 
 
 def read_only(fn: Any, text: str | None = None) -> frozenset[str]:
-    """The parameters of a Python function in Triton's language that nothing is written through. text: its source."""
+    """The parameters of a Python function in Triton's language that are never written through. text: its source."""
     try:
         tree = ast.parse(textwrap.dedent(text or inspect.getsource(fn)))
         function = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
@@ -46,7 +46,7 @@ def read_only(fn: Any, text: str | None = None) -> frozenset[str]:
 
 
 def makes_pointers(text: str) -> bool:
-    """Whether a kernel's text speaks of types of pointers, as one does that makes some out of numbers."""
+    """Whether a kernel's text mentions pointer types, as one does that makes pointers from numbers."""
     return "pointer_type" in text
 
 
@@ -65,7 +65,7 @@ def _is_read_only(name: str, function: ast.FunctionDef, known: Mapping[str, obje
 
 @attrs.define(eq=False)
 class Flow:
-    """Where a parameter goes. names: of what leads to its memory."""
+    """The flow of a parameter. names: those that point to its memory."""
 
     known: Mapping[str, object]
     names: set[str]
@@ -89,7 +89,7 @@ class Flow:
             self.step(inner)
 
     def assign(self, target: ast.expr, leads: bool) -> None:
-        """Names get a value."""
+        """A value is assigned to names."""
         if isinstance(target, (ast.Tuple, ast.List)):
             for one in target.elts:
                 self.assign(one, leads)
@@ -99,7 +99,7 @@ class Flow:
             raise Escapes
 
     def leads(self, node: ast.expr) -> bool:
-        """Whether the value of an expression leads to the memory."""
+        """Whether the value of an expression points to the memory."""
         if isinstance(node, ast.Name):
             return node.id in self.names
         if isinstance(node, ast.Attribute):
@@ -114,7 +114,7 @@ class Flow:
         return any(found)
 
     def call(self, node: ast.Call) -> bool:
-        """A call: which of Triton's functions it is decides."""
+        """A call: its effect depends on which of Triton's functions it is."""
         name = self.function(node.func)
         found = [self.leads(part) for part in (*node.args, *(one.value for one in node.keywords))]
         if name in READS or not (any(found) or self.leads(node.func)):
@@ -124,7 +124,7 @@ class Flow:
         return True
 
     def function(self, node: ast.expr) -> str:
-        """The name of a function of Triton's language; of another an empty one."""
+        """The name of a function of Triton's language; "" for others."""
         path: list[str] = []
         while isinstance(node, ast.Attribute):
             path.append(node.attr)
@@ -137,12 +137,12 @@ class Flow:
 
 
 def parts(node: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions of a statement, without those of statements in it."""
+    """The expressions of a statement, without those of nested statements."""
     return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
 def expressions(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions directly in another one."""
+    """The direct subexpressions of an expression."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             yield child

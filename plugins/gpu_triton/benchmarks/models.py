@@ -1,9 +1,10 @@
-"""What the Triton back end does on a GPU: models against eager, one launch, and memory-bound kernels against a copy.
+"""Measures the Triton back end on a GPU: models against eager, a single launch, and memory-bound kernels against a
+copy.
 
     python plugins/gpu_triton/benchmarks/models.py [--json FILE] [--budget S] [--only models,launch,memory] [--inductor]
 
-Runs from a source tree, with nothing installed but what armature depends on: it puts the tree's packages on the path,
-and registers the plugins that no entry point names. A part that fails is reported, and the others still run.
+Runs from a source tree with only armature's dependencies installed: it puts the tree's packages on the path, and
+registers the plugins without entry points. A part that fails is reported, and the others still run.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ int many(launch_t launch, void *function, unsigned block, void *stream, uint64_t
 
 
 def register_plugins() -> list[str]:
-    """Register what entry points did not find. Returns the names of all plugins."""
+    """Register the plugins that entry points did not find. Returns the names of all plugins."""
     found = {p.name for p in manager().plugins}
     for name in PLUGINS:
         if name not in found:
@@ -72,7 +73,7 @@ def register_plugins() -> list[str]:
 
 
 def queued_ms(calls: Sequence[Call], budget: float, batch: int = 20) -> list[float]:
-    """Median milliseconds of each call, `batch` calls queued before waiting, the calls measured in turns."""
+    """Median milliseconds per call, with `batch` calls queued before waiting, the calls measured alternately."""
     for call in calls:
         for _ in range(3):
             call()
@@ -90,7 +91,7 @@ def queued_ms(calls: Sequence[Call], budget: float, batch: int = 20) -> list[flo
 
 
 def device_ms(call: Call, repeats: int = 30) -> float:
-    """Median milliseconds that the device takes, by events, the second level cache flushed before each call."""
+    """Median milliseconds on the device, by events, with the second-level cache flushed before each call."""
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
     call()
     pairs = []
@@ -162,7 +163,7 @@ def scale_kernel(count: int) -> tuple[Kernel, KernelPlan]:
 
 
 def per_launch_us(call: Call, rounds: int = 200, batch: int = 400) -> float:
-    """Microseconds of host time a launch, the queue never full."""
+    """Microseconds of host time per launch, with the queue never full."""
     times = []
     for _ in range(rounds):
         torch.cuda.synchronize()
@@ -232,7 +233,7 @@ def launches(args: argparse.Namespace) -> list[Row]:
 
 
 def memory_cases() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]]:
-    """Name to function, inputs and bytes that must move."""
+    """Maps each name to function, inputs and minimum bytes moved."""
     n = 1 << 28
     flat = torch.randn(n, device="cuda")
     other = torch.randn(n, device="cuda")
@@ -291,7 +292,7 @@ PARTS = {"models": models, "launch": launches, "memory": memory}
 
 
 def main() -> int:
-    """Run the parts asked for; 1 when one failed or a model is outside its tolerance."""
+    """Run the requested parts; 1 if one failed or a model exceeds its tolerance."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of measuring a model and mode")
