@@ -1,7 +1,7 @@
-"""`python -m benchmarks.bandwidth`: programs that are bound by memory on a GPU, against a copy of the same bytes.
+"""`python -m benchmarks.bandwidth`: memory-bound programs on a GPU, against a copy of the same bytes.
 
-Each is measured in eager mode, under torch.compile and under armature, in turns, on the clock of the device. `bytes`
-of a case are those that have to be read and written if nothing is touched twice.
+Each is measured in eager mode, under torch.compile and under armature, alternately, by the device's clock. `bytes` of a
+case are the minimum that has to be read and written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BF16, F32 = torch.bfloat16, torch.float32
 
 @attrs.frozen(eq=False)
 class Program:
-    """A function, what it is called with, and the bytes that it has to move."""
+    """A function, its arguments, and the bytes that it has to move."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -87,7 +87,7 @@ def cross_entropy_step(x: Tensor, target: Tensor) -> Tensor:
 
 
 def programs() -> Mapping[str, Callable[[], Program]]:
-    """What is measured, made one at a time: together they would not fit."""
+    """The programs, made one at a time, because together they would not fit."""
 
     def heads() -> Program:
         x = torch.randn(16, 16, 2048, 128, device="cuda", dtype=BF16)
@@ -135,14 +135,14 @@ def programs() -> Mapping[str, Callable[[], Program]]:
 
 
 def device_ms(calls: Mapping[str, Callable[[], Any]], rounds: int = 30) -> dict[str, float]:
-    """Median milliseconds on the device, in turns. The first launch of a pair hides what the host takes."""
+    """Median milliseconds on the device, measured alternately. A pair's first launch hides the host's time."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     ballast = torch.empty(1 << 26, device="cuda")
     for _ in range(rounds):
         for name, call in calls.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             for _ in range(4):
-                ballast.zero_()  # keeps the device busy meanwhile, and takes earlier results out of its cache
+                ballast.zero_()  # keeps the device busy meanwhile, and evicts earlier results from its cache
             start.record()
             call()
             end.record()
@@ -152,7 +152,7 @@ def device_ms(calls: Mapping[str, Callable[[], Any]], rounds: int = 30) -> dict[
 
 
 def measure(name: str, make: Callable[[], Program], incumbent: bool) -> dict[str, Any]:
-    """A row: the share of a copy's bandwidth of each compiler."""
+    """A row: each compiler's share of a copy's bandwidth."""
     armature.reset()
     torch.compiler.reset()
     torch.manual_seed(0)

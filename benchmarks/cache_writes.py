@@ -1,6 +1,6 @@
-"""`python -m benchmarks.cache_writes`: an entry written to caches of keys and values, as each step of decoding does.
+"""`python -m benchmarks.cache_writes`: writing an entry to key and value caches, as each decoding step does.
 
-Eager mode, armature and torch.compile run in turns; a time is the median of many calls.
+Eager mode, armature and torch.compile run alternately; a time is the median of many calls.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Write = Callable[[Tensor, Tensor, Any, Tensor], Tensor]
 
 
 def at_tensor(keys: Tensor, values: Tensor, place: Tensor, entry: Tensor) -> Tensor:
-    """The place is a tensor: the same code for each step."""
+    """The position is a tensor: the same code for each step."""
     keys[:, :, place] = entry
     values[:, :, place] = entry * 2
     return entry.sum()
 
 
 def at_number(keys: Tensor, values: Tensor, place: int, entry: Tensor) -> Tensor:
-    """The place is a number."""
+    """The position is a number."""
     keys[:, :, place : place + 1] = entry
     values[:, :, place : place + 1] = entry * 2
     return entry.sum()
 
 
 def microseconds(write: Write, place: object) -> Mapping[str, float]:
-    """Median microseconds of a call, by what runs it."""
+    """Median microseconds of a call, for each way to run it."""
     runs = {"eager": write, "armature": armature.compile(write), "torch.compile": torch.compile(write)}
     keys, values = torch.randn(SHAPE), torch.randn(SHAPE)
     entry = torch.randn(*SHAPE[:2], 1, SHAPE[3])

@@ -1,4 +1,4 @@
-"""The three ways to run a program that are compared, and the graphs that show how compile time grows."""
+"""The three ways to run a program that are compared, and generated graphs that show how compile time grows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPILERS = ("eager", "torch.compile", "armature")
 
 
 def compile_with(compiler: str, fn: Any) -> Any:
-    """`fn` under the compiler; what the compiler has to import counts as its own time, hence the late import."""
+    """`fn` under the compiler; its imports count as its own time, hence the late import."""
     if compiler == "eager":
         return fn
     if compiler == "torch.compile":
@@ -39,7 +39,7 @@ def chain(x: torch.Tensor, steps: int) -> torch.Tensor:
 
 
 def doubling(x: torch.Tensor, y: torch.Tensor, steps: int) -> torch.Tensor:
-    """Each step reads the last two values twice: written out as one expression it doubles with every step."""
+    """Each step reads the last two values twice: as one expression it would double with every step."""
     values = [x, y]
     for _ in range(steps):
         c = values[-1] + values[-2]
@@ -49,7 +49,7 @@ def doubling(x: torch.Tensor, y: torch.Tensor, steps: int) -> torch.Tensor:
 
 
 def scaling_case(graph: str, steps: int) -> Callable[[Any], Callable[[], object]]:
-    """Gives `bind(compile)`: a thunk that runs the graph once, forward and backward for the chain."""
+    """Returns `bind(compile)`: a thunk that runs the graph once, forward and backward for the chain."""
     if graph == "chain":
         x = torch.rand(64, requires_grad=True)
 

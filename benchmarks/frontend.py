@@ -1,7 +1,7 @@
 """`python -m benchmarks.frontend`: armature's front end against torch.compile's, with backend="eager".
 
-Graphs and breaks of each model of the zoo, seconds of tracing, and the overhead of a call. Needs transformers:
-`pip install torch-armature[bench]`.
+Graphs and breaks of each model of the zoo, seconds of tracing, and the overhead of a call. Needs transformers: `pip
+install torch-armature[bench]`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMIT = 900.0  # seconds for one model in one mode
 
 
 def measure(kind: str, **arguments: Any) -> Rows:
-    """One measurement in a fresh process. {"failed": why} where it gave none."""
+    """One measurement in a fresh process. {"failed": why} if there was no result."""
     command = [sys.executable, "-m", "benchmarks.frontend_worker", kind, json.dumps(arguments)]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
@@ -43,7 +43,7 @@ def measure(kind: str, **arguments: Any) -> Rows:
 
 
 def ratio(row: Rows) -> float | None:
-    """Armature's time of tracing over torch.compile's. None: one of them is within the noise of an eager call."""
+    """Armature's tracing time over torch.compile's. None if either is within the noise of an eager call."""
     theirs, ours = (row[c]["seconds"] for c in COMPILERS)
     return ours / theirs if min(theirs, ours) > 0 else None
 

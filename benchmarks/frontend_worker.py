@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 
 @attrs.define(eq=False)
 class Breaks:
-    """A plugin that keeps armature's graph breaks."""
+    """A plugin that records armature's graph breaks."""
 
     events: list[BreakEvent] = attrs.field(factory=list)
 
@@ -96,7 +96,7 @@ def count(compiler: str, case: Any, mode: str) -> dict[str, Any]:
 
 
 def model(name: str, mode: str, rounds: int) -> dict[str, Any]:
-    """Graphs, breaks and seconds of tracing for both compilers; the seconds are measured in turns, caches warm."""
+    """Graphs, breaks and seconds of tracing for both compilers, measured alternately with warm caches."""
     from benchmarks.models import ZOO  # noqa: PLC0415  transformers is optional, and slow to import
 
     torch.manual_seed(0)
@@ -118,7 +118,7 @@ def model(name: str, mode: str, rounds: int) -> dict[str, Any]:
 
 
 def overhead() -> dict[str, Any]:
-    """Microseconds that a call of a tiny function takes bare and compiled, in turns."""
+    """Microseconds per call of a tiny function, bare and compiled, measured alternately."""
 
     def tiny(x: torch.Tensor) -> torch.Tensor:
         return x + 1

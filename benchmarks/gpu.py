@@ -1,7 +1,7 @@
-"""`python -m benchmarks.gpu`: eager, torch.compile and armature on models of full size on a GPU, in one process.
+"""`python -m benchmarks.gpu`: eager, torch.compile and armature on full-size models on a GPU, in one process.
 
-Calls take turns, so that clocks and temperature are the same for all; figures are medians. A table, and JSON with
---json, which is written after each row.
+Calls alternate, so that clocks and temperature are the same for all; figures are medians. Prints a table, and with
+--json writes JSON after each row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OURS, INCUMBENT = "armature", "torch.compile"
 
 
 def times_of(calls: Mapping[str, Call], seconds: float, batch: int) -> dict[str, float]:
-    """Median milliseconds of each call, `batch` of them queued before waiting, measured in turns."""
+    """Median milliseconds of each call, with `batch` calls queued before waiting, measured alternately."""
     for call in calls.values():
         for _ in range(3):
             call()
@@ -51,7 +51,7 @@ def times_of(calls: Mapping[str, Call], seconds: float, batch: int) -> dict[str,
 
 
 def first_call(call: Call) -> float:
-    """Seconds until the first call has ended."""
+    """Seconds until the first call has finished."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     call()
@@ -60,7 +60,7 @@ def first_call(call: Call) -> float:
 
 
 def peak_of(call: Call) -> float:
-    """MiB that one call takes at most beyond what was there before it."""
+    """MiB that one call needs at its peak, beyond what was allocated before."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -70,7 +70,7 @@ def peak_of(call: Call) -> float:
 
 
 def bound(model: Any, run: Any, args: tuple[Any, ...], mode: str) -> Call:
-    """One call of `run`: forward, or forward and backward, which leaves no gradients."""
+    """One call of `run`: forward, or forward and backward, with gradients cleared."""
 
     def infer() -> Any:
         with torch.no_grad():
@@ -86,7 +86,7 @@ def bound(model: Any, run: Any, args: tuple[Any, ...], mode: str) -> Call:
 
 
 def compiled_calls(make: Callable[[str], Call], incumbent: bool, row: Row) -> dict[str, Call]:
-    """A call per compiler, each compiled; the seconds of first calls are put into the row."""
+    """A compiled call per compiler; the seconds of first calls are added to the row."""
     calls = {"eager": make("eager")}
     for name in (OURS, *([INCUMBENT] if incumbent else [])):
         calls[name] = make(name)
@@ -137,7 +137,7 @@ def measure_optimizer(name: str, seconds: float, incumbent: bool) -> Row:
 
 
 def fresh(measure: Callable[..., Row], *args: Any) -> Row:
-    """A measurement without what earlier ones left; a failure is a row that says so."""
+    """A measurement after clearing the state of earlier ones; a failure becomes a row."""
     armature.reset()
     torch.compiler.reset()
     torch.cuda.empty_cache()

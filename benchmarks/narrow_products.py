@@ -1,7 +1,8 @@
 """`python -m benchmarks.narrow_products`: products of matrices with a narrow side, by torch's library and as loops.
 
-What it shows sets NARROW and NARROW_WORK of the pass "narrow-products". The loops are compiled, the library's call is
-not: some microseconds of theirs are the way into compiled code. Both run in turns; a time is the median of many calls.
+The results determine NARROW and NARROW_WORK of the pass "narrow-products". The loops are compiled, the library's call
+is not, so some microseconds of theirs are the overhead of compiled code. Both run alternately; a time is the median of
+many calls.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Product = tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]
 
 
 def products(m: int, k: int, n: int) -> dict[str, Product]:
-    """What a linear layer with k inputs and n outputs over m rows computes: its result and both gradients.
+    """The products of a linear layer with k inputs and n outputs over m rows: its result and both gradients.
 
     Each as the library's call, as loops, and its inputs.
     """
@@ -51,7 +52,7 @@ def products(m: int, k: int, n: int) -> dict[str, Product]:
 
 
 def microseconds(calls: Sequence[Callable[[], Tensor]], rounds: int = 400) -> list[float]:
-    """Median microseconds of each, in turns."""
+    """Median microseconds of each, measured alternately."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, own in zip(calls, times, strict=True):

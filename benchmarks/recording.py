@@ -1,8 +1,8 @@
-"""`python -m benchmarks.recording`: what recording for reports costs, while compiling and per call.
+"""`python -m benchmarks.recording`: the cost of recording for reports, while compiling and per call.
 
-While compiling: the time that is spent in all that is done for reports, as a share of the time of compiling, in the
-same compilations. A difference of two runs would drown in what else the machine does. Per call: compiled code called
-with and without a recorder, in turn, the fastest of each.
+While compiling: the time spent on reports as a share of compile time, in the same compilations, because a difference of
+two runs would drown in noise. Per call: compiled code called with and without a recorder, alternately, the fastest of
+each.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from models.catalogue import EXAMPLES  # isort: skip
 
 MODELS = ("LeNet", "FeedForward", "MultiHeadAttention", "GPT")
 BACKENDS = ("eager", "auto")  # only capturing, and kernels as well
-BUDGET = 0.02  # of the time of compiling
-TIMES = 3  # that each share is measured
-# All that is done for reports while a program runs.
+BUDGET = 0.02  # of the compile time
+TIMES = 3  # number of measurements of each share
+# Everything that is done for reports while a program runs.
 FOR_REPORTS: tuple[tuple[Any, str], ...] = (
     (session, "callers"),
     (session.Compilation, "note_failed"),
@@ -50,7 +50,7 @@ FOR_REPORTS: tuple[tuple[Any, str], ...] = (
 
 @attrs.define(eq=False)
 class Stopwatch:
-    """Sums the processor time of functions, those inside each other once, in each thread by itself."""
+    """Sums the processor time of functions, nested ones once, separately for each thread."""
 
     seconds: float = 0.0
     calls: int = 0
@@ -58,7 +58,7 @@ class Stopwatch:
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def around(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, timed."""
+        """The function with timing."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             outer = getattr(self._within, "any", False)
@@ -78,7 +78,7 @@ class Stopwatch:
 
 @contextlib.contextmanager
 def watching() -> Iterator[Stopwatch]:
-    """A stopwatch around all that is done for reports."""
+    """A stopwatch around everything that is done for reports."""
     found = Stopwatch()
     with contextlib.ExitStack() as stack:
         for holder, name in FOR_REPORTS:
@@ -96,7 +96,7 @@ def broken(x: Any) -> Any:
 
 
 def share(stopwatch: Stopwatch, backend: str) -> float:
-    """What part of the time of compiling models and a function with breaks is spent for reports."""
+    """The share of the time of compiling models and a function with breaks that is spent on reports."""
     armature.reset()
     stopwatch.seconds, stopwatch.calls = 0.0, 0
     with Recorder() as found:
@@ -111,10 +111,10 @@ def share(stopwatch: Stopwatch, backend: str) -> float:
 
 
 def shares(backend: str, times: int = TIMES, enough: float = 0.0) -> list[float]:
-    """The share, measured so many times, or until one is below `enough`."""
-    armature.compile(broken, backend="eager")(torch.ones(2))  # what is imported and read first is no cost of recording
+    """The share, measured this many times, or until one is below `enough`."""
+    armature.compile(broken, backend="eager")(torch.ones(2))  # one-time imports and reads are not a cost of recording
     gc.collect()
-    gc.disable()  # nor is it to clear up
+    gc.disable()  # nor is garbage collection
     try:
         found: list[float] = []
         with watching() as stopwatch:
@@ -126,7 +126,7 @@ def shares(backend: str, times: int = TIMES, enough: float = 0.0) -> list[float]
 
 
 def per_call(rounds: int = 20, calls: int = 2_000) -> tuple[float, float]:
-    """Microseconds of a call of compiled code: without recording, and with it."""
+    """Microseconds per call of compiled code, without recording and with it."""
     armature.reset()
     x = torch.ones(8)
     compiled = armature.compile(lambda x: torch.relu(x) + 1, backend="eager")
@@ -140,7 +140,7 @@ def per_call(rounds: int = 20, calls: int = 2_000) -> tuple[float, float]:
 
 
 def main(as_json: Annotated[bool, typer.Option("--json", help="print the figures as data")] = False) -> None:
-    """Measure what recording costs."""
+    """Measure the cost of recording."""
     found = {backend: shares(backend) for backend in BACKENDS}
     without, recorded = per_call()
     if as_json:

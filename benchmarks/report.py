@@ -1,4 +1,4 @@
-"""`python -m benchmarks.report`: docs/performance.md from what the benchmarks and the demo wrote as JSON."""
+"""`python -m benchmarks.report`: writes docs/performance.md from the JSON output of the benchmarks and the demo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table in Markdown; numbers stand to the right."""
+    """A table in Markdown; numbers are right-aligned."""
     body = [[cell(v) for v in row] for row in rows]
     heads = list(titles)
     right = [all(row[k][:1].isdigit() or row[k] in ("", "-") for row in body) for k in range(len(heads))]
@@ -27,7 +27,7 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as people read it: three digits that count."""
+    """A value for people, with three significant digits."""
     if isinstance(value, float):
         if value == 0:
             return "0"
@@ -42,14 +42,14 @@ def of_part(run: Rows, part: str) -> Rows:
 
 
 def seconds(row: dict[str, Any] | None) -> object:
-    """The figure of a measurement, or why there is none."""
+    """The figure of a measurement, or the reason why there is none."""
     if row is None:
         return "-"
     return row.get("seconds", row.get("failed"))
 
 
 def steady(run: Rows) -> str:
-    """Milliseconds a call of each compiler, and how many times eager's speed that is."""
+    """Milliseconds per call for each compiler, and the speedup over eager."""
     others = ("torch.compile", "armature")
     rows: list[list[object]] = []
     measured = [row for row in of_part(run, "steady") if "failed" not in row]
@@ -74,7 +74,7 @@ def steady(run: Rows) -> str:
 
 
 def peak_memory(run: Rows) -> str:
-    """MiB at the peak of a call of each compiler, beyond what was there before it."""
+    """MiB at the peak of a call for each compiler, beyond what was allocated before."""
     rows: list[list[object]] = []
     ratios = []
     for row in of_part(run, "memory"):
@@ -92,7 +92,7 @@ def peak_memory(run: Rows) -> str:
 
 
 def against(run: Rows, part: str, titles: list[str]) -> str:
-    """Seconds of torch.compile and armature for each case of a part, and their ratio where both have one."""
+    """Seconds of torch.compile and armature for each case of a part, and their ratio if both have one."""
     found = {tuple(row["key"][1:]): row for row in of_part(run, part)}
     rows: list[list[object]] = []
     ratios = []
@@ -114,7 +114,7 @@ def overhead(run: Rows) -> str:
 
 
 def demo(rows: Rows) -> str:
-    """What `armature demo --json` wrote."""
+    """The output of `armature demo --json`."""
     names = ("model", "mode", "graphs", "breaks", "operators", "kernels", "fused", "extern", "error", "compile_s")
     names = (*names, "eager_ms", "armature_ms", "ratio")
     titles = [
@@ -126,7 +126,7 @@ def demo(rows: Rows) -> str:
 
 
 def gpu_models(rows: Rows) -> str:
-    """The GPU benchmark's models: three compilers in turns."""
+    """The GPU benchmark's models: three compilers, measured alternately."""
     body: list[list[object]] = []
     for row in rows:
         theirs = row["eager_ms"] / row["inductor_ms"]

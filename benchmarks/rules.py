@@ -1,9 +1,8 @@
-"""`python -m benchmarks.rules`: what a verdict costs. A table, and JSON with --json.
+"""`python -m benchmarks.rules`: the cost of a verdict. Prints a table, and with --json writes JSON.
 
-Each run is a fresh process in which the plugins are imported and nothing else. Then come the first lookup, all
-included: reading the tables of all plugins, finding what their names stand for, deciding; lookups of objects never
-asked about; and lookups of objects asked about before. Time is that of the processor, and of the runs the best counts:
-the rest is what else the machine does.
+Each run is a fresh process in which only the plugins are imported. It measures the first lookup, including reading the
+tables of all plugins, resolving their names and deciding; lookups of new objects; and cached lookups. Time is processor
+time, and the best run counts, because the rest is noise.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ BUDGET = {"first_ms": 50.0, "cached_ns": 1000.0}
 
 
 class Slotted:
-    """Callable, and nothing can watch it."""
+    """Callable, and not weakly referenceable."""
 
     __slots__ = ()
 
     def __call__(self, x: int) -> int:
-        """The same."""
+        """Returns its argument."""
         return x
 
 
 class WithSlot:
-    """With members in C."""
+    """With members implemented in C."""
 
     __slots__ = ("slot",)
 
     @staticmethod
     def static(x: int) -> int:
-        """The same."""
+        """Returns its argument."""
         return x
 
 
@@ -72,25 +71,25 @@ KINDS: Mapping[str, Callable[[], Any]] = {
 
 
 def fresh_functions(count: int) -> list[Any]:
-    """Python functions that no one has asked about."""
+    """Python functions that have not been looked up before."""
     namespace: dict[str, Any] = {"__name__": "users_module"}
     exec("\n".join(f"def f{i}(x): return x + {i}" for i in range(count)), namespace)
     return [namespace[f"f{i}"] for i in range(count)]
 
 
 def seconds_per_call(call: Callable[[], object], number: int = 20_000) -> float:
-    """The best of several rounds, the call of `call` included."""
+    """The best of several rounds, including the overhead of calling `call`."""
     return min(timeit.repeat(call, timer=time.thread_time, number=number, repeat=5)) / number
 
 
 def cached(book: RuleBook, obj: object) -> float:
-    """Nanoseconds of a lookup of an object asked about before."""
+    """Nanoseconds of a cached lookup."""
     book.verdict(obj)
     return seconds_per_call(functools.partial(book.verdict, obj)) * 1e9
 
 
 def measure() -> dict[str, Any]:
-    """The figures of this process, in which nothing was asked yet."""
+    """The figures of this process, in which nothing was looked up before."""
     manager = plugins.manager()
     manager.implementations("armature_rules")  # imports the plugins; no table is read
     read_by_import = load.rules.cache_info().misses
@@ -136,7 +135,7 @@ def best_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table_of(figures: Mapping[str, Any]) -> Table:
-    """The figures for people."""
+    """The figures as a table."""
     table = Table("lookup", "time", "budget", title=f"What a verdict costs ({figures['rules']} rules)")
     table.add_row("the first, tables and all", f"{figures['first_ms']:.1f} ms", f"{BUDGET['first_ms']:.0f} ms")
     table.add_row("of a new Python function", f"{figures['new_us']:.1f} us", "")

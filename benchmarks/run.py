@@ -1,7 +1,7 @@
 """`python -m benchmarks.run`: eager, torch.compile and armature on the models of benchmarks.models; tables, and JSON.
 
-Steady state is measured in turns in one process per model; cold compiles in fresh processes with fresh caches. Where
---jobs says so, several processes are measured side by side, each on cores of its own.
+Steady state is measured alternately in one process per model; cold compiles in fresh processes with fresh caches. With
+--jobs, several processes are measured in parallel, each on cores of its own.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Rows = dict[str, Any]
 
 
 def cores_of(place: int, places: int) -> set[int]:
-    """The cores of one of several processes that are measured side by side: an equal share of what there is."""
+    """The cores for one of several processes measured in parallel: an equal share of those available."""
     cores = sorted(os.sched_getaffinity(0))
     each = max(1, len(cores) // places)
     return set(cores[place * each : (place + 1) * each]) or set(cores)
 
 
 def measure(kind: str, timeout: float, cores: set[int] | None = None, **arguments: Any) -> Rows:
-    """One measurement in a fresh process with fresh caches, on those cores. {"failed": why} where it gave none."""
+    """One measurement in a fresh process with fresh caches, on those cores. {"failed": why} if there was no result."""
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {
             "TORCHINDUCTOR_CACHE_DIR": f"{cache}/incumbent",
@@ -65,7 +65,7 @@ def measure(kind: str, timeout: float, cores: set[int] | None = None, **argument
 
 
 def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float) -> list[Rows]:
-    """Every measurement to make, as keyword arguments of `measure` under a key."""
+    """Every measurement to make: a key, and keyword arguments of `measure`."""
     out: list[Rows] = []
     if "steady" in parts:
         out += [
@@ -103,7 +103,7 @@ def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[
 
 
 def too_long_before(key: tuple[Any, ...], results: dict[tuple[Any, ...], Rows]) -> Rows | None:
-    """Of a graph that took a compiler too long at a smaller size: that."""
+    """The failure, if a compiler took too long for this graph at a smaller size."""
     if key[0] != "scaling":
         return None
     kind, graph, steps, compiler = key
@@ -112,7 +112,7 @@ def too_long_before(key: tuple[Any, ...], results: dict[tuple[Any, ...], Rows]) 
 
 
 def figure(row: Rows | None, *path: str, scale: float = 1.0, digits: int = 2) -> str:
-    """A number out of a measurement, or why there is none."""
+    """A number from a measurement, or the reason why there is none."""
     if row is None:
         return "-"
     if "failed" in row:
@@ -207,7 +207,7 @@ def scaling_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Ta
 
 
 def run_all(todo: list[Rows], places: int, console: Console) -> dict[tuple[Any, ...], Rows]:
-    """The measurements, `places` of them side by side, in the order in which they were asked for."""
+    """The measurements, `places` of them in parallel, in the requested order."""
     results: dict[tuple[Any, ...], Rows] = {}
     free: queue.SimpleQueue[int] = queue.SimpleQueue()
     for place in range(places):
@@ -223,7 +223,7 @@ def run_all(todo: list[Rows], places: int, console: Console) -> dict[tuple[Any, 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(places) as pool:
         task = progress.add_task("measuring", total=len(todo))
-        # A graph that took too long at one size is not tried at the next, so these wait for one another.
+        # A graph that took too long at one size is not tried at the next, so these run one after another.
         later = [job for job in todo if job["key"][0] == "scaling"]
         first = [job for job in todo if job["key"][0] != "scaling"]
         keys = [job.pop("key") for job in first]

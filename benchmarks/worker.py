@@ -48,7 +48,7 @@ def seconds(thunk: Thunk, repeats: int = 1) -> float:
 
 
 def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[str, Any]:
-    """Median seconds a call for each compiler, measured in turns; `budget` seconds in all."""
+    """Median seconds per call for each compiler, measured alternately; `budget` seconds in all."""
     thunks = {c: thunk_of(name, mode, c) for c in compilers}
     for thunk in thunks.values():
         for _ in range(3):
@@ -66,7 +66,7 @@ def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[st
 
 
 def cold(name: str, mode: str, compiler: str) -> dict[str, Any]:
-    """Seconds from before the compiler is imported to the end of the first call, less one eager call."""
+    """Seconds from before the compiler's import to the end of the first call, minus one eager call."""
     eager = thunk_of(name, mode, "eager")
     eager()
     once = seconds(eager)
@@ -76,7 +76,7 @@ def cold(name: str, mode: str, compiler: str) -> dict[str, Any]:
 
 
 def peak_bytes(thunk: Thunk) -> int:
-    """The most memory that one call holds of what it allocates itself, by the allocator's own record."""
+    """The peak of the memory that a call itself allocates, by the allocator's own record."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         thunk()
     assert profile.profiler is not None
@@ -86,7 +86,7 @@ def peak_bytes(thunk: Thunk) -> int:
 
 
 def memory(name: str, mode: str, compilers: list[str]) -> dict[str, Any]:
-    """Bytes at the peak of one call of each compiler, beyond what was there before it."""
+    """Bytes at the peak of one call for each compiler, beyond what was allocated before."""
     found = {}
     for compiler in compilers:
         thunk = thunk_of(name, mode, compiler)
@@ -105,7 +105,7 @@ def scaling(graph: str, steps: int, compiler: str) -> dict[str, Any]:
 
 
 def overhead(compiler: str) -> dict[str, Any]:
-    """Microseconds a call of a tiny function, bare and compiled, in turns; the least of many rounds."""
+    """Microseconds per call of a tiny function, bare and compiled, alternately; the minimum of many rounds."""
 
     def tiny(x: torch.Tensor) -> torch.Tensor:
         return x + 1

@@ -1,4 +1,4 @@
-"""What a model of the zoo is: the module with random weights, the arguments of one call, and where its loss is."""
+"""A model of the zoo: the module with random weights, the arguments of one call, and the location of its loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """The loss that the model itself computes, or a sum over the first tensor that it gives."""
+    """The loss that the model itself computes, or a sum over the first tensor of its result."""
     loss = getattr(output, "loss", None)
     if loss is not None:
         return torch.as_tensor(loss)

@@ -26,7 +26,7 @@ PRELOADED = ("benchmarks.opinfo.preload",)
 
 
 def chosen(names: list[str], match: str, shard: str) -> list[str]:
-    """The operators that match, shuffled so that parts take equally long, and one of n parts of them."""
+    """The matching operators, shuffled so that parts take equally long, or one of n parts of them."""
     found = [name for name in names if re.search(match, name)]
     random.Random("order").shuffle(found)
     part, _, parts = shard.partition("/")
@@ -66,12 +66,12 @@ def main(
 
 
 def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, console: Console, device: str) -> list[Row]:
-    """The rows, written to a file as they come."""
+    """The rows, written to a file as they arrive."""
     rows: list[Row] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=len(work))
-        # A process that has asked for a GPU can't be forked, and torch's table of operators asks when it is imported.
+        # A process that has queried a GPU can't be forked, and torch's table of operators does so when imported.
         preloaded = PRELOADED if device == "cpu" else ()
         for done in run_all(work, measure, jobs, deadline, preloaded):
             rows += parts(done)

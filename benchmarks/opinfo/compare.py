@@ -1,4 +1,4 @@
-"""Whether a result is as eager mode's: exactly of the same kind, and no farther from float64 than rounding explains."""
+"""Compares a result with eager mode: exactly the same form, and no farther from float64 than rounding explains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
 
 
 def fresh(value: Any) -> Any:
-    """A copy of arguments, laid out alike, so that what an operator writes to them stays with one call."""
+    """A copy of arguments with the same layout, so that an operator's writes to them only affect one call."""
     return pytree.tree_map_only(torch.Tensor, _copied, value)
 
 
@@ -56,8 +56,8 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def with_weights(value: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Every differentiable tensor of a result, and the gradient that is sent back through it: numbers that differ along
-    it, which lie as it does. Compiled backward graphs count on that: others are copied first."""
+    """Every differentiable tensor of a result, and the gradient to send back through it: varying numbers in the
+    tensor's layout. Compiled backward graphs expect that layout: others are copied first."""
     found, weights = [], []
     for tensor in tensors(value):
         if not tensor.requires_grad or not (tensor.is_floating_point() or tensor.is_complex()):
@@ -71,11 +71,11 @@ def with_weights(value: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     return found, weights
 
 
-CANCELLED = 1e-3  # a tensor so much smaller than others of a result may be what is left of a sum of such numbers
+CANCELLED = 1e-3  # a tensor this much smaller than others of a result may be the remainder of a sum of such numbers
 
 
 def largest(tensor: torch.Tensor) -> float:
-    """The largest finite number of a tensor of floating or complex numbers; 0 of others."""
+    """The largest finite number of a floating or complex tensor; 0 for others."""
     values = _dense(tensor.detach())
     if not (values.is_floating_point() or values.is_complex()):
         return 0.0
@@ -85,7 +85,7 @@ def largest(tensor: torch.Tensor) -> float:
 
 
 def wrong(found: Any, eager: Any, exact: Callable[[], Any]) -> str:
-    """What is wrong with a result; "" if nothing is. `exact`: makes the result in float64, called only if needed."""
+    """What is wrong with a result; "" if nothing is. `exact`: computes the result in float64, called only if needed."""
     try:
         difference(_dense(eager), _dense(found))
     except Mismatch as error:
@@ -99,7 +99,7 @@ def wrong(found: Any, eager: Any, exact: Callable[[], Any]) -> str:
     for error, k in far:
         ours, theirs = pairs[k]
         close = CLOSE.get(theirs.dtype, 0.0)
-        if theirs.dtype in (torch.float64, torch.complex128):  # nothing tells how far eager mode is off itself
+        if theirs.dtype in (torch.float64, torch.complex128):  # nothing tells how inaccurate eager mode itself is
             error = _error(ours, theirs, CANCELLED * max(largest(one) for _, one in pairs))
             if error <= close:
                 continue
@@ -114,7 +114,7 @@ def wrong(found: Any, eager: Any, exact: Callable[[], Any]) -> str:
 def _reference(exact: Callable[[], Any], like: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
     try:
         made = list(tensors(exact()))
-    except Exception:  # no kernel for float64, or one that refuses these arguments
+    except Exception:  # there is no float64 kernel, or it refuses these arguments
         return None
     return made if [t.shape for t in made] == [t.shape for t in like] else None
 
@@ -124,9 +124,9 @@ def _dense(value: Any) -> Any:
 
 
 def _error(found: torch.Tensor, wanted: torch.Tensor, least: float = 1e-30) -> float:
-    """The largest difference, relative to the largest number, where both are finite; infinite where one alone is.
+    """The largest difference relative to the largest number, where both are finite; infinite where only one is.
 
-    least: what it is relative to at least.
+    least: a lower bound of the scale.
     """
     found, wanted = _dense(found.detach()), _dense(wanted.detach())
     if not wanted.is_floating_point() and not wanted.is_complex():

@@ -1,11 +1,11 @@
-"""Imported once, in the process from which those of the operators are forked. Starts no threads and runs nothing."""
+"""Imported once, in the process from which the operators' processes are forked. Starts no threads and runs nothing."""
 
 from __future__ import annotations
 
 import importlib
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not outlive a fork
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 
 import armature.pipeline.compiler  # noqa: F401
 from armature.plugins import manager

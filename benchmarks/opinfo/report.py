@@ -1,4 +1,4 @@
-"""What a run found, as tables: counts, and what is not as it should be, by cause."""
+"""Tables of a run's results: counts, and failures by cause."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rich.table import Table
 Row = dict[str, Any]
 
 KINDS = ("compiled", "no graph", "needs numbers", "not lowered", "broke", "fell back")  # how a sample was compiled
-VERDICTS = ("right", "random", "wrong", "raises", "crashed")  # what it gave
+VERDICTS = ("right", "random", "wrong", "raises", "crashed")  # how it ended
 OUT_OF_COUNT = ("eager raises", "no gradients", "not run")
 BAD = ("wrong", "raises", "crashed")
-ORDER = (*BAD, *reversed(KINDS[1:]))  # in which causes are told, the worst first
+ORDER = (*BAD, *reversed(KINDS[1:]))  # the order in which causes are listed, the worst first
 LISTED = 40
 
 
@@ -34,12 +34,13 @@ class Line:
 
     @property
     def samples(self) -> int:
-        """Those that eager mode runs."""
+        """The samples that eager mode runs."""
         return sum(self.counts[kind] for kind in KINDS) + self.counts["crashed"]
 
     @property
     def share(self) -> float:
-        """Compiled ones among those that can be: they compute something, whatever the numbers in the tensors are."""
+        """The share of compiled samples among those that can be compiled: they compute something, whatever the tensors'
+        values."""
         able = self.samples - self.counts["no graph"] - self.counts["needs numbers"]
         return self.counts["compiled"] / able if able else 1.0
 
@@ -86,7 +87,7 @@ def counts_table(rows: list[Row]) -> Table:
 
 
 def causes(rows: Iterable[Row]) -> list[tuple[str, str, list[str]]]:
-    """Kind, reason with its numbers left out, and the operators; the one that most have first."""
+    """Kind, reason without its numbers, and the operators; the most frequent first."""
     found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for row in rows:
         for problem in row.get("problems", ()):
@@ -125,12 +126,12 @@ def terminal(rows: list[Row]) -> Group:
 
 
 def ended_badly(row: Row) -> bool:
-    """Whether the process did not end by itself, and not because the time for the whole run was over."""
+    """Whether the process was terminated, except for the end of the whole run's time."""
     return "ended" in row and not str(row["ended"]).startswith(("not started", "stopped"))
 
 
 def is_bad(row: Row) -> bool:
-    """Whether an operator gave a wrong answer or ended its process."""
+    """Whether an operator returned a wrong result or crashed its process."""
     return ended_badly(row) or any(found.get(kind) for found in row.get("modes", {}).values() for kind in BAD)
 
 

@@ -23,10 +23,9 @@ from armature.torch_abi.views import share_memory
 from benchmarks.opinfo.compare import fresh, in_double, tensors, with_weights, wrong
 
 MODES = ("forward", "backward")
-# Memory as it is found: nothing but the kind of the result can be compared.
+# Uninitialised memory: only the form of the result can be compared.
 UNSET = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
-# Breaks that no compiler can do without: what runs next, or the size of what it gives, depends on the numbers in a
-# tensor.
+# Breaks that no compiler can avoid: the next step, or the size of a result, depends on the values in a tensor.
 NEEDS_NUMBERS = frozenset((
     "data-dependent-branch",
     "data-dependent-operator",
@@ -41,7 +40,7 @@ NEEDS_NUMBERS = frozenset((
     "compares-tensors",
     "text-of-tensor",
 ))  # fmt: skip
-KEPT = 12  # problems of one operator that are described
+KEPT = 12  # problems of one operator that are recorded
 Row = dict[str, Any]
 op_db = methods.op_db
 
@@ -50,13 +49,13 @@ def _unseeded(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return op(*args, **kwargs)
 
 
-# Around operators that draw numbers, the table sets seeds and restores generators; `run` sets the seed itself.
+# The table seeds and restores generators around operators that draw numbers; `run` sets the seed itself.
 methods.wrapper_set_seed = _unseeded
 
 
 @attrs.frozen
 class Settings:
-    """What is run of each operator. `samples`: so many of each, spread over all of them; 0: all."""
+    """What to run for each operator. `samples`: the number for each, spread over all of them; 0: all."""
 
     device: str = "cpu"
     modes: tuple[str, ...] = MODES
@@ -66,7 +65,7 @@ class Settings:
 
 @attrs.frozen
 class Seen:
-    """What a run gave: its result, the gradients of its inputs, the inputs afterwards; or what it raised."""
+    """The outcome of a run: its result, the gradients of its inputs, the inputs afterwards; or its error."""
 
     result: Any = None
     gradients: Any = None
@@ -103,7 +102,7 @@ def measure(dtypes: str, name: str, settings: Settings, report: Callable[[Row], 
 
 
 def parts(row: Row) -> list[Row]:
-    """A row per dtype; how the process ended, if it did not end by itself, stands in the last."""
+    """A row per dtype; the last one says how the process ended, if it did not end normally."""
     found = [dict(part) for part in row.get("parts", ())]
     if "ended" not in row:
         return found
@@ -136,7 +135,7 @@ def measure_dtype(dtype_name: str, name: str, settings: Settings, report: Callab
 
 
 def samples_of(op: Any, dtype: torch.dtype, mode: str, settings: Settings) -> Iterator[tuple[int, Any]]:
-    """The samples with their numbers; some of them, spread evenly, where the settings say how many."""
+    """The samples with their numbers; a number of them, spread evenly, if the settings limit them."""
     torch.manual_seed(0)
     every = op.sample_inputs(settings.device, dtype, requires_grad=mode == "backward")
     if not settings.samples:
@@ -147,7 +146,7 @@ def samples_of(op: Any, dtype: torch.dtype, mode: str, settings: Settings) -> It
 
 
 def one(op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str]) -> tuple[list[str], str]:
-    """How a sample was compiled and whether it is right, and what there is to say of that."""
+    """How a sample was compiled, whether it is right, and a remark."""
     function, given = op.op, (sample.input, sample.args, sample.kwargs)
     backward = mode == "backward"
 
@@ -175,7 +174,7 @@ def one(op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str]
 
 
 def run(program: Callable[..., Any], given: Any, backward: bool, seed: int = 0) -> Seen:
-    """Run on copies of the arguments, from a seed, and back through the results."""
+    """Run on copies of the arguments, from a seed, with a backward pass through the results."""
     copies = fresh(given)
     torch.manual_seed(seed)
     try:
@@ -193,13 +192,13 @@ def run(program: Callable[..., Any], given: Any, backward: bool, seed: int = 0) 
 
 
 def varies(program: Callable[..., Any], given: Any, backward: bool, eager: Seen) -> bool:
-    """Whether eager mode gives other numbers from another seed, or from call to call."""
+    """Whether eager mode's numbers depend on the seed, or vary from call to call."""
     again = run(program, given, backward, seed=1)
     return again.error is None and bool(wrong(again.all, eager.all, lambda: None))
 
 
 def compilation(calls: Counter[str]) -> tuple[str, str]:
-    """How the last program was compiled, and why not if it was not."""
+    """How the last program was compiled, or why it was not."""
     records = session().compilations
     for record in records:
         for graph in record.graphs:
@@ -225,7 +224,7 @@ def compilation(calls: Counter[str]) -> tuple[str, str]:
 
 
 def makes_views_alone(module: fx.GraphModule) -> bool:
-    """Whether all that a captured graph makes lies in the memory of its inputs."""
+    """Whether everything that a captured graph makes is in the memory of its inputs."""
     values = {node: node.meta.get("example_value") for node in module.graph.nodes}
     given = [v for node, v in values.items() if node.op == "placeholder" and isinstance(v, torch.Tensor)]
     made = [v for node, v in values.items() if node.op.startswith("call_")]
@@ -233,7 +232,7 @@ def makes_views_alone(module: fx.GraphModule) -> bool:
 
 
 def _left_as_calls(graph: CompiledGraph) -> Iterator[str]:
-    """The operators of a compiled graph that stay calls."""
+    """The operators of a compiled graph that remain calls."""
     return (str(step.target) for step in graph.plan.steps if isinstance(step, ExternCall))
 
 

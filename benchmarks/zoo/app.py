@@ -1,4 +1,4 @@
-"""The command: which models, in how many processes, for how long, and what is written."""
+"""The command: selects models, runs them in parallel processes within a time limit, and writes the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Row = dict[str, Any]
 
 
 def list_names(library: str, _: str, settings: Settings, write: Any) -> None:
-    """The names of a library's models, as the row of a process of its own: libraries are imported in none but these."""
+    """The names of a library's models, as the row of a separate process: libraries are only imported in such
+    processes."""
     write({"library": library, "name": "", "names": list(dict.fromkeys(LIBRARIES[library].names()))})
 
 
@@ -44,7 +45,7 @@ def missing(library: str) -> list[str]:
 
 
 def all_names(libraries: list[str], console: Console) -> Iterator[tuple[str, str]]:
-    """Library and model, for the libraries that are installed; says which are not."""
+    """Library and model, for the installed libraries; reports missing ones."""
     jobs = []
     for library in libraries:
         if absent := missing(library):
@@ -59,7 +60,7 @@ def all_names(libraries: list[str], console: Console) -> Iterator[tuple[str, str
 
 
 def evenly(names: list[tuple[str, str]], seed: str) -> list[tuple[str, str]]:
-    """The names in an order any beginning of which has the same share of each library, and is random in each."""
+    """The names in a random order in which every prefix has about the same share of each library."""
     by_library: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for pair in sorted(names):
         by_library[pair[0]].append(pair)
@@ -72,10 +73,10 @@ def evenly(names: list[tuple[str, str]], seed: str) -> list[tuple[str, str]]:
 
 
 def chosen(names: list[tuple[str, str]], match: str, sample: int, seed: str, shard: str) -> list[tuple[str, str]]:
-    """The models to measure: those that match, a sample of them, one of n parts of it."""
+    """The models to measure: those that match, a sample of them, or one of n parts of it."""
     patterns = [part for part in match.split(",") if part]
     found = [pair for pair in names if not patterns or any(matches("/".join(pair), p) for p in patterns)]
-    # The parts take equally long, and a run that is stopped has seen something of everything.
+    # The parts take equally long, and an interrupted run has covered something of everything.
     found = evenly(found, seed if sample else "order")
     found = found[:sample] if sample else found
     part, _, parts = shard.partition("/")
@@ -83,14 +84,14 @@ def chosen(names: list[tuple[str, str]], match: str, sample: int, seed: str, sha
 
 
 def prepare_environment(device: str) -> None:
-    """Set what the processes of the models inherit; before the first of them starts."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # many models run side by side
+    """Set the environment that the models' processes inherit, before the first of them starts."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # many models run in parallel
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("ARMATURE_CACHE_DIR", tempfile.mkdtemp(prefix="zoo-cache-"))
     if device == "cpu":
-        # Libraries ask for GPUs as they are imported. A process that has, leaves its forks unable to use them, so
-        # that whatever looks at a device there fails: there are none.
+        # Libraries query GPUs when imported, after which forks can't use them, and any use of a device fails. So hide
+        # all GPUs.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
@@ -154,7 +155,7 @@ def main(
 def measured(
     work: list[Job], before: list[Row], jobs: int, deadline: float | None, out: Path, console: Console, device: str
 ) -> list[Row]:
-    """The rows of earlier runs, then those of this one, written to a file as they come."""
+    """The rows of earlier runs, followed by those of this one, written to a file as they arrive."""
     rows: list[Row] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:

@@ -1,4 +1,4 @@
-"""A model of the zoo made ready for a comparison: the same weights each time, nothing random in a call."""
+"""Prepares a model of the zoo for comparison: the same weights each time, and nothing random in a call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 from benchmarks.zoo.case import Build, Case, NotBuildable
 from benchmarks.zoo.tensors import tensors_of
 
-SLOW = 20.0  # seconds of an eager call that are too many for the zoo
+SLOW = 20.0  # eager seconds per call that are too slow for the zoo
 LARGE = 60_000_000  # parameters
 DROPS = re.compile(r"drop|stochastic|mask_(time|feature)_prob|jitter|token_noise", re.IGNORECASE)
 TRIES = 35
@@ -32,7 +32,7 @@ def seed(number: int = 0) -> None:
 
 @contextmanager
 def unset_memory_shows() -> Iterator[None]:
-    """Memory that a model leaves unset is NaN, which `repair` finds."""
+    """In this context uninitialised memory is NaN, which `repair` finds."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
@@ -41,7 +41,7 @@ def unset_memory_shows() -> Iterator[None]:
 
 
 def repair(model: nn.Module) -> None:
-    """Numbers for the parameters and buffers that were left unset."""
+    """Set parameters and buffers that were left uninitialised."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
@@ -52,7 +52,7 @@ def repair(model: nn.Module) -> None:
 
 
 def without_dropout(model: nn.Module) -> None:
-    """Every probability of dropping something is 0, in modules and in their configurations."""
+    """Set every dropout probability to 0, in modules and in their configurations."""
     for module in model.modules():
         if re.search("drop|stochasticdepth", type(module).__name__, re.IGNORECASE) and hasattr(module, "p"):
             module.p = 0.0
@@ -65,7 +65,7 @@ def without_dropout(model: nn.Module) -> None:
 
 
 def made(build: Build, device: str) -> Case:
-    """The case, built with the same random numbers each time, on a device."""
+    """The case, built on a device with the same random numbers each time."""
     seed()
     with unset_memory_shows():
         case = build()
@@ -100,7 +100,7 @@ def first_that_runs(ways: Iterator[Build], device: str) -> tuple[Build, Case, fl
                 raise NotBuildable("a call gives no tensor")
             if took > SLOW:
                 raise NotBuildable(f"an eager call takes {took:.0f} s")
-        except Exception as error:  # whatever a library raises for a size that it can't be built in
+        except Exception as error:  # whatever a library raises for a size that it does not support
             said.append(short(error))
         else:
             return build, made(build, device), took
@@ -108,13 +108,13 @@ def first_that_runs(ways: Iterator[Build], device: str) -> tuple[Build, Case, fl
 
 
 def short(error: BaseException, width: int = 300) -> str:
-    """An exception in a line."""
+    """An exception as one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def place_of(error: BaseException, part: str) -> str:
-    """File, line and function of the innermost frame of a traceback whose file has `part` in its name."""
+    """File, line and function of the innermost traceback frame whose file name contains `part`."""
     found = ""
     trace: Any = error.__traceback__
     while trace is not None:

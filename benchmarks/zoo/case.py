@@ -1,4 +1,4 @@
-"""What a library gives: the names of its models, and for each the ways to build it small."""
+"""The interface of a library: the names of its models, and the ways to build each in a small size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 
 class NotBuildable(Exception):
-    """No way to build a model, or to call it, worked; the text says what each one said."""
+    """No way to build or call a model worked; the text has the error of each."""
 
 
 @attrs.define(eq=False)
@@ -33,25 +33,25 @@ Build = Callable[[], Case]
 
 @attrs.frozen
 class Library:
-    """A library: the distribution that must be installed, the names of its models, and how each may be built.
+    """A library: the distribution that must be installed, the names of its models, and the ways to build each.
 
-    `ways` yields functions that build the model, the smallest first; the first one whose model runs is taken.
+    `ways` yields functions that build the model, the smallest first; the first one whose model runs is used.
     """
 
     name: str
-    modules: tuple[str, ...]  # what has to be importable
+    modules: tuple[str, ...]  # modules that must be importable
     names: Callable[[], Iterable[str]]
     ways: Callable[[str], Iterator[Build]]
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name is meant by a pattern: one with wildcards, or a part of the name."""
+    """Whether a name matches a pattern: one with wildcards, or a part of the name."""
     lowered = pattern.lower()
     return fnmatch.fnmatch(name.lower(), lowered if any(c in lowered for c in "*?[") else f"*{lowered}*")
 
 
 def once_each(options: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The options in their order, each once."""
+    """The options in order, without duplicates."""
     seen: set[str] = set()
     for option in options:
         if (key := repr(sorted(option.items()))) not in seen:

@@ -1,4 +1,4 @@
-"""Why a row is not as it should be: a list of failures, each with the cause that it shares with others."""
+"""Analyses the failures of a row, each with a cause that it may share with others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from benchmarks.zoo.measure import PHASES
 
 Row = dict[str, Any]
 OURS = ("capture", "auto")
-# Words of failures, the worst first; the first three are never acceptable. The last two are the program's own: rounding
-# moves its results as far, or it asks `torch.compiler.is_compiling()` and does something else then.
+# Kinds of failures, the worst first; the first three are never acceptable. The last two are the program's own: rounding
+# changes its results as much, or it behaves differently if `torch.compiler.is_compiling()`.
 KINDS = ("crash", "wrong", "raises", "timeout", "fallback", "more breaks", "layout", "unstable", "asks")
 FATAL = ("crash", "wrong", "raises")
 OWN = {
@@ -32,7 +32,7 @@ NOISE = (
 
 @attrs.frozen
 class Failure:
-    """A failure of one model. `cause` is what others may share; `detail` is of this one."""
+    """A failure of one model. `cause` may be shared with others; `detail` is specific."""
 
     kind: str
     cause: str
@@ -54,7 +54,7 @@ def model_of(row: Row) -> str:
 
 
 def failures(row: Row) -> Iterator[Failure]:
-    """Everything wrong about one model."""
+    """All failures of one model."""
     model = model_of(row)
     if ended := row.get("ended"):
         yield from _ended(row, model, ended)
@@ -96,8 +96,8 @@ def _of_way(way: Row, model: str, where: str) -> Iterator[Failure]:
 
 
 def breaks_of(theirs: Row) -> int:
-    """torch.compile's breaks. A frame that it gives up on, a loop that breaks, counts as none there: what the frame
-    calls becomes graphs of their own. So there are at least as many as there are graphs more than one."""
+    """torch.compile's breaks. It doesn't count a frame that it gives up on (a loop that breaks), although the callees
+    become separate graphs. So there are at least as many breaks as graphs minus one."""
     return max(int(theirs.get("break count", 0)), len(theirs.get("graphs", ())) - 1)
 
 
@@ -120,7 +120,7 @@ def _beside_incumbent(found: Row, model: str, phase: str) -> Iterator[Failure]:
 
 
 def grouped(found: Iterable[Failure]) -> list[tuple[str, str, list[Failure]]]:
-    """Kind, cause and failures, the worst kind and the most models first."""
+    """Kind, cause and failures, the worst kind and the most frequent cause first."""
     groups: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in found:
         groups[failure.kind, failure.cause].append(failure)
@@ -130,7 +130,7 @@ def grouped(found: Iterable[Failure]) -> list[tuple[str, str, list[Failure]]]:
 
 @attrs.frozen
 class Summary:
-    """Counts over rows. A model counts as run where eager mode ran it."""
+    """Counts over rows. A model counts as run if eager mode ran it."""
 
     rows: int
     ran: int
@@ -145,7 +145,7 @@ class Summary:
 
 
 def summary(rows: Iterable[Row]) -> Summary:
-    """What the sweep must reach, in numbers."""
+    """The sweep's targets, in numbers."""
     rows = list(rows)
     ran = [row for row in rows if "parameters" in row and row.get("stage") != "build"]
     bad = {f.model for row in ran for f in failures(row) if f.kind in FATAL}

@@ -1,4 +1,4 @@
-"""Rows of earlier runs: a sweep that is run in parts is one sweep."""
+"""Rows of earlier runs, so that a sweep can be run in parts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from benchmarks.zoo.causes import model_of
 
 Row = dict[str, Any]
-UNMEASURED = ("not started", "stopped")  # how a row ended whose model had no time: it is measured anew
+UNMEASURED = ("not started", "stopped")  # outcomes of models that got no time, and are measured again
 
 
 def file_of(path: Path) -> Path:
-    """The file of rows: the path itself, or `rows.jsonl` of a folder."""
+    """The file of rows: the path itself, or `rows.jsonl` in a folder."""
     return path / "rows.jsonl" if path.is_dir() else path
 
 
 def read_rows(paths: Iterable[Path]) -> list[Row]:
-    """The rows of runs, the last one of each model, without those for which there was no time.
+    """The rows of earlier runs, the last one of each model, without those that got no time.
 
-    A run that was killed while it wrote leaves half a line, which is left out. Raises FileNotFoundError.
+    A run that was killed while writing leaves half a line, which is ignored. Raises FileNotFoundError.
     """
     found: dict[str, Row] = {}
     for path in paths:
@@ -36,7 +36,7 @@ def read_rows(paths: Iterable[Path]) -> list[Row]:
 
 
 def machines(paths: Iterable[Path]) -> list[str]:
-    """What the runs were on, as far as they came to write it."""
+    """The machines of the runs, as far as recorded."""
     files = [file_of(path).with_name("zoo.json") for path in paths]
     found = [json.loads(file.read_text()).get("machine", "") for file in files if file.exists()]
     return [machine for machine in dict.fromkeys(found) if machine]

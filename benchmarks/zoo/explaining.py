@@ -1,7 +1,8 @@
-"""Differences from eager mode that are the program's own: it asks whether it is compiled, or rounding moves it as far.
+"""Differences from eager mode that are the program's own: it checks whether it is compiled, or rounding changes as
+much.
 
-Both are shown by running the program in eager mode again: told that it is compiled, or with weights that are shaken by
-less than rounding. What neither reproduces stays a wrong answer.
+Both are shown by running the program in eager mode again: told that it is compiled, or with slightly perturbed weights.
+A difference that neither reproduces remains a wrong answer.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import torch
 from benchmarks.zoo.tensors import Difference, Results, differences, error_of, largest
 
 SHAKES = 3
-SHAKEN = 1e-6  # relative; some units of the last place of float32
-AS_FAR = 0.1  # the part of a difference that a shake must reproduce
-Run = Callable[[], tuple[Results, Results | None]]  # in eager mode, and in float64 where that can be run
+SHAKEN = 1e-6  # relative; a few units in the last place of float32
+AS_FAR = 0.1  # the share of a difference that a perturbation must reproduce
+Run = Callable[[], tuple[Results, Results | None]]  # in eager mode, and in float64 if that is possible
 
 
 @contextmanager
 def said_to_be_compiled() -> Iterator[None]:
-    """`torch.compiler.is_compiling()` answers yes, as it does to what a compiler traces."""
+    """In this context `torch.compiler.is_compiling()` returns True, as it does for code being traced."""
     before = torch.compiler._is_compiling_flag
     torch.compiler._is_compiling_flag = True
     try:
@@ -32,7 +33,7 @@ def said_to_be_compiled() -> Iterator[None]:
 
 
 def shake(model: torch.nn.Module, number: int) -> None:
-    """Change each parameter by less than what rounding does to a sum."""
+    """Perturb each parameter by less than the rounding error of a sum."""
     generator = torch.Generator().manual_seed(100 + number)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -43,17 +44,17 @@ def shake(model: torch.nn.Module, number: int) -> None:
 
 @attrs.frozen
 class Explained:
-    """Differences by what explains them."""
+    """Differences by explanation."""
 
     wrong: list[Difference]
-    asks: list[Difference]  # the program asks whether it is compiled, and does something else then
-    unstable: list[Difference]  # rounding moves the result as far
+    asks: list[Difference]  # the program checks whether it is compiled, and behaves differently
+    unstable: list[Difference]  # rounding changes the result as much
 
 
 def explained(
     found: Results, wrong: list[Difference], eager: Results, told: Run, shaken: Callable[[int], Results]
 ) -> Explained:
-    """Sort differences by what explains them. `told` and `shaken` run the program again, and may raise."""
+    """Sort differences by explanation. `told` and `shaken` run the program again, and may raise."""
     serious = [one for one in wrong if one.kind != "strides"]
     if not serious:
         return Explained(wrong, [], [])
@@ -64,7 +65,7 @@ def explained(
 
 
 def _as_told(found: Results, eager: Results, told: Run) -> bool:
-    """Whether eager mode gives what was found once it is told that it is compiled, and something else if not."""
+    """Whether eager mode gives the found result if told that it is compiled, and a different one otherwise."""
     try:
         with said_to_be_compiled():
             results, exact = told()
@@ -75,7 +76,7 @@ def _as_told(found: Results, eager: Results, told: Run) -> bool:
 
 
 def _as_shaken(serious: list[Difference], eager: Results, shaken: Callable[[int], Results]) -> list[Difference]:
-    """The differences that shaken weights give too."""
+    """The differences that perturbed weights also produce."""
     explained_ones: list[Difference] = []
     for number in range(SHAKES):
         try:
@@ -87,7 +88,7 @@ def _as_shaken(serious: list[Difference], eager: Results, shaken: Callable[[int]
 
 
 def moved(one: Difference, other: Results, eager: Results) -> bool:
-    """Whether a tensor of another run differs from eager mode's as much as a difference says, or in its shape."""
+    """Whether a tensor of another run differs from eager mode's as much as the difference, or in its shape."""
     before, after = (results.groups.get(one.group, {}).get(one.path) for results in (eager, other))
     if before is None or after is None:
         return before is not after

@@ -1,4 +1,4 @@
-"""Failures that are known, with their reasons; what is not among them is new."""
+"""Known failures, with reasons; all others are new."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILING = (*FATAL, "layout")  # the kinds for which the command fails
 
 @attrs.frozen
 class Known:
-    """A failure that is known; `model` and `where` are patterns."""
+    """A known failure; `model` and `where` are patterns."""
 
     model: str
     kind: str
@@ -31,7 +31,7 @@ class Known:
             raise ValueError(f"{self.model}: {self.kind} is none of {', '.join(FAILING)}")
 
     def covers(self, failure: Failure) -> bool:
-        """Whether a failure is this one."""
+        """Whether it matches a failure."""
         return (
             self.kind == failure.kind
             and fnmatch.fnmatchcase(failure.model, self.model)
@@ -45,6 +45,6 @@ def read(file: Path = FILE) -> list[Known]:
 
 
 def new(failures: Iterable[Failure], known: Iterable[Known]) -> list[Failure]:
-    """The failures that the command fails for: those of a bad kind that are not known."""
+    """The failures for which the command fails: those of a bad kind that are not known."""
     listed = list(known)
     return [f for f in failures if f.kind in FAILING and not any(one.covers(f) for one in listed)]

@@ -22,30 +22,30 @@ from benchmarks.zoo.explaining import explained, shake
 from benchmarks.zoo.tensors import Difference, Results, differences, fresh, tensors_of, to_double, weighted_sum
 
 PHASES = ("infer", "train")
-KEPT = 12  # differences, breaks and warnings of a kind that a row keeps
+KEPT = 12  # differences, breaks and warnings of a kind that a row records
 Row = dict[str, Any]
 Report = Callable[[Row], None]
 
 
 class NoGradients(Exception):
-    """Nothing of the result depends on a parameter."""
+    """No result depends on a parameter."""
 
 
 @attrs.frozen
 class Settings:
-    """What is measured."""
+    """What to measure."""
 
     device: str = "cpu"
     auto: bool = True  # with armature's kernels too
     strict: bool = False
-    incumbent: bool = True  # torch.compile beside it
+    incumbent: bool = True  # torch.compile for comparison
     dynamic: bool = False
-    phases: tuple[str, ...] = PHASES  # none: models are only built
+    phases: tuple[str, ...] = PHASES  # empty: models are only built
 
 
 @attrs.define(eq=False)
 class Observer:
-    """A plugin that keeps graph breaks and fallbacks."""
+    """A plugin that records graph breaks and fallbacks."""
 
     breaks: list[BreakEvent] = attrs.field(factory=list)
     fallbacks: list[CompileEvent] = attrs.field(factory=list)
@@ -57,13 +57,13 @@ class Observer:
 
     @hookimpl
     def armature_compile_event(self, event: CompileEvent) -> None:
-        """Keep it if armature gave up on a frame for another reason than a graph break."""
+        """Record it if armature gave up on a frame for a reason other than a graph break."""
         if event.kind is EventKind.FALLBACK and not event.detail.startswith("graph break"):
             self.fallbacks.append(event)
 
 
 def call_once(case: Case, phase: str, run: Callable[..., Any], double: bool = False) -> Results:
-    """One call of a model; with "train" in training mode, with the backward pass. What it gave and left."""
+    """One call of a model; for "train" in training mode, with a backward pass. Returns results and side effects."""
     args, kwargs = fresh(case.arguments(phase))
     if double:
         args, kwargs = to_double((args, kwargs))
@@ -87,21 +87,21 @@ def call_once(case: Case, phase: str, run: Callable[..., Any], double: bool = Fa
 
 
 def shaken(build: Build, device: str, phase: str, number: int) -> Results:
-    """What a model gives with slightly other weights."""
+    """The results of a model with slightly perturbed weights."""
     case = made(build, device)
     shake(case.model, number)
     return call_once(case, phase, case.model)
 
 
 def in_double(build: Build, device: str, phase: str) -> tuple[Results | None, str]:
-    """The reference in float64; None and why where the model can't be run so."""
+    """The float64 reference; None and the reason if the model can't run in float64."""
     case = made(build, device)
     before = torch.get_default_dtype()
     try:
         case.model.double()
         torch.set_default_dtype(torch.float64)
         return call_once(case, phase, case.model, double=True), ""
-    except Exception as error:  # a model that writes float32 somewhere
+    except Exception as error:  # for example a model with hard-coded float32
         return None, short(error, 160)
     finally:
         torch.set_default_dtype(before)
@@ -115,7 +115,7 @@ def forget() -> None:
 
 
 def counting(graphs: list[int]) -> Callable[..., Any]:
-    """A back end that runs graphs as they are and notes how many calls each has."""
+    """A back end that runs graphs uncompiled and counts the calls in each."""
 
     def backend(module: fx.GraphModule, inputs: Any) -> Any:
         graphs.append(sum(node.op.startswith("call_") for node in module.graph.nodes))
@@ -125,7 +125,7 @@ def counting(graphs: list[int]) -> Callable[..., Any]:
 
 
 def broken(event: BreakEvent) -> dict[str, str]:
-    """A graph break for a row."""
+    """A graph break as data for a row."""
     place = event.stack[-1] if event.stack else None
     facts = {key: " ".join(str(value).split())[:120] for key, value in event.facts.items()}
     return {
@@ -138,14 +138,14 @@ def broken(event: BreakEvent) -> dict[str, str]:
 
 
 def as_rows(found: list[Difference]) -> list[Row]:
-    """Differences for a row, the kinds that matter first."""
+    """Differences as data for a row, the important kinds first."""
     order = sorted(found, key=lambda d: (d.kind == "strides", d.group != "output", -d.error))
     return [attrs.asdict(d) for d in order[:KEPT]]
 
 
 @attrs.define(eq=False)
 class Measurement:
-    """One model being measured; the row is reported after each step, so that a crash leaves what was found."""
+    """The measurement of one model; the row is reported after each step, so that a crash loses nothing found before."""
 
     build: Build
     settings: Settings
@@ -153,19 +153,19 @@ class Measurement:
     row: Row
 
     def step(self, name: str) -> None:
-        """Note what is about to be done."""
+        """Record the step that is about to begin."""
         self.row["stage"] = name
         self.report(self.row)
 
     def phase(self, phase: str) -> Row:
-        """Everything about inference, or about a training step."""
+        """Measure inference, or a training step."""
         into: Row = self.row.setdefault(phase, {})
         self.step(f"{phase}: eager")
         case = made(self.build, self.settings.device)
         start = time.perf_counter()
         try:
             eager = call_once(case, phase, case.model)
-        except Exception as error:  # the library's own: the phase is left out
+        except Exception as error:  # the library's own error: skip the phase
             into["not run"] = short(error)
             return into
         into["eager seconds"] = time.perf_counter() - start
@@ -186,7 +186,7 @@ class Measurement:
         return into
 
     def told(self, phase: str) -> tuple[Results, Results | None]:
-        """The model in eager mode and in float64 once more, for when it is told that it is compiled."""
+        """Run the model in eager mode and in float64 again, for when it is told that it is compiled."""
         case = made(self.build, self.settings.device)
         return call_once(case, phase, case.model), in_double(self.build, self.settings.device, phase)[0]
 
@@ -216,7 +216,7 @@ class Measurement:
         return row
 
     def armature(self, row: Row, phase: str, backend: Any, calls: int) -> Results:
-        """Armature with a back end. The first call is timed; the results are those of the last one."""
+        """Run armature with a back end. The first call is timed; the results are those of the last one."""
         case = made(self.build, self.settings.device)
         observer = Observer()
         dynamic = True if self.settings.dynamic else None
@@ -228,9 +228,9 @@ class Measurement:
                 results = call_once(case, phase, compiled)
                 row["seconds"] = time.perf_counter() - start
                 row["break count"] = len(observer.breaks)
-                first = len(row.get("graphs", ()))  # what is compared with torch.compile, which is called once
+                first = len(row.get("graphs", ()))  # for comparison with torch.compile, which is called once
                 for _ in range(calls - 1):
-                    for name, buffer in case.model.named_buffers():  # what the first call wrote
+                    for name, buffer in case.model.named_buffers():  # undo the first call's writes
                         if name in buffers and buffer.shape == buffers[name].shape:
                             buffer.copy_(buffers[name])
                     results = call_once(case, phase, compiled)
@@ -260,7 +260,7 @@ class Measurement:
 
 
 def armature_warnings() -> type[Warning]:
-    """The class of armature's warnings."""
+    """Armature's warning class."""
     return armature.ArmatureWarning
 
 

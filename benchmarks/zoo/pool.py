@@ -1,4 +1,4 @@
-"""A process per model, forked from one that has imported the libraries; a crash or a timeout is a row."""
+"""Runs each model in a process forked from one that has imported the libraries; a crash or a timeout becomes a row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Running:
     started: float
 
     def row(self, ended: str = "") -> Row:
-        """What the process wrote, and how it ended if it did not end by itself."""
+        """The row that the process wrote, and how it ended if it did not end normally."""
         try:
             row: Row = json.loads((self.folder / "row.json").read_text())
         except (OSError, ValueError):
@@ -60,14 +60,14 @@ class Running:
 
 
 def in_child(folder: str, work: Callable[..., None], *arguments: Any) -> None:
-    """Run in the forked process: its own group of processes, its output in a file."""
+    """Run in the forked process: with its own process group, and its output in a file."""
     os.setsid()
     log = os.open(os.path.join(folder, "log.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable(file=sys.__stderr__, all_threads=False)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)  # not before the fork: threads do not outlive it
+    torch.set_num_threads(1)  # not before the fork, because threads do not survive it
     target = Path(folder) / "row.json"
 
     def report(row: Row) -> None:
@@ -80,11 +80,11 @@ def in_child(folder: str, work: Callable[..., None], *arguments: Any) -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(3)
-    os._exit(0)  # nothing of a model is cleaned up: destructors of libraries are not what is measured
+    os._exit(0)  # skip cleanup: destructors of libraries are not what is measured
 
 
 def context(preloaded: Sequence[str] | None) -> Any:
-    """Processes from a server with modules imported; None: new ones, as CUDA does not survive a fork."""
+    """Processes from a server with preloaded modules; None: new ones, because CUDA does not survive a fork."""
     if preloaded is None:
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
@@ -93,7 +93,7 @@ def context(preloaded: Sequence[str] | None) -> Any:
 
 
 def kill(process: Any) -> None:
-    """End a process and what it started."""
+    """Kill a process and its children."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -102,7 +102,7 @@ def kill(process: Any) -> None:
 
 
 def ending(code: int | None) -> str:
-    """How a process ended, in words; "" if as it should."""
+    """How a process ended, in words; "" if normally."""
     if code == 0:
         return ""
     if code is not None and code < 0:
@@ -117,9 +117,9 @@ def run_all(
     deadline: float | None = None,
     preloaded: Sequence[str] | None = PRELOADED,
 ) -> Iterator[Row]:
-    """Rows as they come. Jobs that have not ended at `deadline` (time.monotonic) give rows that say so.
+    """Yield rows as they arrive. Jobs that have not ended at `deadline` (time.monotonic) yield rows that say so.
 
-    `preloaded`: modules that the process imports from which those of the jobs are forked; None: they are not.
+    `preloaded`: modules imported by the process from which jobs are forked; None: jobs are not forked.
     """
     waiting, running = deque(jobs), list[Running]()
     forks = context(preloaded)

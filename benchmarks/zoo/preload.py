@@ -1,7 +1,7 @@
-"""Imported once, in the process from which those of the models are forked.
+"""Imported once, in the process from which the models' processes are forked.
 
 It imports the libraries, and compiles a module with both front ends, which imports the rest of them: seconds that each
-model would take again. It starts no threads, which do not outlive a fork.
+model would spend again. It starts no threads, which do not survive a fork.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.zoo.libraries import LIBRARIES
 
 
 def import_libraries() -> None:
-    """Import what is installed; a library that is not, or is broken, says so for its models."""
+    """Import installed libraries; a missing or broken one is reported for its models."""
     modules = [module for library in LIBRARIES.values() for module in library.modules]
     for module in [*modules, "transformers.modeling_utils", "torch_geometric.nn"]:
         with contextlib.suppress(Exception):
@@ -28,7 +28,7 @@ def import_libraries() -> None:
 
 
 def warm_up() -> None:
-    """Compile a module for inference, which starts none of autograd's threads, and forget it."""
+    """Compile a module for inference, which does not start autograd's threads, and forget it."""
     backend = measure.counting([])
     ways: tuple[Any, ...] = (armature.compile, torch.compile)
     for compiled in ways:

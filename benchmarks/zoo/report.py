@@ -1,4 +1,4 @@
-"""The table, the JSON and the page of a sweep."""
+"""The tables, the JSON file and the page of a sweep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.zoo.measure import PHASES
 
 Row = dict[str, Any]
 TEMPLATE = "zoo.html.j2"
-SHOWN = 25  # causes in the terminal; the page has all
+SHOWN = 25  # causes shown in the terminal; the page has all
 
 
 def libraries_table(rows: list[Row]) -> Table:
@@ -53,7 +53,7 @@ def seconds_of(row: Row, phase: str) -> str:
 
 
 def state_of(row: Row) -> str:
-    """A word or two on a row."""
+    """A row's state in a word or two."""
     kinds = Counter(f.kind for f in failures(row))
     if kinds:
         return ", ".join(kind for kind in KINDS if kind in kinds)
@@ -74,18 +74,18 @@ def models_table(rows: list[Row]) -> Table:
 
 
 def causes_table(rows: list[Row]) -> Table:
-    """The causes of failures with the numbers of models."""
+    """The causes of failures with the number of models."""
     table = Table(title="Failures by cause")
     for column in ("kind", "models", "cause", "for example"):
         table.add_column(column, overflow="fold")
     for kind, cause, members in grouped(f for row in rows for f in failures(row))[:SHOWN]:
         models = sorted({f.model for f in members})
-        table.add_row(kind, str(len(models)), escape(cause), models[0])  # ids of breaks stand in brackets
+        table.add_row(kind, str(len(models)), escape(cause), models[0])  # ids of breaks are in brackets
     return table
 
 
 def terminal(rows: list[Row], every_model: bool) -> Group:
-    """Everything for the terminal."""
+    """All output for the terminal."""
     found = summary(rows)
     reached = Table(title="What was found", show_header=False)
     share = found.one_graph_both / found.one_graph_theirs if found.one_graph_theirs else 1.0

@@ -8,12 +8,12 @@ from typing import Any
 
 import attrs
 
-UNCHANGED = 1 << 20  # larger than any field, so that it stays as it is
+UNCHANGED = 1 << 20  # larger than any field, so that it is not changed
 
 
 @attrs.frozen
 class Scale:
-    """How small. `width` is `heads` times `head_dim`; UNCHANGED leaves fields of a kind alone."""
+    """The target sizes. `width` is `heads` times `head_dim`; UNCHANGED keeps fields of a kind."""
 
     width: int = 32
     heads: int = 4
@@ -31,7 +31,7 @@ class Scale:
         return self.width if self.width == UNCHANGED else self.width // self.heads
 
 
-# The first row whose pattern is found in the name of an integer field gives its value; None leaves it.
+# The first row whose pattern occurs in the name of an integer field determines its value; None keeps it.
 FIELDS: tuple[tuple[str, str | int | None], ...] = (
     (r"token_id$|_token_index$|_id$|^eos|^bos|^pad_", None),
     (r"vocab|num_embeddings$|codebook_size|^n_words$|num_codevectors", "vocabulary"),
@@ -62,7 +62,7 @@ LISTS_OF_HEADS = re.compile(r"heads")
 
 
 def small(name: str, value: Any, scale: Scale) -> Any:
-    """A small value for a field; the value itself where its name says nothing."""
+    """A small value for a field; the value itself if the name is not known."""
     lowered = name.lower()
     if isinstance(value, bool) or value is None:
         return value

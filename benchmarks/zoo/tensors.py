@@ -10,9 +10,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 DEPTH = 8
-FLOOR = 5e-5  # of float32: what another order of summation may cost anywhere
-FACTOR = 10.0  # how much farther from float64 than eager mode a result may be
-UNSTABLE = 1e-2  # eager mode so far from float64 that it says nothing (routing, thresholds): compared with eager mode
+FLOOR = 5e-5  # for float32: the effect of another summation order
+FACTOR = 10.0  # how much farther than eager mode a result may be from float64
+# eager mode is so far from float64 (routing, thresholds) that results are compared with eager mode instead
+UNSTABLE = 1e-2
 LOOSE = 1e-3
 
 
@@ -44,12 +45,12 @@ def to_double(value: Any) -> Any:
 
 
 def fresh(value: Any) -> Any:
-    """A copy of arguments, so that what a model writes to them stays with one call."""
+    """A copy of arguments, so that a model's writes to them only affect one call."""
     return converted(value, lambda t: t.detach().clone().requires_grad_(t.requires_grad))
 
 
 def weighted_sum(value: object) -> torch.Tensor | None:
-    """A loss: every differentiable tensor of a result, with weights that differ along it. None: there is none."""
+    """A loss: a sum of every differentiable tensor of a result with varying weights. None if there is none."""
     total: torch.Tensor | None = None
     for _, tensor in tensors_of(value):
         if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.requires_grad or not tensor.numel():
@@ -64,7 +65,7 @@ def weighted_sum(value: object) -> torch.Tensor | None:
 
 @attrs.frozen(eq=False)
 class Kept:
-    """A tensor's values, dense and on the CPU, and the strides that it had."""
+    """A tensor's values, dense and on the CPU, and its original strides."""
 
     values: torch.Tensor
     strides: tuple[int, ...]
@@ -80,7 +81,7 @@ class Kept:
 
 @attrs.define(eq=False)
 class Results:
-    """What one call gave: its tensors by group ("output", "gradient", "state", "argument") and path."""
+    """The tensors of one call's results, by group ("output", "gradient", "state", "argument") and path."""
 
     groups: dict[str, dict[str, Kept]] = attrs.field(factory=dict)
 
@@ -93,7 +94,7 @@ class Results:
 
 @attrs.frozen
 class Difference:
-    """A tensor that is not as it should be. `error` and `allowed` are relative to the largest number of the tensor."""
+    """A tensor that differs. `error` and `allowed` are relative to the tensor's largest number."""
 
     group: str
     path: str
@@ -104,7 +105,7 @@ class Difference:
 
 
 def error_of(found: torch.Tensor, exact: torch.Tensor, scale: float) -> float:
-    """The largest difference over the scale, where both are finite."""
+    """The largest difference relative to the scale, where both are finite."""
     kind = torch.complex128 if exact.is_complex() else torch.float64
     difference = (found.to(kind) - exact.to(kind)).abs()
     difference = difference[difference.isfinite()]
@@ -119,14 +120,14 @@ def largest(tensor: torch.Tensor) -> float:
 
 
 def same_kinds_of_numbers(found: torch.Tensor, eager: torch.Tensor) -> bool:
-    """Whether NaN and infinities stand at the same places."""
+    """Whether NaN and infinities are at the same positions."""
     if not (eager.is_floating_point() or eager.is_complex()):
         return True
     return bool((found.isnan() == eager.isnan()).all()) and bool((found.isinf() == eager.isinf()).all())
 
 
 def differences(found: Results, eager: Results, exact: Results | None) -> list[Difference]:
-    """Where results differ from eager mode's by more than float32 explains, measured against float64."""
+    """Differences from eager mode's results beyond what float32 explains, measured against float64."""
     wrong: list[Difference] = []
     for group, tensors in eager.groups.items():
         others = found.groups.get(group, {})
@@ -140,7 +141,7 @@ def differences(found: Results, eager: Results, exact: Results | None) -> list[D
 def _group_differences(
     group: str, pairs: Mapping[str, tuple[Kept, Kept]], exact: Mapping[str, Kept]
 ) -> Iterator[Difference]:
-    # What is zero but for rounding is measured by the largest number of its kind in the model.
+    # A value that is zero except for rounding is compared with the largest number of its kind in the model.
     floats = [eager.values for _, eager in pairs.values() if eager.values.is_floating_point()]
     top = max(map(largest, floats), default=0.0) if group in ("gradient", "state") else 0.0
     for path, (found, eager) in pairs.items():
@@ -158,7 +159,7 @@ def _group_differences(
 def _value_difference(
     found: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor | None, scale: float
 ) -> tuple[float, float] | None:
-    """The error and what was allowed, where it is more."""
+    """The error and the allowed error, if it is exceeded."""
     floor, close = floor_of(eager.dtype), error_of(found, eager, scale)
     if close <= floor:
         return None
@@ -170,7 +171,7 @@ def _value_difference(
 
 
 def floor_of(dtype: torch.dtype) -> float:
-    """What rounding may cost in a dtype; nothing for integers."""
+    """The effect of rounding in a dtype; zero for integers."""
     if dtype.is_floating_point or dtype.is_complex:
         return FLOOR * torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
     return 0.0

@@ -1,4 +1,4 @@
-"""What armature has to know of `quantities`: how a Quantity is traced, and what `with relaxed()` does."""
+"""Teaches armature about `quantities`: how a Quantity is traced, and the effect of `with relaxed()`."""
 
 import attrs
 import quantities
@@ -25,7 +25,7 @@ class QuantityValue(api.Value):
             return QuantityValue(tracer.python.operate("mul", self.values, other), self.unit)
         if name != "__add__" or not isinstance(other, QuantityValue):
             return None
-        if not tracer.effects.entered:  # what the caller has set must be so next time; what the frame sets will be
+        if not tracer.effects.entered:  # the caller's setting is guarded; a setting made by the frame needs no guard
             tracer.guards.answers(quantities.is_relaxed, (), {}, quantities.is_relaxed())
         if self.unit != other.unit and not quantities.is_relaxed():
             tracer.raise_error(ValueError, f"{self.unit} and {other.unit} do not add up")
@@ -36,7 +36,7 @@ class QuantityValue(api.Value):
 
 
 def of_program(obj: quantities.Quantity, source: api.Source, tracer: api.Tracing) -> api.Value:
-    tracer.guards.equal(api.AttrSource(source, "unit"), obj.unit)  # with another, the frame is compiled again
+    tracer.guards.equal(api.AttrSource(source, "unit"), obj.unit)  # another unit compiles the frame again
     return QuantityValue(tracer.wrap(obj.values, api.AttrSource(source, "values")), obj.unit, source=source)
 
 

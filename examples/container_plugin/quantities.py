@@ -1,4 +1,5 @@
-"""A small library: tensors with a unit, which refuse to be added to others. It knows nothing of any compiler."""
+"""A small library: tensors with a unit, which refuse to be added to tensors with another. It knows nothing of any
+compiler."""
 
 from __future__ import annotations
 
@@ -14,19 +15,19 @@ def is_relaxed() -> bool:
 
 
 def enter() -> int:
-    """Units may be mixed from now on; what to give to `leave`."""
+    """Allow mixing units; returns the argument for `leave`."""
     before: int = getattr(STATE, "depth", 0)
     STATE.depth = before + 1
     return before
 
 
 def leave(before: int) -> None:
-    """As it was before."""
+    """Restore the previous setting."""
     STATE.depth = before
 
 
 class relaxed:
-    """`with relaxed(): ...` units may be mixed: the left one is kept."""
+    """Inside `with relaxed(): ...` units may be mixed: the left one wins."""
 
     def __enter__(self) -> None:
         self.before = enter()
@@ -53,5 +54,5 @@ class Quantity:
 
 
 def is_whole(obj: object) -> bool:
-    """Whether an object is a quantity that `__init__` has gone through."""
+    """Whether an object is a quantity whose `__init__` has run."""
     return type(obj) is Quantity and hasattr(obj, "unit")

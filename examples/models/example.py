@@ -1,4 +1,4 @@
-"""What every model file gives to those who run it."""
+"""The description of an example that every model file returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Example:
     model: nn.Module
     inputs: tuple[Tensor, ...]
     loss: Callable[[object], Tensor]
-    tolerance: float = 1e-4  # largest absolute difference from eager that rounding explains, float32
+    tolerance: float = 1e-4  # largest absolute difference from eager that rounding can explain, in float32
     notes: str = field(default="")
 
 
@@ -28,5 +28,5 @@ def sum_of_squares(output: object) -> Tensor:
 
 
 def seeded(seed: int = 0) -> torch.Generator:
-    """A generator for inputs, so that every run sees the same numbers."""
+    """A generator for inputs, so that every run uses the same numbers."""
     return torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Linear regression with its training step: forward and loss in the module, the step written as users write it."""
+"""Linear regression with its training step: forward and loss in the module, the step as users write it."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from .example import Example, seeded
 
 
 class LinearRegression(nn.Module):
-    """Gives the mean squared error when a target is passed, else the prediction."""
+    """Returns the mean squared error when a target is passed, else the prediction."""
 
     def __init__(self, features: int = 13) -> None:
         super().__init__()

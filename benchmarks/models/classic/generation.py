@@ -73,7 +73,7 @@ class Twice(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """Down, up, and what was on the way down joined on the way up."""
+    """Down, up, with skip connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class Coupling(nn.Module):
 
 
 class Flow(nn.Module):
-    """Coupling layers, and the likelihood of what they make of the input."""
+    """Coupling layers, and the likelihood of their output."""
 
     def __init__(self) -> None:
         super().__init__()

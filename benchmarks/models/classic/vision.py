@@ -54,7 +54,7 @@ class Bottleneck(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Scale each channel by what the averages of all of them say."""
+    """Scale each channel by a function of all channels' averages."""
 
     def __init__(self, width: int, activation: type[nn.Module] = nn.SiLU, gate: type[nn.Module] = nn.Sigmoid) -> None:
         super().__init__()
@@ -266,7 +266,7 @@ class PatchTransformer(nn.Module):
 
 
 def seen(build: Callable[[], nn.Module], batch: int = BATCH) -> Callable[[], Case]:
-    """A network that is given a batch of images."""
+    """A network applied to a batch of images."""
     return lambda: Case(build(), (torch.rand(batch, 3, SIDE, SIDE),))
 
 

@@ -13,7 +13,7 @@ from benchmarks.zoo.case import Build, Case, Library
 from benchmarks.zoo.shrink import Scale, shrunk
 
 WIDTH, WORDS, FRAMES, SIDE = 32, 6, 4, 16
-# What a constructor takes beside the shrunk defaults, by class.
+# Constructor arguments in addition to the shrunk defaults, by class.
 RECIPES: dict[str, dict[str, Any]] = {
     "UNet2DConditionModel": {
         "block_out_channels": (32, 64),

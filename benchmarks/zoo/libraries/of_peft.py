@@ -24,7 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "target_parameters": {"target_modules": [], "target_parameters": ["mlp.gate_proj.weight"]},
     "trainable_tokens": {"trainable_token_indices": [1, 2, 3]},
 }
-# What the methods need besides modules to change; given only where a configuration has such a field.
+# Fields that methods need besides the modules to adapt; only passed if a configuration has the field.
 FIELDS: dict[str, Any] = {
     "task_type": "CAUSAL_LM",
     "target_modules": TARGETS,
@@ -67,7 +67,7 @@ def language_model() -> Any:
 
 
 def build(method: str, fields: dict[str, Any]) -> Case:
-    """A small Llama under a method; adapters that begin as zeros get numbers, so that they do something."""
+    """A small Llama under a method; adapters initialised to zero get random numbers, so that they have an effect."""
     import peft  # noqa: PLC0415
 
     kinds = peft.mapping.PEFT_TYPE_TO_CONFIG_MAPPING

@@ -11,10 +11,10 @@ import torch
 
 from benchmarks.zoo.case import Build, Case, Library, once_each
 
-EACH = 2  # models of a file
+EACH = 2  # models per file
 SMALL = ("test_", "atto", "femto", "pico", "nano", "zepto", "xxs", "xxt", "tiny", "extra_small", "xs", "_s0", "_t0")
 MEDIUM = ("small", "_s_", "_s$", "050", "18", "_b0", "_lite", "mini", "micro", "_m0", "_25")
-# Arguments that take depth away, by the names that families use; each that a constructor refuses is left out.
+# Arguments that reduce depth, by the names that families use; arguments that a constructor refuses are left out.
 SHALLOW: tuple[dict[str, Any], ...] = (
     {"depths": (1, 1, 1, 1)},
     {"depth": 2},
@@ -26,7 +26,7 @@ SIZES = (64, 96, 128, 224)
 
 
 def rank(name: str) -> tuple[int, int, str]:
-    """Small models first, by the words of their names."""
+    """Order small models first, by words in their names."""
     size = 0 if any(word in name for word in SMALL) else 1 if any(re.search(word, name) for word in MEDIUM) else 2
     return size, len(name), name
 
@@ -40,7 +40,7 @@ def names() -> Iterator[str]:
 
 
 def build(name: str, size: int | None, options: dict[str, Any]) -> Case:
-    """A model with ten classes. size: of the input, and given to the constructor; None: the one it was made for."""
+    """A model with ten classes. size: of the input, also passed to the constructor; None: the default."""
     import timm  # noqa: PLC0415
 
     given = dict(options)

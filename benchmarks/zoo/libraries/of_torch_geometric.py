@@ -1,4 +1,4 @@
-"""torch_geometric: its convolutions, aggregations, norms, poolings and models, made and called by their signatures."""
+"""torch_geometric: its convolutions, aggregations, norms, poolings and models, built and called by their signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.zoo.case import Build, Case, Library
 
 NODES, EDGES, WIDTH = 12, 40, 8
 KINDS = ("conv", "aggr", "norm", "pool", "models", "dense", "unpool", "kge")
-# Arguments of constructors by name. A function makes the value anew for each model.
+# Constructor arguments by name, each a function that makes the value for a model.
 MADE: dict[str, Callable[[], Any]] = {
     "nn": lambda: mlp(WIDTH),
     "local_nn": lambda: None,
@@ -144,7 +144,7 @@ def names() -> Iterator[str]:
 
 
 def build(kind: str, name: str, extra: dict[str, Any], optional: tuple[str, ...]) -> Case:
-    """A module from its signature; optional: arguments of `forward` that are given although they have defaults."""
+    """A module from its signature; optional: arguments of `forward` passed in spite of defaults."""
     made = module_classes(kind)[name]
     given: dict[str, Any] = {}
     for parameter in inspect.signature(made).parameters.values():
@@ -170,7 +170,7 @@ def build(kind: str, name: str, extra: dict[str, Any], optional: tuple[str, ...]
 
 
 def ways(name: str) -> Iterator[Build]:
-    """With edge features, weights and types where the module takes them, then with less."""
+    """With edge features, weights and types if the module takes them, then with fewer."""
     kind, _, class_name = name.partition(":")
     for extra in ({}, {"edge_dim": 4}, {"in_channels": (WIDTH, WIDTH)}, {"nn": nn.Linear(2 * WIDTH, WIDTH)}):
         for optional in (("edge_weight", "edge_type", "edge_attr", "index", "batch", "dim_size"), ("index",), ()):

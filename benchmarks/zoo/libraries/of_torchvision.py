@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.zoo.case import Build, Case, Library
 
-EACH = 2  # models of a file
+EACH = 2  # models per file
 
 
 def names() -> Iterator[str]:
@@ -22,7 +22,7 @@ def names() -> Iterator[str]:
     for name in torchvision.models.list_models():
         families[torchvision.models.get_model_builder(name).__module__].append(name)
     for module, found in sorted(families.items()):
-        if "quantization" in module:  # int8 kernels, which torch runs on few machines
+        if "quantization" in module:  # int8 kernels, which torch supports on few machines
             continue
         yield from found if module.count(".") > 2 else sorted(found, key=lambda name: (len(name), name))[:EACH]
 
@@ -34,7 +34,7 @@ def boxes(count: int, size: int) -> torch.Tensor:
 
 
 def target(name: str, size: int) -> dict[str, torch.Tensor]:
-    """What a detector is told of one picture in training."""
+    """A detector's training target for one picture."""
     found = {"boxes": boxes(2, size), "labels": torch.tensor([1, 1])}
     if "maskrcnn" in name:
         found["masks"] = (torch.rand(2, size, size) > 0.5).to(torch.uint8)

@@ -28,7 +28,7 @@ HEADS = (
 
 
 def mapping(kind: str) -> Mapping[str, Any]:
-    """From model types to names of classes."""
+    """Maps model types to class names."""
     from transformers.models.auto import modeling_auto  # noqa: PLC0415
 
     name = f"MODEL_FOR_{kind}_MAPPING_NAMES" if kind else "MODEL_MAPPING_NAMES"
@@ -65,7 +65,7 @@ LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encod
 
 
 def small_config(default: Any, scale: Scale) -> Any:
-    """A configuration with small values instead of another's, in its parts too."""
+    """A copy of a configuration with small values, including its parts."""
     fields = {k: v for k, v in vars(default).items() if not k.startswith("_")}
     changes = shrunk(fields, scale)
     for name, part in fields.items():
@@ -90,7 +90,8 @@ def small_config(default: Any, scale: Scale) -> Any:
 
 
 def by_layer(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists with an item for each layer, as long as there are layers now; each kind of layer stays if it can."""
+    """Truncate lists that have an item for each layer to the number of layers, keeping each kind of layer if
+    possible."""
     counts = [name for name in LAYER_COUNTS if name in changes and isinstance(fields[name], int)]
     found: dict[str, Any] = {}
     for name, value in fields.items():
@@ -110,7 +111,7 @@ def is_config(value: object) -> bool:
 
 
 def parts(config: Any) -> Iterator[Any]:
-    """A configuration and those in it."""
+    """A configuration and its parts."""
     yield config
     for value in vars(config).values():
         if is_config(value):
@@ -130,13 +131,13 @@ def first_number(config: Any, *names: str, default: int) -> int:
 
 
 def words(config: Any, length: int = LENGTH) -> torch.Tensor:
-    """Tokens that are no special ones."""
+    """Tokens that are not special ones."""
     most = first_number(config, "vocab_size", "text_vocab_size", default=64)
     return torch.randint(min(8, most - 1), max(min(most, 100), 9), (BATCH, length))
 
 
 def picture(config: Any) -> torch.Tensor:
-    """Pixels of the size that the configuration names."""
+    """A picture of the size in the configuration."""
     side = first_number(config, "image_size", "input_size", "img_size", default=64)
     channels = first_number(config, "num_channels", "in_channels", "in_chans", default=3)
     return torch.randn(BATCH, channels, side, side)
@@ -149,7 +150,7 @@ def video(config: Any) -> torch.Tensor:
 
 
 def features(config: Any) -> torch.Tensor:
-    """A spectrogram as Whisper takes it: bins, then time."""
+    """A spectrogram in Whisper's format: bins, then time."""
     bins = first_number(config, "num_mel_bins", "feature_size", "input_dim", "num_features", default=80)
     time = 2 * first_number(config, "max_source_positions", default=32)
     return torch.randn(BATCH, bins, min(time, 3000))
@@ -211,8 +212,8 @@ MAIN = ("input_ids", "pixel_values", "input_values", "input_features", "past_val
 def arguments(model: Any, config: Any, mode: str) -> dict[str, Any]:
     """Arguments of `forward`.
 
-    mode: "needed", those without default and the main one; "main", text too; "all", pictures, sound and text;
-    "video" and "sound": pictures with a dimension of frames, sound with one of channels.
+    mode: "needed", those without default and the main one; "main", text too; "all", pictures, sound and text; "video"
+    and "sound": pictures with a dimension of frames, sound with one of channels.
     """
     parameters = inspect.signature(model.forward).parameters
     main = getattr(model, "main_input_name", "input_ids")
@@ -239,7 +240,7 @@ def arguments(model: Any, config: Any, mode: str) -> dict[str, Any]:
 
 
 def image_tokens(config: Any) -> int:
-    """How many tokens stand for a picture."""
+    """The number of tokens for a picture."""
     for name in ("image_seq_length", "num_image_tokens", "mm_tokens_per_image", "image_seq_len"):
         if (found := first_number(config, name, default=0)) > 0:
             return found
@@ -263,7 +264,7 @@ def build(name: str, scale: Scale, mode: str) -> Case:
 
 
 def size_of(model_class: Any, config: Any) -> int:
-    """Parameters of a model, counted without memory for them; 0 where it can't be built so."""
+    """A model's number of parameters, counted without allocating them; 0 if that is not possible."""
     with contextlib.suppress(RuntimeError, NotImplementedError), torch.device("meta"):
         return sum(p.numel() for p in model_class(config).parameters())
     return 0

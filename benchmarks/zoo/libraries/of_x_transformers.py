@@ -1,4 +1,4 @@
-"""x-transformers: its wrappers, and the options of its attention layers one by one."""
+"""x-transformers: its wrappers, and its attention layers with one option each."""
 
 from __future__ import annotations
 

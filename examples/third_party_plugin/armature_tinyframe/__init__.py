@@ -1,1 +1,1 @@
-"""What armature knows about tinyframe."""
+"""Teaches armature about tinyframe."""

@@ -1,4 +1,4 @@
-"""What the graph breaks of tinyframe are called."""
+"""The names of tinyframe's graph breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`armature tinyframe`: which functions of the library armature was told about."""
+"""`armature tinyframe`: lists the rules and polyfills for the library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from armature_tinyframe import polyfills, rules
 
 
 def show() -> None:
-    """Show what armature was told about tinyframe."""
+    """List the rules and polyfills for tinyframe."""
     print(f"tinyframe has {len(tinyframe.__all__)} public names")
     for rule in rules.RULES:
         print(f"  {rule.target}: {rule.decision.value}, {rule.reason}")

@@ -11,7 +11,7 @@ from armature_tinyframe.values import FrameValue
 
 @handles(tinyframe.option)
 def option(call: Call, options: Value, name: Value, default: Value | None = None) -> Value | None:
-    """Options do not change: what is read is a constant, as long as the same options come next time."""
+    """Options are immutable, so an option is a constant; the options object is guarded by identity."""
     if not name.is_constant or type(options.as_object()) is not tinyframe.Options:
         return None
     call.guard(options)
@@ -23,13 +23,13 @@ def option(call: Call, options: Value, name: Value, default: Value | None = None
 
 @handles(tinyframe.Frame)
 def make_frame(call: Call, **columns: Value) -> Value | None:
-    """A frame made in the traced program: its columns, in a dict."""
+    """A frame made in the traced program, from a dict of its columns."""
     return FrameValue(call.inline(dict, **columns))
 
 
 @handles(files.load, files.save)
 def file(call: Call, *args: Value) -> Value | None:
-    """Files are not for a graph."""
+    """Break the graph, because a graph can't read files."""
     call.graph_break("tinyframe-file", call=f"tinyframe.{call.fn.__name__}")
 
 

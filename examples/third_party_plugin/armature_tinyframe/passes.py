@@ -1,4 +1,4 @@
-"""Changes of the captured graph that are only right because of what tinyframe promises."""
+"""Transformations of the captured graph that are only valid because of what tinyframe guarantees."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def is_finite(node: object) -> bool:
 
 
 def same_limit(first: torch.fx.Node, second: torch.fx.Node) -> bool:
-    """Whether two calls of `finite` differ in the column only."""
+    """Whether two calls of `finite` differ only in the column."""
     return (first.args[1:], first.kwargs) == (second.args[1:], second.kwargs)
 
 
 def merge_finite(module: torch.fx.GraphModule, ctx: object) -> torch.fx.GraphModule:
-    """`finite(finite(x))` with the same limit is `finite(x)`: what is finite already stays as it is."""
+    """`finite(finite(x))` with the same limit is `finite(x)`, because finite values do not change."""
     for node in list(module.graph.nodes):
         inner = node.args[0] if is_finite(node) else None
         if isinstance(inner, torch.fx.Node) and is_finite(inner) and same_limit(node, inner):

@@ -1,4 +1,4 @@
-"""The hooks of the plugin, and nothing else: the rows stand in the modules beside this one."""
+"""The hooks of the plugin, and nothing else: the rows are in the other modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARMATURE_API_VERSION = (1, 0)
 
 @hookimpl
 def armature_rules() -> Iterable[Rule]:
-    """`finite` is one node of the graph; files are left alone."""
+    """`finite` is one node of the graph; functions on files are skipped."""
     return rules.RULES
 
 
@@ -41,23 +41,23 @@ def armature_value_types() -> Iterable[ValueType]:
 
 @hookimpl
 def armature_polyfills() -> Iterable[Polyfill]:
-    """Stand-ins for the C functions."""
+    """Polyfills for the C functions."""
     return polyfills.POLYFILLS
 
 
 @hookimpl
 def armature_break_types() -> Iterable[BreakType]:
-    """What a break at a file is called."""
+    """The name of a graph break at a file."""
     return break_types.BREAK_TYPES
 
 
 @hookimpl
 def armature_passes() -> Iterable[Pass]:
-    """Merges neighbouring calls of `finite`."""
+    """Merge neighbouring calls of `finite`."""
     return passes.PASSES
 
 
 @hookimpl
 def armature_cli(app: typer.Typer) -> None:
-    """`armature tinyframe`."""
+    """Add the command `armature tinyframe`."""
     app.command("tinyframe")(commands.show)

@@ -1,4 +1,4 @@
-"""Python stand-ins for the C functions of tinyframe: same arguments, same results."""
+"""Polyfills for the C functions of tinyframe: same arguments, same results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armature.plugin_api import Polyfill
 
 
 def width(sequence: Sequence[Any]) -> int:
-    """How many columns there are."""
+    """The number of columns."""
     return len(sequence)
 
 

@@ -1,4 +1,4 @@
-"""How a frame is traced: as its columns. Its way of answering attributes is known here, not traced into."""
+"""How a frame is traced: as its columns. Attribute lookup is implemented here, not traced into."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from armature.plugin_api import (
 
 @attrs.define(eq=False)
 class FrameValue(Value):
-    """A frame. `columns`: the dict of its columns; that of a frame the program was given is guarded as any dict is."""
+    """A frame. `columns`: the dict of its columns; for a frame of the program it is guarded as any dict is."""
 
     columns: Value
 
@@ -30,7 +30,7 @@ class FrameValue(Value):
         return tinyframe.Frame
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        """A column, or the names of all."""
+        """A column, or the names of all columns."""
         if name == "_columns":
             return self.columns
         if name == "names":
@@ -45,11 +45,11 @@ class FrameValue(Value):
         return self.columns.get_item(tracer, key)
 
     def length(self, tracer: Tracing) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return self.columns.length(tracer)
 
     def truth(self, tracer: Tracing) -> bool:
-        """A frame without columns is false, as anything of length 0 is."""
+        """A frame without columns is false, like anything of length 0."""
         return self.length(tracer) > 0
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
@@ -58,7 +58,7 @@ class FrameValue(Value):
             yield self.columns.get_item(tracer, key)
 
     def rebuild(self, out: Rebuilding) -> None:
-        """A frame made in the compiled function is made again at its end, from the columns as they are then."""
+        """A frame made in the compiled function is rebuilt at its end, from its final columns."""
         out.null_function(from_columns)
         out.load(self.columns)
         out.call(1)
@@ -70,7 +70,7 @@ def from_columns(columns: dict[str, torch.Tensor]) -> tinyframe.Frame:
 
 
 def build(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """The value of a frame: its columns are reached through the slot that holds them."""
+    """The value of a frame, whose columns are read from their slot."""
     return FrameValue(tracer.wrap(obj._columns, AttrSource(source, "_columns")), source=source)
 
 

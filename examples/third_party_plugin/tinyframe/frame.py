@@ -1,4 +1,4 @@
-"""The container: columns by name, each a tensor, read as attributes."""
+"""The container: columns by name, each a tensor, accessible as attributes."""
 
 from __future__ import annotations
 

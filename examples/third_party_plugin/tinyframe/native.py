@@ -1,10 +1,10 @@
-"""The fast paths. They are functions of the C library of Python: a compiler of Python can't look into them."""
+"""The fast paths. They are functions of Python's C library, which a compiler of Python can't look into."""
 
 from __future__ import annotations
 
 import ctypes
 
-# width(sequence) -> int: how many columns there are.
+# width(sequence) -> int: the number of columns.
 width = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.py_object)(("PyObject_Size", ctypes.pythonapi))
 
 # joined(first, second) -> sequence: the columns of both, in order.

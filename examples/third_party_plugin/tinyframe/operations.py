@@ -1,4 +1,4 @@
-"""What one computes with frames."""
+"""Computations on frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a computation, which threads may read while they are made."""
+"""Options of a computation, which threads may read while they are being made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Options:
-    """Named options that do not change. They are read through `option`, which waits until they are whole."""
+    """Named, immutable options. They are read through `option`, which waits until they are complete."""
 
     def __init__(self, **values: Any) -> None:
         self._lock = threading.Lock()
@@ -16,6 +16,6 @@ class Options:
 
 
 def option(options: Options, name: str, default: Any = None) -> Any:
-    """One option, the default when it is not set."""
+    """One option, or the default if it is not set."""
     with options._lock:
         return options._values.get(name, default)

@@ -1,1 +1,1 @@
-"""A back end for armature that prints loops as NumPy: small enough to read before you write your own."""
+"""A back end for armature that prints loops as NumPy code: small enough to read before you write your own."""

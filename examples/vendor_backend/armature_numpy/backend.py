@@ -1,4 +1,4 @@
-"""The device back end: what `armature.backend_api.DeviceBackend` asks for."""
+"""The device back end: an implementation of `armature.backend_api.DeviceBackend`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FEATURES = Features(
     reductions=frozenset((*REDUCE, "argmax", "argmin")),
     dtypes=frozenset(DTYPES),
     atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
-    batch=0,  # lists of tensors come as one kernel for each: there is no launch to save
+    batch=0,  # lists of tensors become one kernel each, because there are no launches to save
 )
 
 
 @attrs.frozen
 class NumpyBackend:
-    """Kernels as Python text over NumPy arrays."""
+    """Kernels as Python code over NumPy arrays."""
 
     name: str = "numpy"
     device_types: frozenset[str] = frozenset(("cpu",))
@@ -40,7 +40,7 @@ class NumpyBackend:
         return KernelSource(self.name, "python", text, {k.name: k.arguments for k in kernels}, parts=parts)
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
-        """Run the text: it defines the functions. A back end with a compiler keeps what it built in `ctx.cache`."""
+        """Run the code, which defines the functions. A back end with a compiler stores built files in `ctx.cache`."""
         file = f"<numpy kernels {hash(source.text):x}>"
         linecache.cache[file] = (len(source.text), None, source.text.splitlines(keepends=True), file)  # for tracebacks
         namespace: dict[str, Any] = {}
@@ -48,5 +48,5 @@ class NumpyBackend:
         return {name: namespace[name] for name in source.kernels}
 
     def missing(self) -> str | None:
-        """What keeps it from working here, with the command that mends it."""
+        """What prevents it from working here, with the command that fixes it."""
         return None if importlib.util.find_spec("numpy") else "NumPy is not installed: pip install numpy"

@@ -1,4 +1,4 @@
-"""The operations of the loop IR in NumPy: one row each. What has no row stays an ATen call."""
+"""The operations of the loop IR in NumPy: one row each. An operator that needs another operation stays an ATen call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FORMS: Mapping[str, OpForm] = {
     **{op: _call(function, op) for op, function in OTHER_NAME.items()},
     **{op: f"{{0}} {sign} {{1}}" for op, sign in SIGNS.items()},
     "neg": "-{0}",
-    "sign": "np.nan_to_num(np.sign({0}))",  # of NaN it is 0 in torch
+    "sign": "np.nan_to_num(np.sign({0}))",  # 0 for NaN in torch
     "fma": "{0} * {1} + {2}",
     "rsqrt": "1 / np.sqrt({0})",
     "reciprocal": "1 / {0}",
@@ -62,6 +62,6 @@ FORMS: Mapping[str, OpForm] = {
 
 
 def constant(node: Const) -> str:
-    """A literal with its dtype, so that NumPy does not choose one."""
+    """A literal with its dtype, because NumPy would choose one."""
     text = repr(node.value) if math.isfinite(node.value) else repr(str(node.value))
     return f"np.{DTYPES[node.dtype]}({text})"

@@ -9,5 +9,5 @@ from armature_numpy.backend import NumpyBackend
 
 @hookimpl
 def armature_device_backend(device_type: str) -> DeviceBackend | None:
-    """NumPy kernels for tensors on the CPU. A vendor asks for the device type of its own."""
+    """NumPy kernels for tensors on the CPU. A vendor would check for its own device type."""
     return NumpyBackend() if device_type == "cpu" else None

@@ -111,7 +111,7 @@ class _Printer:
         return constant(node) if isinstance(node, Const) else self.body.names[node]
 
     def address(self, access: Load | Store) -> str:
-        """The element of the flat memory; variables that hold values computed in the loop go by their names."""
+        """The element of the flat memory; variables bound to computed values go by their names."""
         names = {var: f"{self.name(value)}.astype(np.int64)" for var, value in access.indirect}
         printer: IndexPrinter = attrs.evolve(PYTHON_INDEX, names=names)
         return printer.print(position(access, self.buffers))

@@ -1,4 +1,4 @@
-"""What the printed kernels call. All points of a loop nest are computed at once, one axis per loop variable."""
+"""Helpers that printed kernels call. All points of a loop nest are computed at once, one axis per loop variable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def counter(axis: int, axes: int, extent: int) -> Any:
 
 
 def load(memory: Any, at: Any, mask: Any) -> Any:
-    """Read where the mask holds; elsewhere the place may lie outside the memory."""
+    """Read where the mask holds; elsewhere the position may be outside the memory."""
     if not memory.size:
         return np.zeros(np.shape(mask), memory.dtype)
     return memory[np.where(mask, at, 0)]
@@ -40,12 +40,12 @@ def store(memory: Any, at: Any, value: Any, space: tuple[int, ...]) -> None:
 
 
 def store_add(memory: Any, at: Any, value: Any, space: tuple[int, ...]) -> None:
-    """Add one value per point of the space; several points may meet in one element."""
+    """Add one value per point of the space; several points may target one element."""
     np.add.at(memory, np.broadcast_to(at, space), np.broadcast_to(value, space))
 
 
 def reduce(op: str, value: Any, space: tuple[int, ...], inner: int, dtype: Any) -> Any:
-    """Combine over the last `inner` axes, which stay with the size 1. Sums of floats are taken in float64."""
+    """Combine over the last `inner` axes, which are kept with size 1. Sums of floats are computed in float64."""
     outer = space[: len(space) - inner]
     points = np.broadcast_to(value, space).reshape(*outer, int(np.prod(space[len(outer) :])))
     if op in ("argmax", "argmin"):
@@ -57,7 +57,7 @@ def reduce(op: str, value: Any, space: tuple[int, ...], inner: int, dtype: Any) 
 
 
 def cast(value: Any, dtype: Any) -> Any:
-    """The value in another dtype; the value of an index expression may be a plain int."""
+    """The value in another dtype; an index expression's value may be a plain int."""
     return np.asarray(value).astype(dtype)
 
 
@@ -70,7 +70,7 @@ def truncdiv(left: Any, right: Any) -> Any:
 
 
 def check_index(index: Any, size: Any, mask: Any) -> Any:
-    """The index, counted from the end where it is negative. Errors: IndexError where one is out of range."""
+    """The index, counted from the end if negative. Errors: IndexError if one is out of range."""
     bad = ((index < -size) | (index >= size)) & mask
     if np.any(bad):
         raise IndexError(f"index {np.asarray(index)[np.broadcast_to(bad, np.shape(index))].flat[0]} is out of range")
