@@ -14,6 +14,7 @@ from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
 from armature.pipeline.session import Session, session
+from armature.reports.collect import counted
 
 Script = Annotated[Path, typer.Argument(help="a Python program", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(help="its arguments", show_default=False)]
@@ -24,10 +25,9 @@ ALL_AFTER = PASS_ON | {"allow_interspersed_args": False}  # all options after th
 def summary(found: Session) -> Table:
     """A table of what was compiled: a row per frame, totals in the title."""
     totals = found.totals()
-    title = (
-        f"armature: {totals.graphs} graphs, {totals.breaks} breaks, {totals.kernels} kernels, {totals.seconds:.1f} s"
-    )
-    table = Table(title=title)
+    named = {"graph": totals.graphs, "break": totals.breaks, "kernel": totals.kernels}
+    told = ", ".join(counted(number, noun) for noun, number in named.items())
+    table = Table(title=f"armature: {told}, {totals.seconds:.1f} s")
     for name in ("function", "where", "outcome"):
         table.add_column(name)
     for name in ("operators", "kernels", "fused", "ATen calls", "seconds"):

@@ -57,7 +57,8 @@ class ResumePoint:
     That code contains no copy of the program's instructions, because copying would take time for each break of a long
     function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
     position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
-    globals and attributes that the program may look up from there on.
+    globals and attributes that the program may look up from there on. offset: that of the instruction at `entry`,
+    in bytes.
     """
 
     origin: CodeType
@@ -66,6 +67,7 @@ class ResumePoint:
     table: ReferenceType[ResumeTable]
     write: Callable[[], CodeType]
     names: frozenset[str]
+    offset: int = 0
     _whole: CodeType | None = None
 
     def whole(self) -> CodeType:

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import attrs
 
-from armature.frame import idle, interrupts, recompile, skip
+from armature import interrupts
+from armature.frame import idle, recompile, skip
 from armature.frame.data import FrameRequest, eager_code, resume_point
 from armature.frame.guards import tree
 from armature.frame.guards.explain import Mismatch

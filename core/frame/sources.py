@@ -320,6 +320,17 @@ class ItemSource(Source):
 
 
 @attrs.frozen(cache_hash=True)
+class PartSource(ItemSource):
+    """`base[key]` of what a program can't write, as what an iterator is made of. words: how people read it."""
+
+    words: str
+
+    @functools.cached_property
+    def expr(self) -> str:
+        return self.words
+
+
+@attrs.frozen(cache_hash=True)
 class ReferentSource(Source):
     """`base()` of the weak reference at `base`."""
 
@@ -430,15 +441,15 @@ class ModeSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class CallSource(Source):
-    """`fn(base)`, for a side-effect-free function of armature's own."""
+    """`fn(base)`, for a side-effect-free function of armature's own. words: how people read it, {} for `base`."""
 
     base: Source
     fn: Any
-    name: str
+    words: str
 
     @property
     def expr(self) -> str:
-        return f"{self.name}({self.base.expr})"
+        return self.words.replace("{}", self.base.expr)
 
     def read(self, frame: Resolver) -> Any:
         return self.fn(frame.value(self.base))

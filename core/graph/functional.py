@@ -13,6 +13,7 @@ import attrs
 import torch
 from torch import fx
 
+from armature import interrupts
 from armature.events import CompileEvent, EventKind
 from armature.graph import origins
 from armature.graph.data import AtenGraph, GraphKind
@@ -86,7 +87,8 @@ class _Compilation:
     def run(self) -> Callable[..., tuple[Any, ...]]:
         module = run_passes("pre_grad", cast(fx.GraphModule, self.traced.graph), self.ctx)
         fakes = [given.fake for given in self.traced.inputs]
-        table = {op: keeping_layout(op, row.fn) for op, row in self.ctx.tables.decompositions.items()}
+        rows = self.ctx.tables.decompositions.items()
+        table = {op: interrupts.checking(keeping_layout(op, row.fn)) for op, row in rows}
         if not _wants_gradients(fakes) and (plain := self.recorded(module, fakes, table)) is not None:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE))
         origins.mark(module)

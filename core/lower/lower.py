@@ -13,6 +13,7 @@ import attrs
 import torch
 from torch import fx
 
+from armature import interrupts
 from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.lower import layout, symints
@@ -79,6 +80,7 @@ class _Lowering:
         }
         result: fx.Node | None = None
         for node in graph.nodes:
+            interrupts.check()
             if node.op == "output":
                 result = node
             elif node.op in visit:

@@ -38,7 +38,7 @@ from armature.frame import skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import Mismatch
 from armature.frame.hook import CompiledFrame, RunEagerly
-from armature.frame.interrupts import GivenUp
+from armature.interrupts import GivenUp
 from armature.pipeline import logs, repro
 from armature.pipeline.backends import backend_for
 from armature.pipeline.notices import event_of, warn_once

@@ -14,7 +14,7 @@ from types import CodeType
 from armature import config
 from armature.breaks import events
 from armature.codegen.origins import place
-from armature.frame.guards.explain import FailedGuard
+from armature.frame.guards.explain import FailedGuard, together
 from armature.pipeline.session import Compilation, Outcome
 from armature.run.data import CompiledGraph
 
@@ -43,10 +43,9 @@ def frame(record: Compilation) -> None:
 
 def _frame(record: Compilation) -> str:
     because = f": {record.reason}" if record.reason else ""
+    operators = f"{record.operators} operator{'' if record.operators == 1 else 's'}"
     ended = "compiled up to a graph break" if _is_cut(record) else record.outcome.value
-    lines = [
-        f"{record.where} {record.function}: {ended}{because}, {record.operators} operators, {record.seconds:.2f} s"
-    ]
+    lines = [f"{record.where} {record.function}: {ended}{because}, {operators}, {record.seconds:.2f} s"]
     lines += [events.describe(event) for event in record.breaks]
     return "\n".join(lines)
 
@@ -68,13 +67,11 @@ def guards(record: Compilation) -> None:
 def recompiling(code: CodeType, failed: Iterable[FailedGuard]) -> None:
     """The failed guards, with the old and new values."""
     lead = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname} is compiled again:"
-    tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, failed)]))
+    tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, together(failed))]))
 
 
 def _failure(guard: FailedGuard) -> str:
-    if not (guard.expression and guard.now):
-        return guard.text
-    return f"{guard.expression} was {guard.before}, is now {guard.now}    ({guard.user})"
+    return f"{guard.words}    ({guard.user})" if guard.user else guard.words
 
 
 def graph(record: Compilation) -> None:
@@ -89,6 +86,8 @@ def kernels(record: Compilation, compiled: CompiledGraph) -> None:
 
 
 def _kernels(compiled: CompiledGraph) -> Iterable[str]:
+    if not compiled.plan.kernels:
+        yield "none of our own: the operators in it are calls of torch's"
     for kernel in compiled.plan.kernels:
         operators = ", ".join(dict.fromkeys(origin.op for origin in kernel.origins))
         lines = "; ".join(dict.fromkeys(place(origin) for origin in kernel.origins if origin.file))

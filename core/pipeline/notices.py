@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+from armature import interrupts
 from armature.context import CompileContext
 from armature.errors import ArmatureWarning
 from armature.events import CompileEvent, EventKind
-from armature.frame import interrupts
 from armature.pipeline.session import Compilation, session
 
 T = TypeVar("T")

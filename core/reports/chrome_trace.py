@@ -64,7 +64,7 @@ def instants(recording: Recording) -> Iterator[dict[str, Any]]:
             yield mark | {"name": f"graph break: {one.type}", "cat": "break", "args": {"why": one.explanation}}
         for failure in frame.failures:
             yield mark | {
-                "name": f"compiled again: {failure.expression or failure.text}",
+                "name": f"compiled again: {failure.expression or failure.words}",
                 "cat": "recompile",
-                "args": {"why": failure.text},
+                "args": {"why": failure.words},
             }

@@ -14,7 +14,7 @@ from armature.breaks.types import BreakEvent, FrameSummary
 from armature.errors import ArmatureError
 from armature.events import EventKind
 from armature.frame import skip
-from armature.frame.guards.explain import FailedGuard
+from armature.frame.guards.explain import FailedGuard, together
 from armature.pipeline.callers import Caller
 from armature.pipeline.session import Compilation, Limit, Records, Skip
 from armature.pipeline.session import Outcome as Ended
@@ -155,7 +155,7 @@ class Collector:
         if record.outcome is not Ended.COMPILED:
             return OUTCOMES[record.outcome], record.reason or UNFINISHED
         if frame.failures:
-            return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(told, frame.failures)))
+            return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(told, together(frame.failures))))
         return Outcome.COMPILED, compiled_as(record, graphs)
 
     def _break(self, event: BreakEvent, frame: int, callers: Sequence[Caller]) -> int:
@@ -206,10 +206,7 @@ def failures(found: Iterable[FailedGuard]) -> tuple[GuardFailure, ...]:
 
 def told(failure: GuardFailure) -> str:
     """A guard that failed in one line."""
-    if not (failure.expression and failure.now):
-        return failure.text
-    user = f" ({failure.user})" if failure.user else ""
-    return f"{failure.expression} was {failure.before}, is now {failure.now}{user}"
+    return f"{failure.words} ({failure.user})" if failure.user else failure.words
 
 
 def compiled_as(record: Compilation, graphs: Sequence[Graph]) -> str:

@@ -39,9 +39,8 @@ def recompile_findings(frame: Frame) -> Iterator[Finding]:
     """The guards that failed, each as a finding."""
     place = Place(frame.file, frame.line, frame.function)
     for failure in frame.failures:
-        about = failure.expression or failure.text
-        told = f"{about} was {failure.before}, is now {failure.now}" if failure.expression else failure.text
-        message = f"{frame.function} is compiled again: {told}"
+        about = failure.expression or failure.before or failure.words
+        message = f"{frame.function} is compiled again: {failure.words}"
         yield Finding("recompilation", "Compiled again", message, place, ("recompile", *of(frame), about))
 
 

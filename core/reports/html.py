@@ -12,6 +12,7 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from armature.frame.guards.explain import together
 from armature.reports.layout import layout
 from armature.reports.record import Break, Frame, Graph, Outcome, Recording
 from armature.reports.terminal import size
@@ -75,7 +76,7 @@ def page(recording: Recording) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"size": size, "spoken": spoken, "brief": brief}
+    environment.filters |= {"together": together, "size": size, "spoken": spoken, "brief": brief}
     looked_at = [frame for frame in recording.frames if frame.outcome not in LEFT]
     return environment.get_template("report.html.j2").render(
         recording=recording,

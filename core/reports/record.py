@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 import attrs
 
+from armature.frame.guards.explain import FailedGuard
 from armature.reports import carets
 from armature.reports.fields import told
 
@@ -69,7 +70,7 @@ class SeenValue:
 
 
 @attrs.frozen
-class GuardFailure:
+class GuardFailure(FailedGuard):
     """Something that compiled code relied on and that was otherwise."""
 
     text: str = told("the guard in words")

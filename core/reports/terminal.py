@@ -11,7 +11,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from armature.breaks.report import Indented
+from armature.frame.guards.explain import together
 from armature.reports import carets
+from armature.reports.collect import counted
 from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording
 
 STYLES = {
@@ -54,11 +56,11 @@ def headline(recording: Recording) -> Text:
     """One line with the totals."""
     graphs = sum(graph.kind != "backward" for graph in recording.graphs)
     parts = [
-        f"{graphs} graphs",
-        f"{sum(one.count for one in recording.breaks)} breaks",
+        counted(graphs, "graph"),
+        counted(sum(one.count for one in recording.breaks), "break"),
         f"{len(recording.recompiled)} compiled again",
         f"{recording.count(*WRONG)} left to eager",
-        f"{len(recording.kernels)} kernels",
+        counted(len(recording.kernels), "kernel"),
         f"{sum(frame.seconds for frame in recording.frames):.1f} s compiling",
     ]
     return Text(", ".join(parts), style="bold")
@@ -133,15 +135,14 @@ class SourceLine:
 def recompile_lines(frame: Frame) -> list[RenderableType]:
     """A frame that was compiled again, and what changed."""
     head = Text.assemble((frame.where, "bold"), f"  {frame.function}  ", (frame.outcome.value, STYLES[frame.outcome]))
-    return [head, *map(failure_line, frame.failures)]
+    return [head, *map(failure_line, together(frame.failures))]
 
 
 def failure_line(failure: GuardFailure) -> Text:
     """A guard that failed."""
-    if not (failure.expression and failure.now):
-        return Text(failure.text)
     user = f"    relied on at {failure.user}" if failure.user else ""
-    return Text.assemble((failure.expression, "cyan"), f" was {failure.before}, is now {failure.now}", (user, "dim"))
+    rest = failure.words.removeprefix(failure.expression)
+    return Text.assemble((failure.expression, "cyan"), rest, (user, "dim"))
 
 
 def wrong_lines(frame: Frame) -> list[RenderableType]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from armature import interrupts
 from armature.errors import InvariantError
 from armature.lower.data import Buffer, ExternCall, Reduce
 from armature.lower.features import Features
@@ -351,6 +352,7 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
     for handed in ROUNDS:
         order.close_up()
         for group in order.groups():
+            interrupts.check()
             if order.find(group) is group:
                 work.visit(group, handed)
     return order.groups()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from armature import interrupts
 from armature.lower.data import ExternCall, LoopGraph
 from armature.schedule.batch import batched
 from armature.schedule.data import Kernel, KernelPlan
@@ -39,6 +40,7 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
     work: list[Kernel | ExternCall] = []
     number = 0
     for group in groups:
+        interrupts.check()
         if group.extern is not None:
             work.append(group.extern)
             continue

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from armature import interrupts
 from armature.torch_abi.fake_checks import check_dtypes, with_axes_from_front
 from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
@@ -110,6 +111,7 @@ class WatchingMode(FakeTensorMode):
                 return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
             rule: Any = func.python_key_table.get(FakeTensorMode)
             return NotImplemented if rule is None else rule(self, *args, **kwargs or {})
+        interrupts.check()
         if func in QUANTIZING:
             raise UnsupportedOperatorException(func)
         check_dtypes(func, args)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
+from armature import interrupts
 from armature.breaks.types import BreakEvent, BreakType, FrameSummary, SeenValue
 from armature.errors import UnknownBreakType
 from armature.trace.errors import GraphBreak, SkipFrame
@@ -58,6 +59,7 @@ class FrameStack(Generic[F]):
 
     def step(self) -> None:
         """Count a step. Raises SkipFrame in a long trace that has met no tensor and isn't likely to."""
+        interrupts.check()
         self.steps += 1
         if self.steps > MOST_IDLE_STEPS and not self.tensors and not self.promising:
             raise SkipFrame(f"it has met no tensor in {MOST_IDLE_STEPS} calls and rounds of loops", idle=True)

@@ -60,7 +60,7 @@ def test_run_leaves_the_program_as_it_is_and_prints_what_was_compiled(invoke: In
     result = invoke("run", "PROGRAM", "--size", "4")
     assert result.exit_code == 0, result.output
     assert "sum 12.0 ['--size', '4']" in result.output
-    assert "scaled" in result.output and "program.py:6" in result.output and "1 breaks" in result.output
+    assert "scaled" in result.output and "program.py:6" in result.output and "1 break," in result.output
     assert (torch.compile, armature.compile, sys.argv, sys.path) == (theirs, ours, argv, path)
 
 
@@ -78,7 +78,7 @@ def test_explain_tells_graphs_and_breaks(invoke: Invoke, tmp_path: Path) -> None
     page = tmp_path / "page.html"
     result = invoke("explain", "PROGRAM", "--html", str(page), "--guards")
     assert result.exit_code == 0, result.output
-    assert "1 graphs, 1 breaks" in result.output and "x is a tensor float32[3]" in result.output
+    assert "1 graph, 1 break," in result.output and "x is a tensor float32[3]" in result.output
     assert "scaled" in page.read_text()
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.frame.guards.explain import FailedGuard, spoken
+from armature.frame.guards.explain import FailedGuard, spoken, together
 from armature.pipeline.session import session
 from armature.reports.recorder import Recorder
 
@@ -79,6 +79,80 @@ def test_values_of_other_kinds(first: Any, second: Any, about: str, before: str,
     compiled(X, first)
     compiled(X, second)
     assert any((guard.expression, guard.before, guard.now) == (about, before, now) for guard in failed()), failed()
+
+
+@pytest.mark.parametrize(
+    ("given", "expression"),
+    [
+        (lambda n: iter([X] * n), "len(<items of xs>)"),
+        (lambda n: enumerate([X] * n), "len(<items of what xs enumerates>)"),
+        (lambda n: zip([X] * n, [X] * n), "len(<items of iterator 1 of xs>)"),
+        (lambda n: map(torch.sin, [X] * n), "len(<items of iterator 1 of xs>)"),
+        (lambda n: iter(dict.fromkeys(range(n), X).values()), "len(<items of xs>)"),
+        (lambda n: enumerate([X], n), "<next number of xs>"),
+    ],
+    ids=["list", "enumerate", "zip", "map", "dict", "number"],
+)
+def test_an_iterator_is_told_of_by_the_name_that_the_program_has_for_it(given: Any, expression: str) -> None:
+    def fn(xs: Any) -> Any:
+        return [x[0] * x[1] for x in xs]
+
+    compiled = armature.compile(fn, backend="eager")
+    compiled(given(2))
+    compiled(given(3))
+    assert ((expression, "2", "3")) in [(guard.expression, guard.before, guard.now) for guard in failed()], failed()
+
+
+def test_the_iterator_of_a_loop_in_progress_is_told_of_by_what_the_loop_goes_over() -> None:
+    def fn(x: Any, pairs: Any) -> Any:
+        for _ in range(1):
+            for _, y in pairs.items():
+                x = x * y
+                armature.graph_break()
+        return x
+
+    compiled = armature.compile(fn, backend="eager")
+    for count in (2, 3):
+        compiled(X, dict.fromkeys(range(count), X).copy())
+    words = [guard.words for record in session().compilations for guard in record.failed_guards]
+    assert any("pairs" in text for text in words) and not any("progress" in text for text in words), words
+
+
+def test_conditions_of_numbers_tell_what_the_numbers_are() -> None:
+    def fn(x: Any, y: Any, n: int) -> Any:
+        if x.size(0) == y.size(0):
+            return x + y
+        return x * n if n > 4 else x.sum()
+
+    compiled = armature.compile(fn, backend="eager")
+    for x, y, n in ((2, 2, 1), (3, 3, 2), (4, 5, 2), (4, 5, 3), (6, 7, 8)):
+        compiled(torch.ones(x), torch.ones(y), n)
+    told = {guard.words for record in session().compilations for guard in record.failed_guards}
+    assert "x.size(0) == y.size(0) no longer holds: x.size(0) is now 4 and y.size(0) is now 5" in told, told
+    assert any(text.startswith("n was <= 4, is now 8") for text in told), told
+
+
+def test_objects_that_are_the_same_or_no_longer_are() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        x.add_(1)
+        return x * y
+
+    compiled, x = armature.compile(fn, backend="eager"), torch.ones(3)
+    compiled(x, x.clone())
+    compiled(x, x)
+    assert failed()[0].words == "x was another object than y, is now the same one"
+    armature.reset()
+    compiled(x, x)
+    compiled(x, x.clone())
+    assert failed()[0].words == "x was the same object as y, is now another one"
+
+
+def test_what_many_compiled_codes_rely_on_is_told_together() -> None:
+    compiled = armature.compile(lambda x, name: x + len(name), backend="eager")
+    for number in range(7):
+        compiled(X, "abcdefg"[number])
+    (guard,) = together(failed())
+    assert guard.words == "name was 'a', 'b', 'c' or one of 3 others, is now 'g'" and len(failed()) == 6
 
 
 def test_sources_are_spoken_as_programs_write_them() -> None:

@@ -11,11 +11,13 @@ import torch
 
 import armature
 from armature import config
+from armature.lower import lower
 from armature.pipeline.session import session
-from armature.plugin_api import Pass, hookimpl
+from armature.plugin_api import CompileEvent, Pass, hookimpl
 from armature.plugins import manager
 from armature.reports.record import Outcome
 from armature.reports.recorder import Recorder
+from armature.trace.recording import graph_calls
 
 X = torch.ones(3)
 
@@ -77,6 +79,52 @@ def test_the_program_goes_on_eagerly_where_the_user_chose_that() -> None:
     armature.reset()
     armature.compile(second)(X)
     assert session().compilations[-1].outcome.value == "compiled"
+
+
+@pytest.mark.parametrize("stage", ["trace", "graph", "lower"])
+def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
+    """Pressed in the middle of a stage: of a hundred operators only a few more are looked at."""
+    seen = []
+
+    class PressesAt:
+        @hookimpl
+        def armature_compile_event(self, event: CompileEvent) -> None:
+            seen.append(event.detail)
+
+    def many(x: Any) -> Any:
+        for _ in range(100):
+            x = torch.relu(x) + 1
+        return x
+
+    place, name = {
+        "trace": (graph_calls, "record"),
+        "graph": (torch._subclasses.FakeTensorMode, "__torch_dispatch__"),
+        "lower": (lower._Lowering, "call"),
+    }[stage]
+    asked, original = [], getattr(place, name)
+
+    def pressing(*args: Any, **kwargs: Any) -> Any:
+        asked.append(name)
+        if not pressed and (stage != "graph" or "trace" in seen):
+            pressed.append(len(asked))
+            signal.raise_signal(signal.SIGINT)
+        return original(*args, **kwargs)
+
+    pressed: list[int] = []
+    with pytest.MonkeyPatch.context() as patch, manager().registered(PressesAt(), "watching"):
+        patch.setattr(place, name, pressing)
+        with pytest.raises(KeyboardInterrupt):
+            armature.compile(many)(X)
+    assert len(asked) <= pressed[0] + 1
+    assert torch.equal(armature.compile(many)(X), many(X)), "the next call compiles it"
+
+
+def test_a_handler_of_the_program_that_only_takes_note_stops_nothing() -> None:
+    noted = []
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    with manager().registered(Presses(), "presses"):
+        assert torch.equal(armature.compile(first)(X), first(X))
+    assert noted == [signal.SIGINT] and session().compilations[-1].outcome.value == "compiled"
 
 
 def test_the_second_one_stops_it_all_the_same() -> None:

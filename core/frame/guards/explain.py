@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
 
 import attrs
 
 from armature.frame.data import STACK, FrameRequest
 from armature.frame.guards.guard import Condition, Guard
-from armature.frame.guards.kinds import TensorGuard
+from armature.frame.guards.kinds import AliasGuard, NoAliasGuard, TensorGuard
+from armature.frame.guards.loops import iterated
 from armature.frame.guards.tree import GuardTree, Mark
 from armature.frame.source import Resolver
 from armature.frame.sources import Source
@@ -17,7 +22,12 @@ from armature.torch_abi.overrides import quietly
 # Sources read attributes through `__dict__`, so that no user code runs; people know them as dotted names.
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
 _GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
-_ON_STACK = re.compile(rf"{STACK}\d+")  # no name in the program, for example a loop's iterator
+_ON_STACK = re.compile(rf"{STACK}\d+")  # what the program has no name for, such as the iterator of a loop
+FOUND_TWICE = "Duplicate tensor found where not expected!"  # torch's words for tensors that are one
+NAMED = 4  # of what compiled codes rely on
+SAME = ("the same object as", "another one")
+DIFFERENT = ("another object than", "the same one")
+NO_LOOPS: Mapping[str, str] = MappingProxyType({})
 _METHOD_ON_STACK = re.compile(rf"{STACK}\d+\.__self__")
 
 
@@ -34,6 +44,35 @@ class FailedGuard:
     before: str = ""
     now: str = ""
     user: str = ""
+
+    @property
+    def words(self) -> str:
+        """What has changed, without the line that relies on it."""
+        if not self.now:
+            return self.text.removesuffix(f"    ({self.user})")
+        if not self.expression:
+            return f"{self.before} no longer holds: {self.now}"
+        return f"{self.expression} was {self.before}, is now {self.now}"
+
+
+Failure = TypeVar("Failure", bound=FailedGuard)
+
+
+def together(failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    """For people: a value that differs from what several compiled codes rely on is one of these, with all of that."""
+    groups: dict[tuple[str, ...], list[Failure]] = {}
+    for one in failures:
+        about = (one.expression, one.now, one.user) if one.expression and one.now else (one.text,)
+        groups.setdefault(about, []).append(one)
+    return tuple(attrs.evolve(ones[0], before=_listed([one.before for one in ones])) for ones in groups.values())
+
+
+def _listed(values: list[str]) -> str:
+    """`1`; `1, 2 or 3`; of many some."""
+    found = list(dict.fromkeys(values))
+    if len(found) > NAMED:
+        found = [*found[: NAMED - 1], f"one of {len(found) - NAMED + 1} others"]
+    return " or ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
 @attrs.frozen(eq=False)
@@ -78,19 +117,51 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
     """Parse the text of a failed guard. torch words the failures of tensor guards itself, and names the source."""
     for known, mark in zip(tree.texts, tree.marks):
         if mark.source is None:
-            if known == text:
-                return FailedGuard(text, user=mark.user)
+            if known == text or (mark.kind is NoAliasGuard and text == FOUND_TWICE):
+                return _of_several(text, mark, request)
             continue
         expr = mark.source.expr
         if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
-            about, before = _relied_on(known, expr, mark)
+            name = spoken(expr, iterated(request))
+            about, before = _relied_on(known, expr, name, mark)
             return FailedGuard(text, about, before, _now(mark.source, mark.kind, request), mark.user)
     return FailedGuard(text)
 
 
-def _relied_on(known: str, expr: str, mark: Mark) -> tuple[str, str]:
-    """The subject of a guard's text as the program would write it (`len(self.blocks)`), and the expectation."""
-    words, name = known.removesuffix(f"    ({mark.user})"), spoken(expr)
+@quietly
+def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
+    """What a condition over numbers, or a guard of which objects are the same, is about."""
+    loops, found = iterated(request), Resolver(request)
+    try:
+        if mark.numbers:
+            words = spoken(text.removesuffix(f"    ({mark.user})"), loops)
+            values = {spoken(number.expr, loops): number.value(found) for number in mark.numbers}
+            if len(values) == 1:
+                ((name, value),) = values.items()
+                return FailedGuard(text, name, _condition(words, name), str(value), mark.user)
+            now = " and ".join(f"{name} is now {values[name]}" for name in sorted(values, key=words.find))
+            return FailedGuard(text, "", words, now, mark.user)
+        for first, second in itertools.combinations(mark.objects, 2):
+            one, other = spoken(first.expr, loops), spoken(second.expr, loops)
+            if (found.value(first) is found.value(second)) != (mark.kind is AliasGuard):
+                before, now = SAME if mark.kind is AliasGuard else DIFFERENT
+                return FailedGuard(text, one, f"{before} {other}", now, mark.user)
+    except Exception:  # as in `_now`
+        pass
+    return FailedGuard(text, user=mark.user)
+
+
+def _condition(words: str, name: str) -> str:
+    """What a condition says of a number: `1` of `n == 1`, `>= 2` of `n >= 2`; of others that they held."""
+    said = words.removeprefix(name).strip()
+    if said == words or name in said:
+        return f"such that {words}"
+    return said.removeprefix("== ")
+
+
+def _relied_on(known: str, expr: str, name: str, mark: Mark) -> tuple[str, str]:
+    """What the guard's text is about, as the program would write it (`len(self.blocks)`), and what it says of that."""
+    words = known.removesuffix(f"    ({mark.user})")
     for function, operator in (("type", "is"), ("len", "=="), ("list", "==")):
         about = f"{function}({expr}) {operator} "
         if words.startswith(about):
@@ -109,11 +180,12 @@ def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
         return ""
 
 
-def spoken(expression: str) -> str:
-    """A source's expression as the program would write it: `self.layers[0].scale`."""
+def spoken(expression: str, loops: Mapping[str, str] = NO_LOOPS) -> str:
+    """The expression of a source as the program would write it: `self.layers[0].scale`. loops: what stands for the
+    iterators of loops that a frame is in the middle of."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
     told = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
-    return _ON_STACK.sub("<value in progress>", told)
+    return _ON_STACK.sub(lambda found: loops.get(found[0], "<value in progress>"), told)
 
 
 def _dotted(name: str) -> str:

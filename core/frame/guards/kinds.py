@@ -19,7 +19,7 @@ from armature.frame.guards.guard import Condition, Guard, TreeBuilder
 from armature.frame.guards.text import described_tensor, groups, name_of, short, shown
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
 from armature.frame.lookups import has_instance_dict
-from armature.frame.source import Expressions, Source
+from armature.frame.source import Expressions, Resolver, Source
 from armature.frame.sources import DictOfSource, WeakKey, held_key
 from armature.torch_abi import guard_tree, symbols
 from armature.torch_abi.overrides import quietly
@@ -496,6 +496,13 @@ class Quantity:
     def expr(self) -> str:
         """The expression shown to users."""
         return self.read(self.source.expr)
+
+    def value(self, frame: Resolver) -> object:
+        """The number itself."""
+        found: Any = frame.value(self.source)
+        if self.axis < 0:
+            return found
+        return found.stride(self.axis) if self.stride else found.size(self.axis)
 
 
 @attrs.frozen(eq=False)

@@ -8,7 +8,7 @@ import attrs
 
 from armature.frame.data import FrameRequest
 from armature.frame.guards.guard import Condition, Guard, TreeBuilder
-from armature.frame.guards.kinds import TensorGuard, TypeGuard
+from armature.frame.guards.kinds import AliasGuard, NoAliasGuard, Quantity, ShapeGuard, TensorGuard, TypeGuard
 from armature.frame.source import Source
 from armature.torch_abi import overrides
 from armature.torch_abi.eval_frame import GuardHolder
@@ -16,16 +16,28 @@ from armature.torch_abi.eval_frame import GuardHolder
 
 @attrs.frozen(eq=False)
 class Mark:
-    """The description of a guard, without references to objects. source: None if it is about several."""
+    """The description of a guard, without references to objects. source: None if it is about several.
+
+    numbers: those that a condition compares. objects: those whose identity the guard compares.
+    """
 
     kind: type[Guard]
     source: Source | None
     user: str
+    numbers: tuple[Quantity, ...] = ()
+    objects: tuple[Source, ...] = ()
 
     @classmethod
     def of(cls, guard: Guard) -> Mark:
         """The mark of a guard."""
-        return cls(type(guard), getattr(guard, "source", None), guard.user)
+        kind, source = type(guard), getattr(guard, "source", None)
+        if isinstance(guard, ShapeGuard):
+            return cls(kind, None, guard.user, numbers=tuple(quantity for _, quantity in guard.names))
+        if isinstance(guard, AliasGuard):
+            return cls(kind, None, guard.user, objects=(guard.first, guard.second))
+        if isinstance(guard, NoAliasGuard):
+            return cls(kind, None, guard.user, objects=guard.sources)
+        return cls(kind, source, guard.user)
 
 
 @attrs.frozen(eq=False)

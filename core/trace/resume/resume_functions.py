@@ -42,9 +42,10 @@ def resume_code(
     if len(table.made) >= MAX_CODES:
         raise CannotResume(f"{MAX_CODES} pieces of it were compiled already")
     arguments = [*names, *variables_of(layout)]
-    qualname = f"{origin.co_qualname} (resumed at line {decode(origin)[entry].line})"
+    first = decode(origin)[entry]
+    qualname = f"{origin.co_qualname} (resumed at line {first.line})"
     write = functools.partial(whole_code, origin, entry, layout, arguments, qualname)
-    point = ResumePoint(origin, entry, 0, ref(table), write, names_read(origin)[entry])
+    point = ResumePoint(origin, entry, 0, ref(table), write, names_read(origin)[entry], first.offset)
     out = writer_at(origin, entry)
     free = out.begin()
     hand_over(out, point, arguments, free)

@@ -78,7 +78,7 @@ class PrecomputedNumber(Value):
             if type(self.number) is int and self.number.bit_length() > BITS:
                 self.tracer.graph_break("integers-too-large", operation="a tensor")
             real = tensor_of_number(self.number)
-            source = CallSource(self.source, tensor_of_number, "as_tensor")
+            source = CallSource(self.source, tensor_of_number, "torch.as_tensor({})")
             self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
             self.tracer.objects.by_fake[id(self.tensor.fake)] = self.tensor
         return self.tensor

@@ -257,7 +257,7 @@ def form_of(view: memoryview) -> tuple[Any, ...]:
 
 def bytearray_of_program(obj: bytearray, source: Source, tracer: Tracing) -> Value:
     """A bytearray of the program."""
-    tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
+    tracer.guards.equal(CallSource(source, bytes_of, "bytes({})"), bytes(obj))
     made: Value = tracer.objects.remember(obj, BytearrayValue(bytearray(obj), source=source))
     return made
 
@@ -266,8 +266,8 @@ def memoryview_of_program(obj: memoryview, source: Source, tracer: Tracing) -> V
     """A memoryview of the program: of all the bytes of an object that does not change."""
     if type(obj.obj) is not bytes or form_of(obj)[:3] != ("B", (len(obj),), (1,)):
         tracer.graph_break("memoryview-of-changing")
-    tracer.guards.equal(CallSource(source, form_of, "form_of"), form_of(obj))
-    tracer.guards.equal(CallSource(source, bytes_of, "bytes"), bytes(obj))
+    tracer.guards.equal(CallSource(source, form_of, "shape and format of {}"), form_of(obj))
+    tracer.guards.equal(CallSource(source, bytes_of, "bytes({})"), bytes(obj))
     over = tracer.wrap(obj.obj, AttrSource(source, "obj"))
     made: Value = tracer.objects.remember(obj, MemoryviewValue(memoryview(bytes(obj)), over=over, source=source))
     return made

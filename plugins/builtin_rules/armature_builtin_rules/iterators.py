@@ -15,9 +15,9 @@ import attrs
 
 from armature.plugin_api import (
     CallSource,
-    ItemSource,
     IteratorValue,
     ListValue,
+    PartSource,
     Rebuilding,
     Source,
     Tracing,
@@ -123,7 +123,7 @@ def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     except RuntimeError:  # it has changed
         return None
     held = held_by(obj)
-    over = tracer.wrap(held, CallSource(source, held_by, "held_by"))
+    over = tracer.wrap(held, CallSource(source, held_by, "<what {} goes over>"))
     items = _parts(tracer, obj, source)[0]
     return IteratorArgument(items.stream(tracer), type(obj), over=over, source=source)
 
@@ -170,7 +170,8 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
         made = tracer.as_value(enumerate).call(tracer, (*quiet, found[1]), {})
     else:
         made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})
-        tracer.guards.equal(_part(source, len(found) - 1), held[-1])
+        strict = PartSource(CallSource(source, parts, "<parts of {}>"), len(found) - 1, f"strict of {source.expr}")
+        tracer.guards.equal(strict, held[-1])
     return IteratorArgument(made.values, type(obj), source=source)
 
 
@@ -183,13 +184,28 @@ def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
     return IteratorValue(made.values, type(obj), source=source)
 
 
-def _part(source: Source, position: int) -> Source:
-    return ItemSource(CallSource(source, parts, "state_of"), position)
+def part_in_words(kind: type, position: int) -> str:
+    """How people read one of `parts` of an iterator of a kind; {} stands for the iterator."""
+    if kind is enumerate:
+        return "next number of {}" if position else "what {} enumerates"
+    if kind is itertools.count:
+        return "step of {}" if position else "next number of {}"
+    if kind in (map, filter):
+        return f"iterator {position} of {{}}" if position else "function of {}"
+    if kind is zip:
+        return f"iterator {position + 1} of {{}}"
+    return "place in {}" if position else "items of {}"
+
+
+def _part(obj: Any, source: Source, position: int) -> Source:
+    name = source.expr[1:-1] if isinstance(source, PartSource) else source.expr
+    words = part_in_words(type(obj), position).replace("{}", name)
+    return PartSource(CallSource(source, parts, "<parts of {}>"), position, f"<{words}>")
 
 
 def _parts(tracer: Tracing, obj: Any, source: Source) -> list[Value]:
     held = parts(obj)
-    return [tracer.wrap(item, _part(source, position)) for position, item in enumerate(held)]
+    return [tracer.wrap(item, _part(obj, source, position)) for position, item in enumerate(held)]
 
 
 SEQUENCES: Iterable[Any] = (iter([]), iter(()), iter(range(1)), iter(""), iter("\u00e9"), iter(b""))
@@ -234,7 +250,7 @@ def _moves(tracer: Tracing, obj: Any, source: Source) -> bool:
     if tracer.request.is_on_stack(obj):
         rounds = left(obj)
         return rounds is None or rounds > LAST_ROUNDS
-    if isinstance(source, ItemSource) and isinstance(source.base, CallSource) and source.base.fn is parts:
+    if isinstance(source, PartSource):
         return False  # it belongs to an outer iterator, whose position implies its own
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
 

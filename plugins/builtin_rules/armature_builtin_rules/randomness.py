@@ -144,7 +144,7 @@ class RandomValue(Value):
         if self.real is None or self.source is None or self.real is SHARED or not tracer.request.fullgraph:
             tracer.graph_break("random-state-unknown", function=name)
         state = self.real.getstate()
-        tracer.guards.equal(CallSource(self.source, state_of, "state_of"), state)
+        tracer.guards.equal(CallSource(self.source, state_of, "{}.getstate()"), state)
         self.copy = self.example or made_in(state)
         return self.copy
 

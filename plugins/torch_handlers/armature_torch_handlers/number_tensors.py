@@ -78,7 +78,7 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
     if tensor.device.type != "cpu" or tracing.recorder.mutates or tracing.overrides.present:
         return value
     number = tracing.fakes.run_real(number_of, tensor)
-    place = CallSource(source, number_of, "number_of")
+    place = CallSource(source, number_of, "{}.item()")
     if tracing.sizes.changes(number, place):
         return tracing.sizes.of_program(tracing, number, place)
     tracing.guards.equal(place, number)

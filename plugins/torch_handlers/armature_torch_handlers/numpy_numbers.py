@@ -65,7 +65,7 @@ def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
         tracer.guards.equal(source, scalar)
         return ConstantValue(scalar, source=source)
     tracer.recorder.rewrites[numbers_for] = None
-    inside = CallSource(source, layer.number_in, "number_in")
+    inside = CallSource(source, layer.number_in, "{}.item()")
     made = functools.partial(tracer.sizes.of_program, tracer, number, inside)
     return NumpyNumber(
         scalar, source=source, whole=whole, guard=lambda: tracer.guards.equal(source, scalar), number=made

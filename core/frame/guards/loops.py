@@ -1,0 +1,53 @@
+"""What the loops go over that a frame was in at a graph break, as the program writes it."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+import textwrap
+from collections.abc import Iterator, Mapping
+from types import CodeType
+
+from armature.frame.data import STACK, FrameRequest, resume_point
+
+
+def iterated(request: FrameRequest) -> Mapping[str, str]:
+    """The expression after `in`, by the variable that holds the loop's iterator. Without those that have no source."""
+    point = resume_point(request.code)
+    if point is None:
+        return {}
+    held = [name for name, value in request.locals.items() if name.startswith(STACK) and isinstance(value, Iterator)]
+    held.sort(key=lambda name: int(name.removeprefix(STACK)))
+    # Other iterators may stand on the stack as well, but below those of the loops that are inside of them.
+    pairs = zip(reversed(held), reversed(loops_around(point.origin, point.offset)))
+    return {name: text for name, text in pairs if text}
+
+
+def loops_around(code: CodeType, offset: int) -> list[str]:
+    """What each loop around an instruction goes over, the outermost first; "" where the source is not there."""
+    starts = (inst for inst in dis.get_instructions(code) if inst.opname == "FOR_ITER")
+    return [expression_of(code, inst) for inst in starts if inst.offset <= offset < inst.argval]
+
+
+def expression_of(code: CodeType, inst: dis.Instruction) -> str:
+    """What a loop goes over. Python 3.11 says where all of the loop stands, later ones where that does."""
+    where = inst.positions
+    if where is None or None in (where.lineno, where.end_lineno, where.col_offset, where.end_col_offset):
+        return ""
+    lines = [line.encode() for line in linecache.getlines(code.co_filename)]
+    found = lines[(where.lineno or 1) - 1 : where.end_lineno]
+    if not found:
+        return ""
+    found[-1] = found[-1][: where.end_col_offset]
+    found[0] = b" " * (where.col_offset or 0) + found[0][where.col_offset :]
+    text = textwrap.dedent(b"".join(found).decode(errors="replace")).strip()
+    try:
+        parsed = ast.parse(text).body[0]
+    except (SyntaxError, IndexError):  # a file that has changed
+        return ""
+    if isinstance(parsed, (ast.For, ast.AsyncFor)):
+        return ast.unparse(parsed.iter)
+    if isinstance(parsed, ast.Expr) and isinstance(parsed.value, (ast.ListComp, ast.SetComp, ast.DictComp)):
+        return ast.unparse(parsed.value.generators[0].iter)
+    return text
