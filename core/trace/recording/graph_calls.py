@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from armature import interrupts
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import (
@@ -230,7 +229,6 @@ def is_constant_result(result: object) -> bool:
 
 def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
     """A node with the user's line."""
-    interrupts.check()
     if of_torch(target):
         args = tuple(as_dtype(arg) for arg in args)
         kwargs = {name: as_dtype(arg) for name, arg in kwargs.items()}
