@@ -37,6 +37,7 @@ from armature.lower.data import (
     Node,
     Op,
     Reduce,
+    Scan,
     Store,
 )
 from armature.lower.elements import NotSupported, Position, compute_dtype
@@ -113,6 +114,7 @@ __all__ = [
     "Position",
     "Reduce",
     "Row",
+    "Scan",
     "Size",
     "Spec",
     "Statement",

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import attrs
 
-from armature.lower.data import Const, Load, Masked, Node, Op, Origin, Reduce, Store
+from armature.lower.data import Const, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
 from armature.lower.index import Var
 from armature.schedule.data import Kernel, Pass
 from armature.schedule.walk import depends, operands, postorder, rebuild, store_roots, structure
@@ -21,7 +21,7 @@ from armature.schedule.walk import depends, operands, postorder, rebuild, store_
 
 @attrs.frozen(eq=False)
 class Let:
-    """`name = node`: a Load, Op or IndexValue whose operands already have names or are Const."""
+    """`name = node`: a Load, Op, IndexValue or Scan whose operands already have names or are Const."""
 
     name: str
     node: Node
@@ -81,7 +81,7 @@ class KernelBody:
 def origin_of(statement: Statement) -> Origin | None:
     """The user's line that a statement comes from, if known."""
     node: Node = statement.store.value if isinstance(statement, Write) else statement.node
-    return node.origin if isinstance(node, (Op, Reduce)) else None
+    return node.origin if isinstance(node, (Op, Reduce, Scan)) else None
 
 
 def share(kernel: Kernel) -> Kernel:
@@ -128,6 +128,11 @@ def _unguarded(node: Node) -> tuple[Node, ...]:
     runs over."""
     if isinstance(node, Masked):
         return (node.cond,)
+    return () if isinstance(node, Reduce) else operands(node)
+
+
+def _anew(node: Node) -> tuple[Node, ...]:
+    """What a pass computes for a node, under a condition too."""
     return () if isinstance(node, Reduce) else operands(node)
 
 
@@ -195,6 +200,8 @@ class _Walker:
         self.let((n for n in needed if not self.depends[n] & self.inner), before)
         self.scopes.open.append(set())
         accumulates: list[Accumulate] = []
+        # A scan takes in each point, also where its value is only needed under a condition.
+        self.let((n for n in postorder(roots, _anew, self.scopes) if isinstance(n, Scan)), inside)
         for node in item.reductions:
             self.let((node.value,), inside)
             accumulates.append(Accumulate(self.name(node, "red"), node))

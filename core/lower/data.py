@@ -103,7 +103,23 @@ class Reduce:
     origin: Origin | None = None
 
 
-Node: TypeAlias = Const | IndexValue | Load | Op | Masked | Reduce
+@attrs.frozen(eq=False)
+class Scan:
+    """`value` combined with its values at all points before, along `over`, by `op`, a key of
+    `armature.lower.ops.REDUCTIONS` that has `combine`.
+
+    `over` are variables of the loop's own space, walked in row-major order: unlike a Reduce, a Scan has a value at each
+    of their points. `value` has `dtype` too.
+    """
+
+    op: str
+    value: Node
+    over: tuple[Var, ...]
+    dtype: torch.dtype
+    origin: Origin | None = None
+
+
+Node: TypeAlias = Const | IndexValue | Load | Op | Masked | Reduce | Scan
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ import torch
 from armature.errors import invariant
 from armature.lower import index as ix
 from armature.lower import layout
-from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce
+from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Scan
 from armature.lower.features import Features
 from armature.lower.index import Index, Var
 from armature.lower.ops import OPS, REDUCTIONS
@@ -186,6 +186,14 @@ class Elements:
         if planes and combine and (dtype or value.dtype) != torch.bool:
             return functools.reduce(functools.partial(self.op, combine), map(element, planes))
         return self._combined(op, element(tuple(over.values())), tuple(over.values()))
+
+    def scan(self, op: str, value: TensorValue, axis: int, position: Position, dtype: torch.dtype) -> Node:
+        """The elements of `value` up to `position` along `axis`, that one too, combined in `dtype`."""
+        if op not in self.features.scans:
+            raise NotSupported(f"scan {op}")
+        along = position[axis] if position else 0
+        node = self.cast(self.load(value, position), dtype)
+        return Scan(op, node, (along,), dtype, self.origin) if isinstance(along, Var) else node
 
     def reduce_over(self, op: str, extents: Sequence[Index], element: Callable[[Position], Node]) -> Node:
         """`element(step)` combined over all steps within `extents`."""

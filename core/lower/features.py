@@ -11,7 +11,8 @@ class Features:
     """The features of a back end, as data: the core asks for a feature, never for a device or a name.
 
     ops: operations of `armature.lower.ops.OPS` that it prints; an operator that needs another one stays an ATen call.
-    reductions: keys of REDUCTIONS. dtypes: dtypes that kernels may load, store and compute with. atomic_add: dtypes of
+    reductions: keys of REDUCTIONS. dtypes: dtypes that kernels may load, store and compute with. scans: keys of
+    REDUCTIONS that it also computes along a loop; without, cumulative sums stay ATen calls. atomic_add: dtypes of
     atomic stores. check_index: whether it can raise IndexError for an index out of range. symbolic_sizes: whether
     kernels take sizes as arguments; without, graphs of dynamic sizes stay ATen calls. max_passes: most passes over the
     inner loop in one kernel. parallel: number of independent outer points below which a large kernel leaves most of the
@@ -23,6 +24,7 @@ class Features:
     reductions: frozenset[str]
     dtypes: frozenset[torch.dtype]
     atomic_add: frozenset[torch.dtype] = frozenset()
+    scans: frozenset[str] = frozenset()
     check_index: bool = True
     symbolic_sizes: bool = True
     max_passes: int = 8

@@ -18,6 +18,7 @@ from armature.lower.data import (
     Op,
     Origin,
     Reduce,
+    Scan,
     Store,
     View,
 )
@@ -126,6 +127,8 @@ class _Printer:
             return f"({parts[1]} if {parts[0]} else {node.other.value})"
         if isinstance(node, Reduce):
             return f"{node.op}({parts[0]} over {', '.join(f'{v.name}<{v.extent}' for v in node.over)})"
+        if isinstance(node, Scan):
+            return f"{node.op}({parts[0]} along {_list(node.over)})"
         if node.op == "cast":
             return f"{dtype}({parts[0]})"
         if sign := OPS[node.op].sign:
@@ -150,7 +153,7 @@ def _children(node: Node) -> tuple[Node, ...]:
         return node.args
     if isinstance(node, Masked):
         return (node.cond, node.value)
-    if isinstance(node, Reduce):
+    if isinstance(node, (Reduce, Scan)):
         return (node.value,)
     return tuple(n for _, n in node.indirect) if isinstance(node, Load) else ()
 

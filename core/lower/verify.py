@@ -17,6 +17,7 @@ from armature.lower.data import (
     Node,
     Op,
     Reduce,
+    Scan,
     Store,
     View,
 )
@@ -149,5 +150,11 @@ class _Loop:
             invariant(node.op in REDUCTIONS, "an unknown reduction", loop=self.loop.name, op=node.op)
             invariant(bool(node.over), "a reduction over nothing", loop=self.loop.name)
             yield (node.value, scope | frozenset(node.over))
+        elif isinstance(node, Scan):
+            known_op = node.op in REDUCTIONS and REDUCTIONS[node.op].combine is not None
+            invariant(known_op and node.value.dtype == node.dtype, "no such scan", loop=self.loop.name, op=node.op)
+            own = frozenset(self.loop.space)
+            invariant(own.issuperset(node.over), "a scan along no loop of its own", loop=self.loop.name, over=node.over)
+            yield (node.value, scope)
         else:
             invariant(isinstance(node, Const), "not a node of the loop IR", loop=self.loop.name, node=node)

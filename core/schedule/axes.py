@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Store
+from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Scan, Store
 from armature.lower.index import Index, Var, floordiv, hint, linear, mod, mul, stride_of, variables
 
 
@@ -86,5 +86,5 @@ def _joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
 
 
 def gives_position(nodes: Iterable[Node]) -> bool:
-    """True if a reduction depends on the order of its variables."""
-    return any(isinstance(n, Reduce) and n.op.startswith("arg") for n in nodes)
+    """True if a value depends on the order of inner variables: a position or a scan."""
+    return any(isinstance(n, Scan) or (isinstance(n, Reduce) and n.op.startswith("arg")) for n in nodes)

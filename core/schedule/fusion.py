@@ -17,7 +17,7 @@ import attrs
 
 from armature import interrupts
 from armature.errors import InvariantError
-from armature.lower.data import Buffer, ExternCall, Reduce
+from armature.lower.data import Buffer, ExternCall
 from armature.lower.features import Features
 from armature.lower.index import (
     Index,
@@ -31,6 +31,7 @@ from armature.lower.index import (
     variables,
 )  # fmt: skip
 from armature.schedule.align import Alignment, align
+from armature.schedule.axes import gives_position
 from armature.schedule.dependencies import Dependencies, Unit
 from armature.schedule.group import (
     Group,
@@ -252,7 +253,7 @@ def within_passes(fusion: Fusion, keep: Group, gone: Group, found: Alignment) ->
 
 
 def in_order_of_positions(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
-    """A reduction that returns a position runs over its variables in its own order."""
+    """A reduction that returns a position runs over its variables in its own order, and so does a scan."""
     if not found.inner or not (keep.positions or gone.positions):
         return True
     deeper = frozenset(found.inner)
@@ -328,12 +329,14 @@ def _before(one: Index, other: Index) -> bool:
 
 
 def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:
-    """True unless a reduction that returns a position would run over its variables in another order than its own."""
+    """True unless a scan or a reduction that returns a position would run over its variables in another order than its
+    own."""
     whole = linear(inner, contiguous_strides([v.extent for v in inner]))
     for member in members:
         item = member.item
-        if any(isinstance(n, Reduce) and n.op.startswith("arg") for n in item.order):
-            own = linear(item.inner, contiguous_strides([v.extent for v in item.inner]))
+        if gives_position(item.order):
+            walked = item.inner or item.scanned
+            own = linear(walked, contiguous_strides([v.extent for v in walked]))
             if substitute(own, member.changes) != whole:
                 return False
     return True

@@ -8,6 +8,7 @@ import attrs
 
 from armature.lower.data import ExternCall, Load, Node, Reduce
 from armature.lower.index import Index, Var, substitute, variables
+from armature.schedule.axes import gives_position
 from armature.schedule.normalise import Item
 from armature.schedule.score import size
 from armature.schedule.walk import operands
@@ -41,7 +42,7 @@ class Group:
     loads: dict[str, Places]
     weight: int
     solo: bool = False  # never joined: extern calls, scatters
-    positions: bool = False  # has a reduction that returns a position
+    positions: bool = False  # has a scan or a reduction that returns a position
     extern: ExternCall | None = None
     known: dict[str, int] = attrs.field(factory=dict)
     passes: int = 1
@@ -102,9 +103,10 @@ def group_of_item(item: Item) -> Group:
     for load in item.loads:
         loads.setdefault(load.buffer, {})[load.index] = None
     changes: dict[Var, Index] = {v: v for v in (*item.outer, *item.inner)}
-    members = [Member(item, changes)]
-    positions = any(isinstance(n, Reduce) and n.op.startswith("arg") for n in item.order)
-    group = Group(members, item.outer, item.inner, stores, loads, size(item.order), solo, positions)
+    members = [Member(item, changes, at_inner=bool(item.scanned))]
+    outer = tuple(v for v in item.outer if v not in item.scanned)
+    positions = gives_position(item.order)
+    group = Group(members, outer, item.inner or item.scanned, stores, loads, size(item.order), solo, positions)
     group.passes = add_levels(members, group.known, 1)
     return group
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.lower.data import Buffer, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Store
+from armature.lower.data import Buffer, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Scan, Store
 from armature.lower.index import Index, Var, variables
 from armature.schedule.align import align
 from armature.schedule.axes import addresses, arrange
@@ -104,7 +104,7 @@ class _Inliner:
 
     def producer(self, item: Item) -> Producer | None:
         """The item as a producer to copy, None if it keeps its buffer."""
-        if not item.plain or item.inner or len(item.stores) != 1:
+        if not item.plain or item.inner or item.scanned or len(item.stores) != 1:
             return None
         store = item.stores[0]
         if store.atomic or store.indirect or store.buffer in self.deps.changed or store.buffer in self.deps.wanted:
@@ -199,6 +199,6 @@ def _always_read(reader: Item, buffer: str) -> bool:
 def _below(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Op):
         return node.args
-    if isinstance(node, Reduce):
+    if isinstance(node, (Reduce, Scan)):
         return (node.value,)
     return tuple(v for _, v in node.indirect) if isinstance(node, Load) else ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Store
+from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Scan, Store
 from armature.lower.index import Size, Var, sizes
 from armature.schedule.axes import addresses, arrange, gives_position, merge
 from armature.schedule.data import Kernel, Pass
@@ -62,7 +62,7 @@ def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
         table: dict[Node, Node] = {}
         for old in member.item.order:
             node = with_operands(old, table)
-            if isinstance(node, Reduce):
+            if isinstance(node, (Reduce, Scan)):
                 table[old] = attrs.evolve(node, over=group.inner)
                 continue
             node = rename_node(node, member.changes)
@@ -82,7 +82,7 @@ def _arranged(
     stores = [p.store for p in placed]
     roots = [root for s in stores for root in store_roots(s)]
     order = postorder(roots)
-    if not any(isinstance(n, Reduce) for n in order) and group.inner:
+    if not any(isinstance(n, (Reduce, Scan)) for n in order) and group.inner:
         group = attrs.evolve(group, outer=(*group.outer, *group.inner), inner=())
     places = addresses(order, stores, buffers)
     inner = group.inner if gives_position(order) else arrange(group.inner, places)
@@ -94,7 +94,7 @@ def _arranged(
     itself: dict[Node, Node] = {}
 
     def change(node: Node) -> Node:
-        new = attrs.evolve(node, over=inner) if isinstance(node, Reduce) else rename_node(node, changes)
+        new = attrs.evolve(node, over=inner) if isinstance(node, (Reduce, Scan)) else rename_node(node, changes)
         found = known.setdefault(structure(new, itself), new)
         itself[found] = found
         return found

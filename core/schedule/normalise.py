@@ -21,6 +21,7 @@ from armature.lower.data import (
     Op,
     Origin,
     Reduce,
+    Scan,
     Store,
 )  # fmt: skip
 from armature.lower.index import Index, Var, contiguous_strides
@@ -50,6 +51,11 @@ class Item:
     def loads(self) -> tuple[Load, ...]:
         """All loads, each once."""
         return tuple(node for node in self.order if isinstance(node, Load))
+
+    @property
+    def scanned(self) -> tuple[Var, ...]:
+        """The outer variables along which it scans: they are the inner ones of its kernel."""
+        return next((node.over for node in self.order if isinstance(node, Scan)), ())
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -146,9 +152,12 @@ def _positions(reductions: Iterable[Reduce]) -> dict[Var, int]:
 
 
 def _odd_reduction(stores: tuple[Store, ...], space: tuple[Var, ...]) -> Reduce | None:
-    """A reduction that can't share one inner loop with the others: other extents, other order, or nested."""
+    """A reduction that can't share one inner loop with the others: other extents, other order, or nested; any
+    reduction beside a scan."""
     order = nodes_of(stores)
     reductions = [n for n in order if isinstance(n, Reduce)]
+    if reductions and any(isinstance(n, Scan) for n in order):
+        return reductions[0]
     if len(reductions) <= 1:
         return None
     free = depends(order)

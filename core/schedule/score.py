@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce
+from armature.lower.data import Buffer, Const, IndexValue, Load, Node, Op, Reduce, Scan
 from armature.lower.index import Index, Var, hint, numel
 from armature.lower.ops import OPS
 
@@ -36,7 +36,7 @@ def cost(nodes: Iterable[Node]) -> int:
             if node.op == "cast" and node.dtype.is_floating_point and node.args[0].dtype.is_floating_point:
                 continue
             total += OPS[node.op].cost
-        elif isinstance(node, (Load, Reduce)):
+        elif isinstance(node, (Load, Reduce, Scan)):
             total += 1
     return total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from armature.lower.data import Const, ExternCall, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Store
+from armature.lower.data import Const, ExternCall, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
 from armature.schedule.batch import body_of
 from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch
 from armature.schedule.walk import operands, postorder, store_roots
@@ -98,6 +98,8 @@ def _describe(node: Node, names: dict[Node, str]) -> str:
         return f"index {node.index}"
     if isinstance(node, Masked):
         return f"{_text(node.value, names)} if {_text(node.cond, names)} else {node.other.value}"
+    if isinstance(node, Scan):
+        return f"{node.op} {_text(node.value, names)} along {', '.join(str(v) for v in node.over)}"
     if isinstance(node, Op):
         kind = f" to {str(node.dtype).removeprefix('torch.')}" if node.op in ("cast", "bitcast") else ""
         return f"{node.op} {', '.join(_text(a, names) for a in node.args)}{kind}"
@@ -109,7 +111,7 @@ def _text(node: Node, names: dict[Node, str]) -> str:
 
 
 def _origin(node: Node) -> tuple[Origin, ...]:
-    return (node.origin,) if isinstance(node, (Op, Reduce)) and node.origin else ()
+    return (node.origin,) if isinstance(node, (Op, Reduce, Scan)) and node.origin else ()
 
 
 def _noted(text: str, origins: Iterable[Origin]) -> str:

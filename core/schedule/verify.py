@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from armature.errors import invariant
-from armature.lower.data import BufferKind, ExternCall, IndexValue, Load, Node, Reduce, Store, View
+from armature.lower.data import BufferKind, ExternCall, IndexValue, Load, Node, Reduce, Scan, Store, View
 from armature.lower.index import Var, sizes, variables
 from armature.lower.sharing import shared_memory
 from armature.schedule.batch import body_of
@@ -106,6 +106,7 @@ def _verify_rank(node: Node | Store, kernel: Kernel, plan: KernelPlan) -> None:
 
 
 def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
+    """Each pass uses only what earlier ones have reduced, and reads nothing that they have written."""
     inner = frozenset(kernel.inner)
     done: set[Node] = set()
     written: set[str] = set()
@@ -120,6 +121,8 @@ def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
             _verify_known(operands(node), done, kernel)
         for store in item.inner_stores:
             _verify_known(store_roots(store), done, kernel)
+        for scan in (node for node in fresh if isinstance(node, Scan)):
+            invariant(scan.over == kernel.inner, "a scan along other variables than the inner ones", kernel=kernel.name)
         done.update(item.reductions)
         for store in item.outer_stores:
             _verify_known(store_roots(store), done, kernel)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 import attrs
 
-from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Reduce, Store
+from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Reduce, Scan, Store
 from armature.lower.index import Index, Var, substitute, variables
 
 
@@ -18,7 +18,7 @@ def operands(node: Node) -> tuple[Node, ...]:
         return tuple(value for _, value in node.indirect)
     if isinstance(node, Masked):
         return (node.cond, node.value)
-    if isinstance(node, Reduce):
+    if isinstance(node, (Reduce, Scan)):
         return (node.value,)
     return ()
 
@@ -64,7 +64,7 @@ def with_operands(node: Node, values: Mapping[Node, Node]) -> Node:
         cond, value = values[node.cond], values[node.value]
         same = cond is node.cond and value is node.value
         return node if same else attrs.evolve(node, cond=cond, value=value)
-    if isinstance(node, Reduce):
+    if isinstance(node, (Reduce, Scan)):
         value = values[node.value]
         return node if value is node.value else attrs.evolve(node, value=value)
     return node
@@ -86,7 +86,8 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node], Node]) -> dict[Node,
 def rename_node(node: Node, changes: Mapping[Var, Index]) -> Node:
     """The node's own indices with variables replaced; its operands are unchanged.
 
-    The variables of a Reduce are replaced by all variables of their replacements, in that order.
+    The variables of a Reduce or Scan are replaced by all variables of their replacements, in that
+    order.
     """
     if isinstance(node, Load):
         index = tuple(substitute(i, changes) for i in node.index)
@@ -94,7 +95,7 @@ def rename_node(node: Node, changes: Mapping[Var, Index]) -> Node:
     if isinstance(node, IndexValue):
         value = substitute(node.index, changes)
         return node if value == node.index else attrs.evolve(node, index=value)
-    if isinstance(node, Reduce) and any(var in changes for var in node.over):
+    if isinstance(node, (Reduce, Scan)) and any(var in changes for var in node.over):
         over: list[Var] = []
         for var in node.over:
             over += [v for v in sorted_variables(changes.get(var, var)) if v not in over]
@@ -121,7 +122,7 @@ def depends(order: Iterable[Node]) -> dict[Node, frozenset[Var]]:
     """The loop variables that each node varies with; `order` has operands before users.
 
     A variable bound by an indirect index counts as the variables of its value; a Reduce does not depend on its own
-    variables.
+    variables, a Scan does.
     """
     found: dict[Node, frozenset[Var]] = {}
     for node in order:
@@ -136,6 +137,8 @@ def depends(order: Iterable[Node]) -> dict[Node, frozenset[Var]]:
             own |= variables(node.index)
         elif isinstance(node, Reduce):
             own -= frozenset(node.over)
+        elif isinstance(node, Scan):
+            own |= frozenset(node.over)
         found[node] = own
     return found
 
@@ -153,4 +156,4 @@ def structure(node: Node, canonical: Mapping[Node, Node]) -> object:
         return (Op, node.op, node.dtype, args)
     if isinstance(node, Masked):
         return (Masked, node.dtype, repr(node.other.value), args)
-    return (Reduce, node.op, node.over, node.dtype, args)
+    return (type(node), node.op, node.over, node.dtype, args)

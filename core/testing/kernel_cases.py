@@ -12,7 +12,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from armature.lower.data import Buffer, BufferKind, Load, Masked, Node, Op, Origin, Reduce, Store
+from armature.lower.data import Buffer, BufferKind, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
 from armature.lower.features import Features
 from armature.lower.index import Index, Size, Var, add, contiguous_strides, hint, mul
 from armature.lower.ops import FAMILIES, FLOATS, INTEGERS, OPS
@@ -114,7 +114,7 @@ def _loads(node: Node, found: dict[str, None]) -> None:
     elif isinstance(node, Masked):
         _loads(node.cond, found)
         _loads(node.value, found)
-    elif isinstance(node, Reduce):
+    elif isinstance(node, (Reduce, Scan)):
         _loads(node.value, found)
 
 

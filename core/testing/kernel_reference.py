@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from armature.errors import invariant
-from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Reduce, Store
+from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Reduce, Scan, Store
 from armature.lower.index import FloorDiv, Index, Product, Size, Sum, Var, linear
 from armature.schedule.data import Kernel
-from armature.testing.loop_evaluator import meaning
+from armature.testing.loop_evaluator import meaning, scanned
 
 
 def _wide(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -102,6 +102,7 @@ class Reference:
         return memo[key]
 
     def _value(self, node: Node, memo: dict[tuple[int, int], Tensor], mask: Tensor | None) -> Tensor:
+        """The node at every point, computed from its operands."""
         if isinstance(node, Const):
             return torch.tensor(node.value, dtype=node.dtype, device=self.device)
         if isinstance(node, IndexValue):
@@ -117,6 +118,8 @@ class Reference:
             return torch.where(cond, self.value(node.value, memo, inner), self.value(node.other, memo))
         if isinstance(node, Reduce):
             return self.reduced[id(node)]
+        if isinstance(node, Scan):
+            return self.scan(node, memo)
         args = [self.value(a, memo, mask) for a in node.args]
         if node.op == "cast":
             return args[0].to(node.dtype)
@@ -139,6 +142,11 @@ class Reference:
         kept = [1 if axis in dims else n for axis, n in enumerate(every)]
         flat = value.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims)) if dims else value.unsqueeze(-1)
         return _REDUCE[node.op](flat).to(node.dtype).reshape(kept)
+
+    def scan(self, node: Scan, memo: dict[tuple[int, int], Tensor]) -> Tensor:
+        """The scan at every point, also where no mask asks for it."""
+        every = [self.extents[var] for var in sorted(self.axes, key=self.axes.__getitem__)]
+        return scanned(node, self.value(node.value, memo).broadcast_to(every), [self.axes[v] for v in node.over])
 
     def stores(self, stores: Sequence[Store], memo: dict[tuple[int, int], Tensor], space: tuple[int, ...]) -> None:
         """Make the stores, after all loads that any of them needs."""

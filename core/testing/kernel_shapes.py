@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from armature.lower.data import Const, IndexValue, Node, Reduce, Store
+from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Scan, Store
 from armature.lower.features import Features
 from armature.lower.index import Index, Var, add, floordiv, mod, mul
 from armature.schedule.data import Pass
@@ -323,6 +323,59 @@ def empty_sum(device: torch.device, features: Features) -> Sketch:
     total = Reduce("sum", x, (j,), F32)
     k.buffer("out", F32, (5,), randn(5))
     return k.finish((i,), (j,), [Pass((total,), (), (Store("out", (i,), op("add", total, f32(1.0))),))])
+
+
+# Scans.
+
+
+def _scan_all(name: str, shape: tuple[int, ...], over: tuple[int, ...], dtype: torch.dtype) -> Case:
+    """A case that scans along the axes `over` by each of the operations that the back end has, some below a mask."""
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if dtype not in features.dtypes or not features.scans:
+            raise Skip
+        k = Sketch(name, device)
+        every = variables(*shape)
+        outer = tuple(v for n, v in enumerate(every) if n not in over)
+        inner = tuple(v for n, v in enumerate(every) if n in over)
+        values = randn(*shape, dtype=dtype)
+        x = k.load(k.buffer("x", dtype, shape, values if dtype == I64 else values.abs() / 4 + 0.8), *every)
+        stores = []
+        for kind in sorted(features.scans):
+            scan = Scan(kind, x, inner, dtype)
+            positive = op("gt", x, Const(1, dtype), dtype=BOOL)
+            k.buffer(f"out_{kind}", dtype, shape)
+            k.tolerance[f"out_{kind}"] = 2e-5
+            stores.append(Store(f"out_{kind}", every, op("add", Masked(positive, scan, Const(0, dtype), dtype), x)))
+        return k.finish(outer, inner, [Pass((), tuple(stores), ())])
+
+    return Case("scans", name, make)
+
+
+SHAPE_CASES += [
+    _scan_all("scan_of_rows", (19, 83), (1,), F32),
+    _scan_all("scan_of_long_rows", (3, 9001), (1,), F32),
+    _scan_all("scan_of_columns", (83, 19), (0,), F32),
+    _scan_all("scan_in_the_middle", (5, 40, 6), (1,), I64),
+    _scan_all("scan_of_two_axes", (5, 7, 9), (1, 2), F32),
+]
+
+
+@case("scans", SHAPE_CASES)
+def scan_of_shares(device: torch.device, features: Features) -> Sketch:
+    """A scan of what two reductions give, and a reduction of the scan in the pass after them."""
+    if "sum" not in features.scans or not {"sum", "max"} <= features.reductions or features.max_passes < 3:
+        raise Skip
+    k = Sketch("scan_of_shares", device)
+    i, j = variables(6, 5000)
+    x = k.load(k.buffer("x", F32, (6, 5000)), i, j)
+    total = Reduce("sum", op("exp", x), (j,), F32)
+    running = Scan("sum", op("div", op("exp", x), total), (j,), F32)
+    largest = Reduce("max", running, (j,), F32)
+    k.buffer("out", F32, (6, 5000))
+    k.tolerance["out"] = 2e-5
+    inner = Store("out", (i, j), op("sub", running, largest))
+    return k.finish((i,), (j,), [Pass((total,), (), ()), Pass((largest,), (), ()), Pass((), (inner,), ())])
 
 
 # Several passes.

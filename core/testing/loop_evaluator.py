@@ -23,6 +23,7 @@ from armature.lower.data import (
     Node,
     Op,
     Reduce,
+    Scan,
     Store,
     View,
 )
@@ -202,6 +203,8 @@ class _Evaluation:
             value, other = inner(node.value), torch.tensor(node.other.value, dtype=node.dtype)
             invariant(value.dtype == node.dtype, "a mask of another dtype", node=node)
             return torch.where(self(node.cond), value, other)
+        if isinstance(node, Scan):
+            return self.scan(node)
         return self.operation(node) if isinstance(node, Op) else self.reduce(node)
 
     def operation(self, node: Op) -> Tensor:
@@ -238,6 +241,13 @@ class _Evaluation:
                 raise IndexError(f"load of {node.buffer} outside its bounds: axis {k} of size {size}")
         return source[tuple(where)] if where else source.reshape(())
 
+    def scan(self, node: Scan) -> Tensor:
+        places = [k for v in node.over for k, size in enumerate(self.grids[v].shape) if size > 1]
+        shape = [1] * max(g.ndim for g in self.grids.values())
+        for grid in self.grids.values():
+            shape = [max(a, b) for a, b in zip(shape, grid.shape, strict=True)]
+        return scanned(node, self(node.value).expand(shape), places)
+
     def reduce(self, node: Reduce) -> Tensor:
         k = len(node.over)
         rank = max((g.ndim for g in self.grids.values()), default=0)
@@ -250,6 +260,15 @@ class _Evaluation:
         full = (*shape, *self.run.numbers([v.extent for v in node.over]))
         flat = value.expand(full).reshape(*shape, -1)
         return _combine(node, flat)
+
+
+def scanned(node: Scan, value: Tensor, axes: Sequence[int]) -> Tensor:
+    """The scan of `value` along `axes`, walked in row-major order."""
+    ends = list(range(-len(axes), 0))
+    last = value.movedim(list(axes), ends)
+    flat = last.flatten(-len(axes))
+    done = {"sum": flat.cumsum, "prod": flat.cumprod}[node.op](-1, dtype=node.dtype)
+    return done.reshape(last.shape).movedim(ends, list(axes))
 
 
 def _combine(node: Reduce, flat: Tensor) -> Tensor:

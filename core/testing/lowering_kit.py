@@ -37,7 +37,9 @@ DTYPES = frozenset(
 )  # fmt: skip
 
 
-EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, batch=256)
+SCANS = frozenset(("sum", "prod"))
+
+EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, SCANS, batch=256)
 
 
 @attrs.frozen

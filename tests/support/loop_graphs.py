@@ -71,6 +71,11 @@ class LoopWriter:
         self.begin("cast", shape)
         return self.builder.pointwise(lambda node: node, found, dtype=self.dtype)
 
+    def scan(self, value: TensorValue, axis: int) -> TensorValue:
+        """Sums along an axis, one for each point."""
+        self.begin("cumsum", value.shape)
+        return self.builder.loop(lambda position: self.builder.scan("sum", value, axis, position, self.dtype))
+
     def pad(self, value: TensorValue, axis: int) -> TensorValue:
         """One zero before and after along an axis."""
         b = self.builder
@@ -155,7 +160,7 @@ _UNARY = ("neg", "tanh", "sigmoid", "abs")
 _BINARY = ("add", "mul", "sub", "maximum")
 _KINDS = (
     "unary", "binary", "binary", "reduce", "view", "view", "pad", "extern", "copy", "normalise", "normalise", "argmax",
-    "gather", "join",
+    "gather", "join", "scan",
 )  # fmt: skip
 _SHAPES = ((4,), (3, 4), (2, 3, 4), (1, 4), (3, 1), (6, 4))
 
@@ -197,6 +202,8 @@ def _step(draw: st.DrawFn, writer: LoopWriter, pool: list[TensorValue]) -> Tenso
         return writer.op("mul", centred, writer.reduce("sum", writer.op("tanh", centred), dims, keepdim=True))
     if kind == "argmax" and value.ndim:
         return writer.reduce("argmax", value, [draw(st.integers(0, value.ndim - 1))])
+    if kind == "scan" and value.ndim:
+        return writer.scan(value, draw(st.integers(0, value.ndim - 1)))
     if kind == "join" and value.ndim and _elements(value) < 200:
         return writer.join([value, draw(st.sampled_from([v for v in pool if v.shape == value.shape]))])
     if kind == "gather" and value.ndim == 2 and value.shape[0] != 1:

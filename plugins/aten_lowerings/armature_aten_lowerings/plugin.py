@@ -23,6 +23,7 @@ from armature_aten_lowerings import (
     reductions,
     rnn,
     rnn_cudnn,
+    scans,
     softmax,
     views,
 )
@@ -32,7 +33,7 @@ from armature_aten_lowerings import (
 def armature_lowerings() -> Iterable[Lowering]:
     """Every operator that becomes loops, and those with a faster call than the dispatcher's."""
     loops = collect_lowerings(
-        pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling
+        pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling, scans
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 

@@ -6,12 +6,14 @@ import torch
 
 from armature.backend_api import OPS, REDUCTIONS, Features
 from armature_gpu_triton.ops import FORMS, TYPES
+from armature_gpu_triton.reduce import SCANS
 from armature_gpu_triton.spec import MOST_ARGUMENTS
 
 FEATURES = Features(
     ops=frozenset(OPS) & frozenset(FORMS),
     reductions=frozenset(REDUCTIONS),
     dtypes=frozenset(TYPES),
+    scans=SCANS,
     atomic_add=frozenset((torch.float16, torch.float32, torch.float64, torch.int32, torch.int64)),
     check_index=True,
     symbolic_sizes=True,

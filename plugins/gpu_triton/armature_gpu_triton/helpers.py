@@ -224,6 +224,18 @@ def reduce_prod(x):
 
 
 @triton.jit
+def scan_sum(x):
+    """Sums along the last axis, each element with all before it."""
+    return tl.associative_scan(x, 1, _add)
+
+
+@triton.jit
+def scan_prod(x):
+    """Products along the last axis, each element with all before it."""
+    return tl.associative_scan(x, 1, _mul)
+
+
+@triton.jit
 def reduce_max(x):
     """Largest over the last axis; NaN if there is one."""
     return tl.reduce(x, 1, _maximum, keep_dims=True)

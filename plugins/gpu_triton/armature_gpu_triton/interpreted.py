@@ -108,7 +108,7 @@ def _xor_all(x: torch.Tensor) -> torch.Tensor:
 
 
 def reduction(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Block], Block]:
-    """A reduction over the last axis of a two-dimensional block, which is kept with extent 1."""
+    """A reduction over the last axis of a two-dimensional block, which is kept with extent 1; or a scan along it."""
     return lambda x: block_of(function(read(x)).to(DTYPES[x.dtype]))
 
 
@@ -145,6 +145,8 @@ reduce_min = reduction(lambda x: x.amin(1, keepdim=True))
 reduce_any = reduction(lambda x: x.bool().any(1, keepdim=True))
 reduce_all = reduction(lambda x: x.bool().all(1, keepdim=True))
 reduce_xor = reduction(_xor_all)
+scan_sum = reduction(lambda x: x.cumsum(1))
+scan_prod = reduction(lambda x: x.cumprod(1))
 reduce_argmax = arg_reduction(largest=True)
 reduce_argmin = arg_reduction(largest=False)
 

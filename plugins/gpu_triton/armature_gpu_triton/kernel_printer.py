@@ -30,11 +30,13 @@ from armature.backend_api import (
     Op,
     PassBody,
     Reduce,
+    Scan,
     Size,
     Statement,
     Store,
     Var,
     heading,
+    operands,
     origin_of,
     place,
     position,
@@ -126,14 +128,7 @@ class KernelPrinter:
             if isinstance(node, Reduce):
                 continue
             reads = isinstance(node, Load) and node.buffer in self.kernel.writes
-            children: Iterable[Node] = ()
-            if isinstance(node, Op):
-                children = node.args
-            elif isinstance(node, Load):
-                children = (value for _, value in node.indirect)
-            elif not isinstance(node, (Const, IndexValue)):
-                children = (node.cond, node.value)
-            if reads or any(child in found for child in children):
+            if reads or any(child in found for child in operands(node)):
                 found.add(node)
         return frozenset(found)
 
@@ -275,6 +270,8 @@ class KernelPrinter:
                     continue
                 if isinstance(item, Guarded):
                     self.guarded(item, persistent)
+                elif isinstance(item.node, Scan):
+                    self._scan(item.name, item.node, persistent)
                 else:
                     self.lines.add(f"{item.name} = {self.let(item.node)}", place(origin_of(item)))
                 if persistent and not self.guards and item.node not in self.fresh:
@@ -284,7 +281,34 @@ class KernelPrinter:
             else:
                 self.write(item.store)
 
-    # Reductions.
+    # Scans and reductions.
+
+    def _scan(self, name: str, node: Scan, persistent: bool) -> None:
+        """A scan over the whole row where it is persistent; else over one tile of the loop, on top of those before."""
+        held = reduce.held_dtype(node.dtype)
+        text = self.wide(node.value)
+        if not {self.tile.x, self.tile.r} <= self.body.depends.get(node.value, frozenset()):
+            text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
+        note = place(node.origin)
+        if persistent:
+            self.lines.add(f"{name} = {cast_text(reduce.scan(node.op, text), held, node.dtype)}", note)
+            return
+        carry = f"{name}_before"
+        if self.tile.r_masked:
+            text = f"tl.where(r_in, {text}, {reduce.identity(node.op, held)})"
+        self.lines.add(f"{name}_new = {text}")
+        both = reduce.combine(node.op, held, carry, reduce.scan(node.op, f"{name}_new"))
+        self.lines.add(f"{name} = {cast_text(f'({both})', held, node.dtype)}", note)
+        whole = reduce.finish(node.op, held, f"{name}_new")
+        self.lines.add(f"{carry} = {reduce.combine(node.op, held, carry, whole)}")
+
+    def _start_scans(self, item: PassBody) -> None:
+        """Before the loop: what each scan adds to."""
+        for statement in item.inside:
+            if isinstance(statement, Let) and isinstance(statement.node, Scan):
+                held = reduce.held_dtype(statement.node.dtype)
+                first = reduce.identity(statement.node.op, held)
+                self.lines.add(f"{statement.name}_before = tl.full([XBLOCK, 1], {first}, {TYPES[held]})")
 
     def running(self, item: Accumulate) -> tuple[str, torch.dtype]:
         """The reduction's value over a whole block, and the dtype in which it is held."""
@@ -380,6 +404,7 @@ class KernelPrinter:
         if self.tile.config.persistent:
             self.statements(item.inside, persistent=True)
             return
+        self._start_scans(item)
         for accumulate in item.reductions:
             self.start(accumulate)
         end = self.index.print(self.tile.r.extent)

@@ -25,6 +25,7 @@ from armature.backend_api import (
     Op,
     Pass,
     Reduce,
+    Scan,
     Store,
     Var,
     add,
@@ -40,7 +41,7 @@ from armature.backend_api import (
     with_operands,
 )
 from armature_gpu_triton import autotune
-from armature_gpu_triton.loops import accesses, shape_of, stores_of
+from armature_gpu_triton.loops import accesses, nodes_of, shape_of, stores_of
 from armature_gpu_triton.ops import kind
 from armature_gpu_triton.reduce import POSITIONS
 
@@ -79,6 +80,8 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
     pieces = autotune.pieces(shape)
     reductions = [r for item in kernel.passes for r in item.reductions]
     if pieces < 2 or any(r.op in POSITIONS for r in reductions):
+        return whole
+    if any(isinstance(n, Scan) for n in nodes_of(kernel)):
         return whole
     if any(s.atomic for s in stores_of(kernel)) or reads_what_changed(kernel):
         return whole

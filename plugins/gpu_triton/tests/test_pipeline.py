@@ -137,6 +137,29 @@ def test_tiles_of_rows_give_what_eager_gives(
     assert session().totals().kernels == 1
 
 
+def likely(x: torch.Tensor) -> torch.Tensor:
+    """What sampling keeps: all up to a sum of probabilities."""
+    shares = torch.softmax(x, -1)
+    return torch.where(shares.cumsum(-1) - shares < 0.5, x, -torch.inf)
+
+
+def slots(x: torch.Tensor) -> torch.Tensor:
+    """Which place each token gets with its expert."""
+    return (x.argmax(-1, keepdim=True) == torch.arange(x.shape[-1])).cumsum(0) - 1
+
+
+@pytest.mark.parametrize(("fn", "shape", "kernels"), [
+    (likely, (40, 300), 1), (likely, (33, 9001), 1), (slots, (60, 8), 2), (lambda x: x.cumprod(1), (40, 5, 7), 1),
+    (lambda x: functional.pad(x.cumsum(-1), (1, 0)), (40, 70), 2), (lambda x: x.cumsum(-1).sum(-1), (40, 5000), 1),
+])  # fmt: skip
+def test_scans_are_part_of_kernels(
+    fn: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...], kernels: int
+) -> None:
+    x = torch.rand(shape)
+    torch.testing.assert_close(armature.compile(fn, fullgraph=True)(x), fn(x), rtol=1e-5, atol=1e-5)
+    assert session().totals().extern == 0 and session().totals().kernels == kernels
+
+
 def transposed_sum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x * 2).t() + y
 
