@@ -69,7 +69,7 @@ class CompiledModule(nn.Module):
         return f"armature.compile({self.__dict__['__armature_original__']!r})"
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return _again, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
+        return _copied, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
 
     def __prepare_scriptable__(self) -> nn.Module:
         # Called by torch.jit.script on a module and its submodules. It would permanently put the original in place of
@@ -77,7 +77,7 @@ class CompiledModule(nn.Module):
         raise ReadsSource(tool="torch.jit.script")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return _again(self.__dict__["_armature_again"], copy.deepcopy(self.__dict__["__armature_original__"], memo))
+        return _copied(self.__dict__["_armature_again"], copy.deepcopy(self.__dict__["__armature_original__"], memo))
 
 
 def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +98,7 @@ def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., A
     return compiled
 
 
-def _again(again: Callable[[nn.Module], Any], original: nn.Module) -> Any:
+def _copied(again: Callable[[nn.Module], Any], original: nn.Module) -> Any:
     return again(original)
 
 

@@ -17,7 +17,7 @@ from armature.frame.guards.tree import GuardTree
 from armature.frame.history import History
 from armature.frame.idle import Idle
 from armature.frame.source import Resolver
-from armature.torch_abi.overrides import quietly
+from armature.torch_abi.overrides import without_overrides
 
 STATE_KEY = "armature"  # in torch's dict for each code object
 
@@ -86,7 +86,7 @@ def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[Mism
     return tuple(mismatch for mismatch in found if mismatch.texts)
 
 
-@quietly
+@without_overrides
 def changing_sizes(entries: list[Entry], request: FrameRequest) -> tuple[str, ...]:
     """The sizes that compiled code took as constants and that have changed, as calls of `mark_dynamic`."""
     resolver = Resolver(request)

@@ -9,7 +9,7 @@ from torch import fx
 
 from armature.frame.guards.kinds import StorageGuard
 from armature.graph import inference
-from armature.graph.functional import gives_other_forms
+from armature.graph.functional import returns_other_dtypes
 from armature.graph.in_place import loses_layout
 from armature.graph.wrapped import loses_wrappers
 from armature.torch_abi import altering, symbols
@@ -33,8 +33,8 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
         or meets_jagged(module.graph)
         or symbols.depends_on_numbers(module.graph)  # lowering does not support sizes that are only partly known
-        or inference.gives_others(module)
-        or gives_other_forms(module)
+        or inference.returns_other_kinds(module)
+        or returns_other_dtypes(module)
         or loses_layout(module.graph)
         or only_as_captured(module.graph)
     )
@@ -50,7 +50,7 @@ def only_as_captured(graph: fx.Graph) -> bool:
     calls under a default dtype, which operators would read again; TorchScript, whose operators the dispatcher does not
     have; changes of a tensor's state, which would be lost or get a gradient of zeros; views made under no_grad, which
     would require gradients; differences of bools, which real tensors refuse."""
-    if gives_no_gradient(graph) or gives_leaf(graph):
+    if lacks_gradient_path(graph) or returns_leaf_view(graph):
         return True
     return any(
         AS_CAPTURED in node.meta
@@ -72,7 +72,7 @@ def subtracts_bools(node: fx.Node) -> bool:
     )
 
 
-def gives_no_gradient(graph: fx.Graph) -> bool:
+def lacks_gradient_path(graph: fx.Graph) -> bool:
     """Whether the graph has results with gradients, and writes through `x.data` to a tensor that requires gradients but
     that no result depends on. A functional graph would give it a gradient of zeros."""
     places = [node for node in graph.nodes if node.op == "placeholder" and node.meta.get("counts_writes") is False]
@@ -81,10 +81,10 @@ def gives_no_gradient(graph: fx.Graph) -> bool:
     results = [node.meta.get("example_value") for node in graph.output_node().all_input_nodes]
     if not learning or not any(isinstance(result, torch.Tensor) and result.requires_grad for result in results):
         return False
-    return not altering.come_to_all(results, learning)
+    return not altering.reach_all(results, learning)
 
 
-def gives_leaf(graph: fx.Graph) -> bool:
+def returns_leaf_view(graph: fx.Graph) -> bool:
     """Whether a result is a view, made under no_grad, of a tensor that requires gradients: in eager mode only, the view
     requires them too."""
     return any(LEAF_VIEW in node.meta for node in graph.output_node().all_input_nodes)

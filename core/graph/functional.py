@@ -20,7 +20,7 @@ from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
-from armature.graph.tails import reads_apart, tail_of
+from armature.graph.tails import reads_data_alias, tail_of
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.decomps import keeping_layout
@@ -42,7 +42,7 @@ def compile_graph(
     """
     if traced.graph is None:
         raise ValueError("a frame without a graph has nothing to compile")
-    if reads_apart(traced.graph):
+    if reads_data_alias(traced.graph):
         return traced.graph.forward
     tail = tail_of(traced.graph)
     if tail is not None:
@@ -50,7 +50,7 @@ def compile_graph(
         return traced.graph.forward if run == tail.inner.forward else tail.after(run)
     run = _Compilation(traced, ctx, compile_aten).run()
     places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
-    kinds = views.kinships(_given(traced.graph), _results(traced.graph))
+    kinds = views.kinships(_input_fakes(traced.graph), _results(traced.graph))
     counts = {k: place.meta["counts_writes"] for k, place in enumerate(places) if "counts_writes" in place.meta}
     if counts:
         run = views.counting(run, counts)
@@ -59,12 +59,12 @@ def compile_graph(
     return lambda *args: views.related(kinds, args, run(*args))
 
 
-def gives_other_forms(graph: fx.GraphModule) -> bool:
+def returns_other_dtypes(graph: fx.GraphModule) -> bool:
     """Whether results are views of inputs or other results under another dtype."""
-    return views.in_other_forms(_given(graph), _results(graph))
+    return views.in_other_forms(_input_fakes(graph), _results(graph))
 
 
-def _given(graph: fx.GraphModule) -> list[object]:
+def _input_fakes(graph: fx.GraphModule) -> list[object]:
     """The fakes that results were made of. The inputs' own fakes may have gained a history since."""
     places = [node for node in graph.graph.nodes if node.op == "placeholder"]
     return [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]

@@ -35,7 +35,7 @@ def without(module: fx.GraphModule) -> fx.GraphModule | None:
     return fx.GraphModule(module, copy, type(module).__name__)
 
 
-def gives_others(module: fx.GraphModule) -> bool:
+def returns_other_kinds(module: fx.GraphModule) -> bool:
     """Whether the graph returns tensors that the current mode would not make: views of tensors made in another mode."""
     made = [node.meta.get("example_value") for node in module.graph.output_node().all_input_nodes]
     values = pytree.tree_leaves(made)

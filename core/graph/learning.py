@@ -16,7 +16,7 @@ from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves
 
 
-def learns_inside(module: fx.GraphModule) -> bool:
+def records_gradients_inside(module: fx.GraphModule) -> bool:
     """Whether the graph returns results with gradients although gradients are disabled in the current mode."""
     if torch.is_grad_enabled() or not any(_switches_on(node) for node in module.graph.nodes):
         return False
@@ -28,7 +28,7 @@ def _switches_on(node: fx.Node) -> bool:
     return node.target is set_grad_enabled and node.args == (True,)
 
 
-def begun_with_gradients(module: fx.GraphModule) -> fx.GraphModule:
+def enabling_gradients(module: fx.GraphModule) -> fx.GraphModule:
     """The same graph, to be called with gradients enabled."""
     graph = fx.Graph()
     kept: dict[fx.Node, Any] = {}

@@ -31,14 +31,14 @@ OF_PIECES = (APART,)  # meta keys that a piece's copy of a node does not get
 OF_WHOLE = (APART, "counts_writes")
 
 
-def is_apart(node: fx.Node) -> bool:
+def runs_between_pieces(node: fx.Node) -> bool:
     """Whether a node runs between pieces."""
     return is_uncompiled(node) or APART in node.meta
 
 
-def is_apart_for_kernels(node: fx.Node) -> bool:
+def runs_between_kernels(node: fx.Node) -> bool:
     """The same if pieces become kernels, which call no other graphs: a branch or a loop is called between them."""
-    return is_apart(node) or calls_graphs(node)
+    return runs_between_pieces(node) or calls_graphs(node)
 
 
 def calls_graphs(node: fx.Node) -> bool:

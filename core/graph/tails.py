@@ -72,7 +72,7 @@ def tail_of(whole: fx.GraphModule) -> Tail | None:
     modes = _grad_modes(whole.graph)
     returned = cast(Any, whole.graph.output_node().args[0])
     results = [node for node in returned if isinstance(node, fx.Node)]
-    if modes is None or not torch.is_grad_enabled() or not any(_learns(node) for node in whole.graph.nodes):
+    if modes is None or not torch.is_grad_enabled() or not any(_requires_grad(node) for node in whole.graph.nodes):
         return None
     graph = _Nodes(whole.graph)
     made: set[fx.Node] = set()
@@ -95,11 +95,11 @@ def tail_of(whole: fx.GraphModule) -> Tail | None:
     return Tail(whole, _giving(whole, given), given, order, switched)
 
 
-def reads_apart(whole: fx.GraphModule) -> bool:
+def reads_data_alias(whole: fx.GraphModule) -> bool:
     """Whether a training graph returns `x.data` or a view of it, and also reads it: backward may need it, but saves
     `x`, whose version counter is a different one."""
     graph = _Nodes(whole.graph)
-    if not torch.is_grad_enabled() or not any(_learns(node) for node in whole.graph.nodes):
+    if not torch.is_grad_enabled() or not any(_requires_grad(node) for node in whole.graph.nodes):
         return False
     paths = [graph.path(graph.first(node))[0] for node in whole.graph.output_node().all_input_nodes]
     steps = {step for path in paths for step in path}
@@ -134,7 +134,7 @@ def _is_strided(fake: object) -> bool:
     return isinstance(fake, torch.Tensor) and not is_wrapper(type(fake)) and fake.layout is torch.strided
 
 
-def _learns(node: fx.Node) -> bool:
+def _requires_grad(node: fx.Node) -> bool:
     fake = _fake(node)
     return isinstance(fake, torch.Tensor) and fake.requires_grad
 

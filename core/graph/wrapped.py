@@ -23,7 +23,7 @@ def loses_wrappers(graph: fx.Graph, writes: bool) -> bool:
     made = [value for value in results if abi.is_wrapper(type(value))]
     return (
         any(_is_resized(before, after) for before, after in places)
-        or not all(map(abi.comes_back, made))
+        or not all(map(abi.survives_rebuilding, made))
         or (writes and _part_is_output(inputs, results))
         or not all(map(abi.takes_strides, _views(inputs, results)))
     )

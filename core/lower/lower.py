@@ -29,7 +29,7 @@ from armature.lower.written_back import is_written_back
 from armature.torch_abi.fake import detached
 from armature.torch_abi.operators import may_write
 from armature.torch_abi.views import share_memory
-from armature.torch_abi.wrappers import stands_for_part
+from armature.torch_abi.wrappers import is_part_placeholder
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -108,7 +108,7 @@ class _Lowering:
             return
         spec = spec_of(fake)
         if spec is None:
-            self.values[node] = Given(name) if stands_for_part(fake) else fake
+            self.values[node] = Given(name) if is_part_placeholder(fake) else fake
             return
         for axis, size in enumerate(cast(torch.Tensor, fake).shape):
             self._read_size(size, Reading(position, axis))

@@ -32,8 +32,8 @@ GraphBackend = Callable[[TracedFrame, CompileContext, Compilation], GraphCallabl
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """Compile the captured graph by this package's stages."""
     module = traced.graph
-    if module is not None and learning.learns_inside(module):
-        whole = learning.begun_with_gradients(module)
+    if module is not None and learning.records_gradients_inside(module):
+        whole = learning.enabling_gradients(module)
         with torch.enable_grad():
             run = native_backend(attrs.evolve(traced, graph=whole), ctx, record)
         return module.forward if run == whole.forward else learning.with_gradients(run)
@@ -52,8 +52,8 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     """Compile the graph for the current grad mode; return it uncompiled if it has to run operator by operator."""
     if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
-    if traced.graph is not None and any(map(pieces.is_apart_for_kernels, traced.graph.graph.nodes)):
-        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), pieces.is_apart_for_kernels)
+    if traced.graph is not None and any(map(pieces.runs_between_kernels, traced.graph.graph.nodes)):
+        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), pieces.runs_between_kernels)
         return traced.graph.forward if run is None else run
     # The backward graph is compiled later, from data that it holds until then; guards would keep example tensors alive.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
@@ -62,7 +62,7 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
         if run is None:
             run = compile_graph(free, ctx, KernelCompiler(record))
     except DATA_DEPENDENT:
-        around = around_own_derivatives(traced, ctx, record)
+        around = split_at_opaque_derivatives(traced, ctx, record)
         if around is None:
             raise
         run = around
@@ -71,7 +71,7 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     return run
 
 
-def around_own_derivatives(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable | None:
+def split_at_opaque_derivatives(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable | None:
     """If operators have derivatives that read tensors' values, compile the graph around them; None if none do.
 
     Such a derivative, a function of a library, can't be part of a graph. It runs as in eager mode.
@@ -81,7 +81,7 @@ def around_own_derivatives(traced: TracedFrame, ctx: CompileContext, record: Com
     return pieces.compiled(
         traced,
         lambda piece: as_kernels(piece, ctx, record),
-        lambda node: pieces.is_apart_for_kernels(node) or is_of_library(node.target),
+        lambda node: pieces.runs_between_kernels(node) or is_of_library(node.target),
     )
 
 
@@ -98,8 +98,8 @@ class ForeignBackend:
             raise InvariantError(what="a backend is given a graph", details=traced.name)
         if only_as_captured(module.graph):
             return module.forward
-        if any(map(pieces.is_apart, module.graph.nodes)):
-            around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.is_apart)
+        if any(map(pieces.runs_between_pieces, module.graph.nodes)):
+            around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.runs_between_pieces)
             return module.forward if around is None else around
         return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
 

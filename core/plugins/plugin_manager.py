@@ -112,7 +112,7 @@ Asked: TypeAlias = tuple[frozenset[str], tuple[str, ...]]  # excluded plugins, a
 
 
 @attrs.frozen(eq=False)
-class Made:
+class BuiltTables:
     """Tables for a choice of plugins, and the problems found while they were built."""
 
     tables: Tables
@@ -133,7 +133,7 @@ class PluginManager:
     _faults: dict[str, list[PluginError]] = attrs.field(factory=dict)  # of loading, by plugin
     _late_faults: dict[tuple[str, str], PluginError] = attrs.field(factory=dict)  # by plugin and hook
     _revision: int = 0
-    _made: dict[Asked, Made] = attrs.field(factory=dict)  # by the choice of plugins in the settings
+    _made: dict[Asked, BuiltTables] = attrs.field(factory=dict)  # by the choice of plugins in the settings
     _made_at: int = -1  # the revision for which they were built
     _epoch: int = 0
     _user: UserRules | None = None
@@ -284,7 +284,7 @@ class PluginManager:
             self._candidates = tuple(self.find())
         return self._candidates
 
-    def _built(self, settings: Config) -> Made:
+    def _built(self, settings: Config) -> BuiltTables:
         with self._lock:
             self._load(settings.disabled_plugins)
             if self._made_at != self._revision:
@@ -298,7 +298,7 @@ class PluginManager:
                 self._epoch += 1
                 faults: list[PluginError] = []
                 tables = build(self._epoch, active, hooks, faults.append, self._report_late)
-                self._made[asked] = Made(tables, faults)
+                self._made[asked] = BuiltTables(tables, faults)
             return self._made[asked]
 
     def _load(self, disabled: frozenset[str]) -> None:

@@ -52,7 +52,7 @@ _HANDLED = "a handler says how a call of it is traced; where the handler decline
 _NOT_CALLABLE = "not a callable"
 
 
-class Given(Protocol):
+class RuleSource(Protocol):
     """The plugins' tables as the rule book uses them."""
 
     @property
@@ -81,7 +81,7 @@ class RuleBook:
     it.
     """
 
-    tables: Given
+    tables: RuleSource
     _index: RuleIndex | None = None
     _deciders: tuple[Callable[[Subject], Verdict | None], ...] = ()
     _not_here: list[Missing] = attrs.field(factory=list)

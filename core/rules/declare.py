@@ -26,15 +26,15 @@ from armature.plugins.plugin_manager import manager
 from armature.rules.data import Decision, Rule
 from armature.rules.errors import BadTarget
 from armature.rules.targets import ORIGINAL, called_from, check_target, original, place
-from armature.rules.user import Said, UserRules
+from armature.rules.user import UserRows, UserRules
 
-__all__ = ["Given", "change", "in_graph", "inline", "skip"]
+__all__ = ["ActiveRule", "change", "in_graph", "inline", "skip"]
 
 UNSET: Any = object()
 LONGEST_WAIT = 10.0  # seconds
 
 
-class Given:
+class ActiveRule:
     """A rule in force: undone by `undo()`, or at the end of a `with`. Calling it calls the rule's target.
 
     So `@armature.rules.skip` results in something that is called like the function below it; in a class, and with
@@ -135,7 +135,7 @@ def _say(decision: Decision, target: Any, reason: str) -> Any:
     target = original(target)
     check_target(call, target, decision)
     user = manager().user
-    return Given(target, user, change(lambda: user.say(functools.partial(_rule, decision, target, reason))))
+    return ActiveRule(target, user, change(lambda: user.say(functools.partial(_rule, decision, target, reason))))
 
 
 def _decorate(decision: Decision, reason: str, target: Any) -> Any:
@@ -143,7 +143,7 @@ def _decorate(decision: Decision, reason: str, target: Any) -> Any:
     return target
 
 
-def _rule(decision: Decision, target: Any, reason: str, priority: int) -> Said:
+def _rule(decision: Decision, target: Any, reason: str, priority: int) -> UserRows:
     origin = called_from()
     text = reason or f"armature.rules.{decision.value} at {place(origin)}"
-    return Said(target, (Rule(target, decision, text, priority, origin=origin),))
+    return UserRows(target, (Rule(target, decision, text, priority, origin=origin),))

@@ -19,7 +19,7 @@ from armature.rules.data import Decision, Rule, RuleOrigin
 from armature.rules.declare import change
 from armature.rules.errors import BadTarget, SignatureMismatch
 from armature.rules.targets import called_from, check_target, original, own_copy, place, refusal
-from armature.rules.user import Mark, Said
+from armature.rules.user import Mark, UserRows
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 from armature.trace.calls import call_opaque
 from armature.trace.handlers import Handler, Polyfill
@@ -118,7 +118,7 @@ def allow_in_graph(fn: Any) -> Any:
     """
     if type(fn) in (list, tuple):
         return type(fn)(allow_in_graph(one) for one in fn)
-    return _kept_whole("armature.allow_in_graph", fn, ())
+    return _opaque("armature.allow_in_graph", fn, ())
 
 
 def trace_through(fn: F) -> F:
@@ -128,10 +128,10 @@ def trace_through(fn: F) -> F:
     of them, and objects of classes registered with torch.utils._pytree. Its result consists of the same. Anything else
     it reads (globals, closures) counts as constant. Returns the function. Errors: NotCallable, BadTarget.
     """
-    return _kept_whole("armature.trace_through", fn, (call_opaque,))
+    return _opaque("armature.trace_through", fn, (call_opaque,))
 
 
-def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F:
+def _opaque(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F:
     if not callable(fn):
         raise not_callable(call, fn)
     target = original(fn)
@@ -140,11 +140,11 @@ def _kept_whole(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F
     user = manager().user
     origin = called_from()
 
-    def rows(priority: int) -> Said:
+    def rows(priority: int) -> UserRows:
         rule = Rule(target, Decision.IN_GRAPH, f"{call} at {place(origin)}", priority, origin=origin)
         # The handler precedes the rule that comes with it.
         made = tuple(Handler((target,), handler, priority + 1) for handler in handlers)
-        return Said((call, id(target)), (rule,), made)
+        return UserRows((call, id(target)), (rule,), made)
 
     if not any(said.about == (call, id(target)) for said in user.said):
         change(lambda: user.say(rows))
@@ -178,7 +178,7 @@ def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Calla
             _check_signature(stands_for, replacement)
         user = manager().user
         polyfill = functools.partial(Polyfill, stands_for, replacement)
-        change(lambda: user.say(lambda priority: Said(stands_for, polyfills=(polyfill(priority),))))
+        change(lambda: user.say(lambda priority: UserRows(stands_for, polyfills=(polyfill(priority),))))
         return replacement
 
     return decorate

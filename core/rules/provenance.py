@@ -294,7 +294,7 @@ def _changes(name: str, verdict: Verdict, obj: object, *, spelled: str = "fn") -
 
 
 @attrs.frozen
-class Way:
+class Change:
     """A possible change. decision: of the rule that it makes. python: for Python code only, for C only, for both."""
 
     text: str
@@ -308,11 +308,11 @@ class Way:
         return obj is None or self.decision is None or refusal(obj, self.decision) is None
 
 
-TRACE = Way("armature.rules.inline({target}): trace into it", Decision.INLINE, python=True)
-LEAVE = Way("armature.rules.skip({target}): leave it alone", Decision.SKIP)
-KEEP = Way("armature.rules.in_graph({target}): one node, if it computes on its arguments only", Decision.IN_GRAPH)
-STAND_IN = Way("@armature.substitute: give Python code that does the same, to be traced", python=False)
-WAYS: dict[Decision, tuple[Way, ...]] = {
+TRACE = Change("armature.rules.inline({target}): trace into it", Decision.INLINE, python=True)
+LEAVE = Change("armature.rules.skip({target}): leave it alone", Decision.SKIP)
+KEEP = Change("armature.rules.in_graph({target}): one node, if it computes on its arguments only", Decision.IN_GRAPH)
+STAND_IN = Change("@armature.substitute: give Python code that does the same, to be traced", python=False)
+WAYS: dict[Decision, tuple[Change, ...]] = {
     Decision.SKIP: (TRACE, KEEP, STAND_IN),
     Decision.INLINE: (LEAVE, KEEP),
     Decision.IN_GRAPH: (TRACE, LEAVE, STAND_IN),

@@ -32,7 +32,7 @@ class Reliance:
     def holds(self, tables: Tables) -> bool:
         """Whether the answer is still the same."""
         found = self.find()
-        return found is not None and same(said_of(tables, found), self.said)
+        return found is not None and same(answers_about(tables, found), self.said)
 
 
 @attrs.define(eq=False)
@@ -44,7 +44,7 @@ class Relied:
 
     def add(self, tables: Tables, asked: Iterable[object]) -> None:
         """Record these tables' answers about the callables."""
-        self.callables += [Reliance(watched(fn), said_of(tables, fn)) for fn in asked]
+        self.callables += [Reliance(watched(fn), answers_about(tables, fn)) for fn in asked]
 
     def holds(self, tables: Tables, code: CodeType) -> bool:
         """Whether these tables give the same answers."""
@@ -55,7 +55,7 @@ class Relied:
         return all(reliance.holds(tables) for reliance in self.callables)
 
 
-def said_of(tables: Tables, fn: Any) -> Said:
+def answers_about(tables: Tables, fn: Any) -> Said:
     """Everything that tracing a call can depend on: its handlers, polyfill and verdict."""
     polyfill, verdict = tables.polyfill(fn), tables.rule_book.verdict(fn)
     handled = [said for handler in tables.handlers_of(fn) for said in (handler.fn, handler.priority)]

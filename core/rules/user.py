@@ -19,7 +19,7 @@ from armature.rules.data import SKIPPED, Decision, Rule, RuleOrigin, Verdict
 from armature.rules.targets import USER
 from armature.trace.handlers import Handler, Polyfill
 
-__all__ = ["CALLS_FIRST", "USER", "Mark", "Said", "UserRules", "mark_of"]
+__all__ = ["CALLS_FIRST", "USER", "Mark", "UserRows", "UserRules", "mark_of"]
 
 CALLS_FIRST = 10_000  # a call precedes pyproject.toml, a later call precedes an earlier one
 MARK = "__armature_mark__"
@@ -45,7 +45,7 @@ def mark_of(fn: object) -> Mark | None:
 
 
 @attrs.frozen(eq=False)
-class Said:
+class UserRows:
     """The rows of one call, and their target."""
 
     about: object
@@ -63,13 +63,13 @@ class UserRules:
 
     changed: Callable[[], None]
     project: tuple[Rule, ...] = ()
-    _said: dict[int, Said] = attrs.field(factory=dict)
+    _said: dict[int, UserRows] = attrs.field(factory=dict)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     ARMATURE_PRIORITY = CALLS_FIRST
 
-    def say(self, make: Callable[[int], Said]) -> int:
+    def say(self, make: Callable[[int], UserRows]) -> int:
         """Add rows; `make` gets a priority above all earlier ones. Returns a number for `unsay`."""
         with self._lock:
             number = next(self._numbers)
@@ -101,7 +101,7 @@ class UserRules:
         self.changed()
 
     @property
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[UserRows, ...]:
         """The rules from calls that are in force, the oldest first."""
         with self._lock:
             return tuple(self._said.values())
@@ -131,5 +131,5 @@ class UserRules:
         return Verdict(mark.decision, mark.reason, mark.origin, breaks=breaks)
 
 
-def _all(said: Iterable[Said], rows: Callable[[Said], Iterable[T]]) -> tuple[T, ...]:
+def _all(said: Iterable[UserRows], rows: Callable[[UserRows], Iterable[T]]) -> tuple[T, ...]:
     return tuple(row for one in said for row in rows(one))

@@ -85,6 +85,6 @@ def _joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
     return True
 
 
-def gives_position(nodes: Iterable[Node]) -> bool:
+def is_order_sensitive(nodes: Iterable[Node]) -> bool:
     """True if a value depends on the order of inner variables: a position or a scan."""
     return any(isinstance(n, Scan) or (isinstance(n, Reduce) and n.op.startswith("arg")) for n in nodes)

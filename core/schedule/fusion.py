@@ -31,7 +31,7 @@ from armature.lower.index import (
     variables,
 )  # fmt: skip
 from armature.schedule.align import Alignment, align
-from armature.schedule.axes import gives_position
+from armature.schedule.axes import is_order_sensitive
 from armature.schedule.dependencies import Dependencies, Unit
 from armature.schedule.group import (
     Group,
@@ -170,7 +170,7 @@ class Fusion:
         for name in dict.fromkeys((*other.stores, *other.loads)):
             if name in one.stores and name in other.stores:
                 parts = (moved(one.stores[name], found.left), moved(other.stores[name], found.right))
-                if name in one.loads or name in other.loads or not apart(*parts):
+                if name in one.loads or name in other.loads or not are_disjoint(*parts):
                     return False
                 continue
             if name not in one.stores and not (name in other.stores and name in one.loads):
@@ -317,7 +317,7 @@ def _bare(index: Index) -> Index:
     return 0 if isinstance(index, int) else index
 
 
-def apart(left: Iterable[Where], right: Iterable[Where]) -> bool:
+def are_disjoint(left: Iterable[Where], right: Iterable[Where]) -> bool:
     """True if no element can be in both: along some axis the ranges are disjoint."""
     right = list(right)
     return all(any(_before(a, b) or _before(b, a) for a, b in zip(p, q, strict=True)) for p in left for q in right)
@@ -334,7 +334,7 @@ def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:
     whole = linear(inner, contiguous_strides([v.extent for v in inner]))
     for member in members:
         item = member.item
-        if gives_position(item.order):
+        if is_order_sensitive(item.order):
             walked = item.inner or item.scanned
             own = linear(walked, contiguous_strides([v.extent for v in walked]))
             if substitute(own, member.changes) != whole:

@@ -8,7 +8,7 @@ import attrs
 
 from armature.lower.data import ExternCall, Load, Node, Reduce
 from armature.lower.index import Index, Var, substitute, variables
-from armature.schedule.axes import gives_position
+from armature.schedule.axes import is_order_sensitive
 from armature.schedule.normalise import Item
 from armature.schedule.score import size
 from armature.schedule.walk import operands
@@ -105,7 +105,7 @@ def group_of_item(item: Item) -> Group:
     changes: dict[Var, Index] = {v: v for v in (*item.outer, *item.inner)}
     members = [Member(item, changes, at_inner=bool(item.scanned))]
     outer = tuple(v for v in item.outer if v not in item.scanned)
-    positions = gives_position(item.order)
+    positions = is_order_sensitive(item.order)
     group = Group(members, outer, item.inner or item.scanned, stores, loads, size(item.order), solo, positions)
     group.passes = add_levels(members, group.known, 1)
     return group

@@ -9,7 +9,7 @@ import attrs
 
 from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Scan, Store
 from armature.lower.index import Size, Var, sizes
-from armature.schedule.axes import addresses, arrange, gives_position, merge
+from armature.schedule.axes import addresses, arrange, is_order_sensitive, merge
 from armature.schedule.data import Kernel, Pass
 from armature.schedule.group import Group, Where
 from armature.schedule.names import kernel_name
@@ -85,7 +85,7 @@ def _arranged(
     if not any(isinstance(n, (Reduce, Scan)) for n in order) and group.inner:
         group = attrs.evolve(group, outer=(*group.outer, *group.inner), inner=())
     places = addresses(order, stores, buffers)
-    inner = group.inner if gives_position(order) else arrange(group.inner, places)
+    inner = group.inner if is_order_sensitive(order) else arrange(group.inner, places)
     outer, change_outer = merge(arrange(group.outer, places), places)
     inner, change_inner = merge(inner, places)
     changes = {**change_outer, **change_inner}

@@ -20,10 +20,10 @@ def verify(plan: KernelPlan) -> None:
     invariant(len(names) == len(set(names)), "two kernels with one name", names=names)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan)
-    _verify_lives(plan)
+    _verify_lifetimes(plan)
 
 
-def _verify_lives(plan: KernelPlan) -> None:
+def _verify_lifetimes(plan: KernelPlan) -> None:
     """Every buffer has memory when it is touched, and keeps it until its last use."""
     alive = {*plan.inputs, *plan.constants}
     shared = shared_memory(plan.steps)
@@ -112,7 +112,7 @@ def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
     written: set[str] = set()
     for item in kernel.passes:
         roots = (root for s in (*item.inner_stores, *item.outer_stores) for root in store_roots(s))
-        fresh = postorder((*roots, *(r.value for r in item.reductions)), _anew)
+        fresh = postorder((*roots, *(r.value for r in item.reductions)), _recomputed_operands)
         again = {node.buffer for node in fresh if isinstance(node, Load)} & written
         invariant(not again, "a pass reads what an earlier one has written", kernel=kernel.name, buffers=again)
         written.update(s.buffer for s in (*item.inner_stores, *item.outer_stores))
@@ -136,11 +136,11 @@ def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
 
 def _verify_known(roots: tuple[Node, ...], done: set[Node], kernel: Kernel) -> None:
     """Every reduction that the roots need was made in an earlier pass."""
-    for node in postorder(roots, _anew):
+    for node in postorder(roots, _recomputed_operands):
         if isinstance(node, Reduce):
             invariant(node in done, "a reduction is used before its pass has ended", kernel=kernel.name, op=node.op)
 
 
-def _anew(node: Node) -> tuple[Node, ...]:
+def _recomputed_operands(node: Node) -> tuple[Node, ...]:
     """The nodes that a pass computes for a node: all but earlier reductions."""
     return () if isinstance(node, Reduce) else operands(node)

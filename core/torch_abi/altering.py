@@ -83,7 +83,7 @@ def restore(snapshots: Iterable[Snapshot]) -> None:
             one.tensor.requires_grad_(one.requires_grad)
 
 
-def come_to_all(results: Iterable[object], tensors: Iterable[torch.Tensor]) -> bool:
+def reach_all(results: Iterable[object], tensors: Iterable[torch.Tensor]) -> bool:
     """Whether gradients of the results reach each of the tensors."""
     waiting = [t.grad_fn for t in results if isinstance(t, torch.Tensor) and t.grad_fn is not None]
     steps: set[Any] = set()  # holds the nodes, which keep their identity only while somebody refers to them

@@ -21,7 +21,7 @@ from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.second_order import replay_of
 from armature.torch_abi.symbols import Symbols
 from armature.torch_abi.views import may_overlap_itself
-from armature.torch_abi.wrappers import fake_mode_of, is_wrapper, stands_for_part
+from armature.torch_abi.wrappers import fake_mode_of, is_part_placeholder, is_wrapper
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
@@ -67,7 +67,7 @@ class _Watch:
     feeds: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        if holds_stand_ins(graph):
+        if has_stand_in_constants(graph):
             raise _AsCaptured
         without_tokens(graph)
         self.merged |= len(inputs) != self.inputs
@@ -83,7 +83,7 @@ class _Watch:
         """Compile the forward graph. Raises _AsCaptured if the graph has to run operator by operator."""
         metadata = self.context.fw_metadata
         if self.split is not None and (
-            any(map(holds_stand_ins, self.split))
+            any(map(has_stand_in_constants, self.split))
             or reads_what_is_written(self.split[0], metadata)  # backward would read what the call writes at its end
             or self.keeps_new_values(self.split[0], metadata)
         ):
@@ -120,10 +120,10 @@ class _Watch:
         return boxed(self.compilers.backward(graph, inputs))
 
 
-def holds_stand_ins(graph: fx.GraphModule) -> bool:
+def has_stand_in_constants(graph: fx.GraphModule) -> bool:
     """Whether a constant represents a non-tensor part of a wrapper that no longer exists: a mesh that torch took from
     its caches, equal to one of a destroyed process group."""
-    return any(stands_for_part(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr"))
+    return any(is_part_placeholder(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr"))
 
 
 def give_memory(graph: fx.GraphModule) -> None:
@@ -265,7 +265,7 @@ def compile_functional(
     as directly as possible. The graph is returned uncompiled if its backward graph would have to guess the class of
     gradients, or would read inputs that the graph writes to.
     """
-    if torch.is_grad_enabled() and gives_learning_wrappers(module):
+    if torch.is_grad_enabled() and returns_differentiable_wrappers(module):
         return module.forward
     guards = torch._guards
     fake_mode = fake_mode_of(fakes)
@@ -277,7 +277,7 @@ def compile_functional(
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = untold() if watch.merged else contextlib.nullcontext()
     options = _module("config").patch(
-        unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not gives_overlapping(module)
+        unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not returns_overlapping(module)
     )
     try:
         with guards.tracing(context), asks, quiet, options:
@@ -301,7 +301,7 @@ def compile_functional(
         return watch.lean
     if watch.feeds is not None:
         undefined.leave_undefined(watch.metadata, *watch.feeds)
-    if watch.inner is not None and not watch.merged and _needs_nothing_around(watch.metadata):
+    if watch.inner is not None and not watch.merged and _needs_no_wrapper(watch.metadata):
         needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
         return flat(without_gradients(watch.inner) if needs_grad else watch.inner)
     return whole
@@ -329,7 +329,7 @@ def untold() -> Iterator[None]:
         log.handlers = handlers
 
 
-def gives_overlapping(module: fx.GraphModule) -> bool:
+def returns_overlapping(module: fx.GraphModule) -> bool:
     """Whether several elements of an output may overlap in memory: a gradient would not fit its layout."""
     outputs = [node.meta.get("val", node.meta.get("example_value")) for node in _returned_nodes(module)]
     return any(isinstance(value, torch.Tensor) and may_overlap_itself(value) for value in outputs)
@@ -339,7 +339,7 @@ def _returned_nodes(module: fx.GraphModule) -> list[fx.Node]:
     return module.graph.output_node().all_input_nodes
 
 
-def gives_learning_wrappers(module: fx.GraphModule) -> bool:
+def returns_differentiable_wrappers(module: fx.GraphModule) -> bool:
     """Whether an output is a wrapper subclass that needs a gradient: the gradient may be of its class, plain, or
     missing."""
     given = (node.meta.get("example_value") for node in _returned_nodes(module))
@@ -375,7 +375,7 @@ def flat(inner: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     return call
 
 
-def _needs_nothing_around(metadata: Any) -> bool:
+def _needs_no_wrapper(metadata: Any) -> bool:
     if metadata is None:
         return False
     return not (

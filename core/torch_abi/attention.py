@@ -65,7 +65,7 @@ def nested_attention(
     given = (query, key, value)
     kinds = {(type(one), one.dim(), getattr(one, "_ragged_idx", None)) for one in given}
     with_heads = len(kinds) == 1 and query.is_nested and query.dim() == 4 and query._ragged_idx == 2
-    if not with_heads or not _takes_apart(*given, attn_mask, dropout_p, is_causal, enable_gqa):
+    if not with_heads or not _computes_by_part(*given, attn_mask, dropout_p, is_causal, enable_gqa):
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
@@ -83,7 +83,7 @@ def nested_attention(
     return whole.transpose(1, 2)
 
 
-def _takes_apart(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, grouped: bool) -> bool:
+def _computes_by_part(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, grouped: bool) -> bool:
     """Whether torch computes it part by part."""
     found = NESTED_ATTENTION._select_sdp_backend(query, key, value, mask, dropout, causal, grouped)
     return bool(found == SDPBackend.MATH)

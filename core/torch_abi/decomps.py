@@ -42,12 +42,12 @@ def keeping_layout(op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
             return result
         with _disable_current_modes(), result.fake_mode:
             told = rule(args, result)
-        return result if told is result or _lies_alike(told, result) else _copied_as(told, result)
+        return result if told is result or _has_same_layout(told, result) else _copied_as(told, result)
 
     return call
 
 
-def _lies_alike(like: torch.Tensor, result: torch.Tensor) -> bool:
+def _has_same_layout(like: torch.Tensor, result: torch.Tensor) -> bool:
     """Whether two tensors place each element alike: strides along axes of size 1 do not matter."""
     pairs = zip(like.shape, like.stride(), result.stride(), strict=True)
     return like.numel() == 0 or all(size == 1 or one == other for size, one, other in pairs)

@@ -181,7 +181,7 @@ def iterated_strides(sizes: Ints, operands: Sequence[tuple[Ints, Ints]], numbers
     if not numbers and all(shape == sizes for shape, _ in operands):
         for order in (range(len(sizes)), *CHANNELS_LAST.get(len(sizes), ())):
             dense = dense_strides(sizes, order)
-            if all(_lies_as(strides, dense, sizes) for _, strides in operands):
+            if all(_has_strides_of(strides, dense, sizes) for _, strides in operands):
                 return dense
         first = operands[0][1]
         if all(strides == first for _, strides in operands) and _is_dense(sizes, first):
@@ -198,7 +198,7 @@ def dense_strides(sizes: Ints, order: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _lies_as(strides: Ints, dense: Ints, sizes: Ints) -> bool:
+def _has_strides_of(strides: Ints, dense: Ints, sizes: Ints) -> bool:
     return all(a == b for a, b, size in zip(strides, dense, sizes, strict=True) if size != 1)
 
 

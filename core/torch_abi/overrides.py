@@ -82,7 +82,7 @@ def suspended() -> Iterator[None]:
             push_mode(mode)
 
 
-def quietly(fn: Callable[..., T]) -> Callable[..., T]:
+def without_overrides(fn: Callable[..., T]) -> Callable[..., T]:
     """Wrap a function such that no mode and no subclass sees its torch calls."""
 
     @functools.wraps(fn)

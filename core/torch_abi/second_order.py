@@ -41,7 +41,7 @@ class Replay:
             modes.enter_context(sdpa_kernel(SDPBackend.MATH))
             for device, enabled, dtype in self.casts:
                 modes.enter_context(torch.autocast(device, dtype, enabled))
-            own = _apart(inputs)
+            own = _with_separate_histories(inputs)
             outputs = self.module.forward(*own)
             wanted = [own[k] for k in self.learning]
             ends = [outputs[k] for k, _ in pulled]
@@ -55,13 +55,13 @@ def replay_of(module: fx.GraphModule, forward: fx.GraphModule, learning: tuple[i
 
     forward: the functional graph made from it.
     """
-    if not all(_gives_the_same(node) for node in forward.graph.nodes if node.op == "call_function"):
+    if not all(_is_repeatable(node) for node in forward.graph.nodes if node.op == "call_function"):
         return None
     casts = ((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in AUTOCAST_DEVICES)
     return Replay(module, learning, tuple(casts))
 
 
-def _gives_the_same(node: fx.Node) -> bool:
+def _is_repeatable(node: fx.Node) -> bool:
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return bool(target.__module__ == "_operator")
@@ -79,7 +79,7 @@ def _drops_nothing(node: fx.Node, arguments: Sequence[Any]) -> bool:
     return False
 
 
-def _apart(values: Sequence[Any]) -> list[Any]:
+def _with_separate_histories(values: Sequence[Any]) -> list[Any]:
     """The tensors, each with a history of its own that continues in theirs: a derivative by one leaves out the
     others."""
     return [v.view_as(v) if isinstance(v, Tensor) and v.requires_grad else v for v in values]
@@ -136,7 +136,7 @@ class _Gradients(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         again = torch.is_grad_enabled()
         with torch.enable_grad():
-            own = _apart([ctx.numbers.get(k, cause) for k, cause in enumerate(ctx.saved_tensors)])
+            own = _with_separate_histories([ctx.numbers.get(k, cause) for k, cause in enumerate(ctx.saved_tensors)])
             inputs = len(own) - len(ctx.pulled)
             made = ctx.replay.gradients(own[:inputs], [*zip(ctx.pulled, own[inputs:], strict=True)])
             pairs = [

@@ -62,9 +62,9 @@ def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship 
             if other is base or (of_input and other._base is base):
                 return Kinship(k, owner, of_input, is_view=True, creation=creation_of(fake))
     earlier = takewhile(lambda other: other[2] is not fake, kin)
-    together = (other for other in earlier if count_together(other[2], fake))
+    together = (other for other in earlier if share_version_counter(other[2], fake))
     owner, of_input, first = next(together, kin[0])
-    counts = count_together(first, fake)
+    counts = share_version_counter(first, fake)
     if fake._is_view():
         return Kinship(k, owner, of_input, is_view=True, base=id(base), creation=creation_of(fake), counts=counts)
     return None if first is fake else Kinship(k, owner, of_input, is_view=False, counts=counts)
@@ -84,7 +84,7 @@ def _is_strided(fake: Any) -> bool:
     return isinstance(fake, Tensor) and not is_wrapper(type(fake)) and fake.layout is torch.strided
 
 
-def count_together(tensor: Tensor, other: Tensor) -> bool:
+def share_version_counter(tensor: Tensor, other: Tensor) -> bool:
     """Make writes to one of two tensors count for both."""
     if tensor.is_inference() or other.is_inference():
         return False
@@ -142,7 +142,7 @@ def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any,
             continue
         if kind.base is not None:
             if kind.base not in bases:
-                bases[kind.base] = _whole(owner.detach() if kind.counts else owner.data)
+                bases[kind.base] = _flat_memory(owner.detach() if kind.counts else owner.data)
             owner = bases[kind.base]
         view = owner.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         detached = view.detach() if kind.counts else view.data
@@ -152,7 +152,7 @@ def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any,
     return tuple(made)
 
 
-def _whole(tensor: Tensor) -> Tensor:
+def _flat_memory(tensor: Tensor) -> Tensor:
     """All of the memory as one dimension."""
     return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.itemsize,), (1,), 0).detach()
 

@@ -38,10 +38,10 @@ class Flattened:
 
 def is_wrapper(kind: type) -> bool:
     """Whether the class is a wrapper subclass: its tensors hold others, and it says which."""
-    return kind not in PLAIN and issubclass(kind, torch.Tensor) and dispatches(kind) and _says_parts(kind)
+    return kind not in PLAIN and issubclass(kind, torch.Tensor) and dispatches(kind) and _has_flatten(kind)
 
 
-def _says_parts(kind: type) -> bool:
+def _has_flatten(kind: type) -> bool:
     return bool(is_traceable_wrapper_subclass_type(kind))
 
 
@@ -62,7 +62,7 @@ def flatten(tensor: torch.Tensor) -> Flattened:
     return Flattened(tensors, {name: part for name, part in found.items() if name not in tensors}, context)
 
 
-def stands_for_part(obj: object) -> bool:
+def is_part_placeholder(obj: object) -> bool:
     """Whether AOTAutograd has put the object in a graph for a non-tensor part of a wrapper."""
     return isinstance(obj, FakeScriptObject)
 
@@ -87,13 +87,13 @@ def fake_mode_of(fakes: Iterable[object]) -> Any:
     return next((inner.fake_mode for inner in tensors if isinstance(inner, FakeTensor)), None)
 
 
-def held(tensor: torch.Tensor) -> tuple[object, ...]:
+def attributes_of(tensor: torch.Tensor) -> tuple[object, ...]:
     """All attributes of a wrapper and its inner wrappers, for comparison by identity."""
     found: list[object] = []
     for name, value in tensor.__dict__.items():
         found += [name, value]
         if isinstance(value, torch.Tensor) and is_wrapper(type(value)):
-            found += held(value)
+            found += attributes_of(value)
     return tuple(found)
 
 
@@ -140,13 +140,13 @@ def takes_strides(tensor: torch.Tensor) -> bool:
     return True
 
 
-def comes_back(tensor: torch.Tensor) -> bool:
+def survives_rebuilding(tensor: torch.Tensor) -> bool:
     """Whether the class rebuilds an equal wrapper from its parts, at any depth. Errors: those of the class."""
     found = flatten(tensor)
     kind: Any = type(tensor)
     again = kind.__tensor_unflatten__({**found.tensors, **found.objects}, found.context, tensor.size(), tensor.stride())
     inner = (value for value in found.tensors.values() if is_wrapper(type(value)))
-    return type(again) is kind and all(map(comes_back, inner))
+    return type(again) is kind and all(map(survives_rebuilding, inner))
 
 
 def in_dispatch() -> bool:

@@ -403,7 +403,7 @@ MakeObject = Callable[["Trace", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
-    ("tensor that holds others", is_wrapper, wrapper_subclasses.made),
+    ("tensor that holds others", is_wrapper, wrapper_subclasses.call_wrapper_class),
     ("metaclass", lambda cls: type(cls).__call__ is not type.__call__, _metaclass),
     ("written in C", is_written_in_c, _torch_constant),
     ("class", lambda cls: True, instantiate),

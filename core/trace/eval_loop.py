@@ -75,7 +75,7 @@ def only_matches(inst: Instruction) -> bool:
     return inst.opname in MATCHING or (inst.opname == "CALL_INTRINSIC_1" and inst.arg == STOPITERATION_ERROR)
 
 
-def leaves_quietly(frame: Frame) -> bool:
+def exits_without_user_code(frame: Frame) -> bool:
     """Whether dropping a suspended generator runs nothing but `except` clauses that don't match GeneratorExit.
 
     The frame is finished afterwards.

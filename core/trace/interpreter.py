@@ -21,7 +21,7 @@ from armature.frame.sources import LocalSource, ModeSource, Source
 from armature.torch_abi.fake import in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
-from armature.torch_abi.overrides import quietly
+from armature.torch_abi.overrides import without_overrides
 from armature.trace import eval_loop
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
@@ -48,7 +48,7 @@ PYTHON_DEPTH = 32 * inlining.MAX_DEPTH
 UNTRACEABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
-@quietly
+@without_overrides
 def trace_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     """Trace a frame to its end. Errors: GraphBreak where it can't go in one graph, SkipFrame if there is nothing to do.
 
@@ -144,7 +144,7 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
     for generator in tracer.stack.generators:
         if not isinstance(generator, GeneratorValue):
             continue
-        if generator.has_unfinished_business() and not eval_loop.leaves_quietly(generator.frame):
+        if generator.has_unfinished_business() and not eval_loop.exits_without_user_code(generator.frame):
             tracer.stack.frames += [frame, generator.frame]
             begun = generator.made_at
             raise tracer.breaks.break_at(begun, "generator-left-unfinished", type=generator.describe()).blaming(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import armature
-from armature.frame.guards.memory import apart, extent, sharing
+from armature.frame.guards.memory import are_disjoint, extent, sharing
 from armature.pipeline.session import session
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -200,7 +200,7 @@ def test_ranges(name: str) -> None:
     starts, extents, expected = RANGES[name]
     assert sharing(starts, extents) == expected
     if all(extents):
-        assert apart(starts, extents) == (not expected)
+        assert are_disjoint(starts, extents) == (not expected)
 
 
 def test_extent_is_from_the_first_to_the_last_element() -> None:

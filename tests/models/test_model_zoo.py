@@ -46,4 +46,4 @@ def test_in_one_graph(name: str, mode: str) -> None:
     # One that makes a tensor a leaf is given to the back end in pieces: what is before it, and what is after it.
     (record,) = session().compilations
     assert record.module is not None
-    assert len(graphs) == 1 + sum(pieces.is_apart(node) for node in record.module.graph.nodes)
+    assert len(graphs) == 1 + sum(pieces.runs_between_pieces(node) for node in record.module.graph.nodes)

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from armature.torch_abi.altering import (
-    come_to_all,
     is_leaf,
     is_parameter,
     is_view,
     memory_of,
+    reach_all,
     restore,
     set_data_,
     snapshot,
@@ -56,10 +56,10 @@ def test_which_tensors_gradients_come_to() -> None:
     p, q = (torch.ones(3, requires_grad=True) for _ in range(2))
     z, w = p * 2, q * 2
     result = (z * 3).sum()
-    assert come_to_all([result, 3], [p, z])
-    assert not come_to_all([result], [p, q])
-    assert not come_to_all([result], [w])
-    assert come_to_all([result, w.exp()], [p, q, z, w])
+    assert reach_all([result, 3], [p, z])
+    assert not reach_all([result], [p, q])
+    assert not reach_all([result], [w])
+    assert reach_all([result, w.exp()], [p, q, z, w])
 
 
 def test_leaves_and_views_are_told_even_where_torch_refuses() -> None:

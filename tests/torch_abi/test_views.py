@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses import FakeTensorMode
 
-from armature.torch_abi.views import count_together, counting, kinships, related, share_memory
+from armature.torch_abi.views import counting, kinships, related, share_memory, share_version_counter
 
 
 def eager(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -68,5 +68,5 @@ def test_tensors_that_share_memory() -> None:
 def test_which_tensors_count_writes_together() -> None:
     x = torch.ones(3)
     others = (x.detach(), x[1:], x.data, x.data[1:], torch.ones(3))
-    assert [count_together(x, other) for other in others] == [True, True, False, False, False]
+    assert [share_version_counter(x, other) for other in others] == [True, True, False, False, False]
     assert [t._version for t in (x, *others)] == [0] * 6

@@ -44,8 +44,8 @@ def test_what_a_tensor_holds() -> None:
     assert wrappers.flatten(x).tensors == {"a": x.a, "b": x.b}
     assert [t is inner for t, inner in zip(wrappers.innermost(TwoTensor(x, x)), (x.a, x.b, x.a, x.b))] == [True] * 4
     assert list(wrappers.innermost(x.a)) == [x.a]
-    assert wrappers.comes_back(x)
-    assert not wrappers.comes_back(two(Described))
+    assert wrappers.survives_rebuilding(x)
+    assert not wrappers.survives_rebuilding(two(Described))
 
 
 def test_a_class_that_dispatches_asks_nobody() -> None:
@@ -95,7 +95,7 @@ def test_a_part_that_is_no_tensor() -> None:
     assert wrappers.flatten(x).tensors.keys() == {"a", "b"}
     assert wrappers.flatten(x).objects == {"mesh": x.mesh}
     assert wrappers.is_known(x.mesh) and not wrappers.is_known(object())
-    assert wrappers.comes_back(x)
+    assert wrappers.survives_rebuilding(x)
     test = wrappers.like(x)
     assert test(y)
     y.mesh = OpaqueBase()
@@ -104,8 +104,8 @@ def test_a_part_that_is_no_tensor() -> None:
 
 @opaque
 def test_what_stands_for_such_a_part_in_a_graph() -> None:
-    assert wrappers.stands_for_part(FakeScriptObject(OpaqueBase(), "Opaque", None))
-    assert not wrappers.stands_for_part(OpaqueBase())
+    assert wrappers.is_part_placeholder(FakeScriptObject(OpaqueBase(), "Opaque", None))
+    assert not wrappers.is_part_placeholder(OpaqueBase())
 
 
 def test_metadata_is_compared_with_a_copy() -> None:
@@ -122,10 +122,10 @@ def test_metadata_is_compared_with_a_copy() -> None:
 
 def test_attributes_that_are_replaced_are_seen() -> None:
     x = TwoTensor(two(), two())
-    before = wrappers.held(x)
-    assert all(one is other for one, other in zip(before, wrappers.held(x), strict=True))
+    before = wrappers.attributes_of(x)
+    assert all(one is other for one, other in zip(before, wrappers.attributes_of(x), strict=True))
     x.a.b = torch.ones(2, 3)
-    assert any(one is not other for one, other in zip(before, wrappers.held(x), strict=True))
+    assert any(one is not other for one, other in zip(before, wrappers.attributes_of(x), strict=True))
 
 
 def test_inside_of_a_dispatch() -> None:

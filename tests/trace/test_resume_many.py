@@ -66,13 +66,13 @@ def test_breaks_cost_the_same_each() -> None:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[CodeType]:
     """The copies of programs that are written while the test runs."""
     found: list[CodeType] = []
-    write = resume_functions.whole_code
+    write = resume_functions.eager_resume_code
 
     def writes(*args: Any) -> CodeType:
         found.append(write(*args))
         return found[-1]
 
-    monkeypatch.setattr(resume_functions, "whole_code", writes)
+    monkeypatch.setattr(resume_functions, "eager_resume_code", writes)
     return found
 
 

@@ -17,7 +17,7 @@ from armature.frame.guards.loops import iterated
 from armature.frame.guards.tree import GuardTree, Mark
 from armature.frame.source import Resolver
 from armature.frame.sources import Source
-from armature.torch_abi.overrides import quietly
+from armature.torch_abi.overrides import without_overrides
 
 # Sources read attributes through `__dict__`, so that no user code runs; people know them as dotted names.
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
@@ -128,7 +128,7 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
     return FailedGuard(text)
 
 
-@quietly
+@without_overrides
 def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
     """What a condition over numbers, or a guard of which objects are the same, is about."""
     loops, found = iterated(request), Resolver(request)
@@ -172,7 +172,7 @@ def _relied_on(known: str, expr: str, name: str, mark: Mark) -> tuple[str, str]:
     return name, words
 
 
-@quietly
+@without_overrides
 def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
     try:
         return kind.now(Resolver(request).value(source))

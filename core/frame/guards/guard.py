@@ -117,7 +117,7 @@ class TreeBuilder:
 
     def quiet(self, test: Callable[[Any], bool]) -> Callable[[Any], bool]:
         """A test of tensors that does not trigger `__torch_function__`."""
-        return overrides.quietly(test) if self.overridden else test
+        return overrides.without_overrides(test) if self.overridden else test
 
     def watch(self, obj: object) -> None:
         """Drop the cached code when the object dies, before another object can reuse its address."""

@@ -22,7 +22,7 @@ from armature.frame.lookups import has_instance_dict
 from armature.frame.source import Expressions, Resolver, Source
 from armature.frame.sources import DictOfSource, WeakKey, held_key
 from armature.torch_abi import guard_tree, symbols
-from armature.torch_abi.overrides import quietly
+from armature.torch_abi.overrides import without_overrides
 
 # Iterated by these types' own methods, even if a derived class defines `__iter__`.
 _ITERATED: tuple[Any, ...] = (collections.OrderedDict, dict, set, frozenset)
@@ -131,7 +131,7 @@ class TensorGuard(Guard):
     user: str = ""
 
     @property
-    @quietly
+    @without_overrides
     def words(self) -> str:
         return f"{self.source.expr} is {described_tensor(self.example, self.sizes, self.strides)}"
 

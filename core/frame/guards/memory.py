@@ -35,7 +35,7 @@ def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
     return tuple(sorted(found))
 
 
-class Apart:
+class Disjoint:
     """Whether no two ranges of these extents overlap. Addresses that were found disjoint are cached."""
 
     def __init__(self, *extents: int) -> None:
@@ -45,13 +45,13 @@ class Apart:
     def __call__(self, starts: list[int]) -> bool:
         if starts == self.known:
             return True
-        found = apart(starts, self.extents)
+        found = are_disjoint(starts, self.extents)
         if found:
             self.known = starts
         return found
 
 
-def apart(starts: list[int], extents: Sequence[int]) -> bool:
+def are_disjoint(starts: list[int], extents: Sequence[int]) -> bool:
     """Whether no two ranges overlap. `extents` are positive."""
     if len(starts) == 2:
         first, second = starts
@@ -78,7 +78,7 @@ def sharing_condition(
     else:
         test = f"sharing({starts}, ({sizes},)) == {together!r}"
     lines = [f"    {line}\n" for line in (*writer.lines, f"return {test}")]
-    writer.namespace.update(apart=Apart(*(size or 0 for size in extents)), sharing=sharing, extent=extent)
+    writer.namespace.update(apart=Disjoint(*(size or 0 for size in extents)), sharing=sharing, extent=extent)
     exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
     found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]
     return found

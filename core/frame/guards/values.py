@@ -56,30 +56,30 @@ def _same_sequence(a: list[object], b: list[object]) -> bool:
 
 def same_members(a: Collection[object], b: Collection[object]) -> bool:
     """Whether two sets have the same members; objects of the program must be identical, not just equal."""
-    mine, theirs = _told(a), _told(b)
+    mine, theirs = _member_keys(a), _member_keys(b)
     return len(mine) == len(theirs) and set(mine) == set(theirs)
 
 
-def _told(held: Collection[object]) -> list[Hashable]:
+def _member_keys(held: Collection[object]) -> list[Hashable]:
     """Iterate by the builtin type's method, even if a derived class overrides it."""
     iterate: Any = set.__iter__ if issubclass(type(held), set) else frozenset.__iter__
-    return [*map(_told_apart, iterate(held))]
+    return [*map(_identity_key, iterate(held))]
 
 
-def _told_apart(member: Any) -> Hashable:
+def _identity_key(member: Any) -> Hashable:
     """Equal keys for the same constant or object; a NaN is compared by identity."""
     kind = type(member)
-    told = _TOLD_APART.get(kind)
+    told = _IDENTITY_KEYS.get(kind)
     is_number = kind in _NUMBERS
     return (kind, id(member) if told is None or (is_number and member != member) else told(member))
 
 
 _NUMBERS = frozenset({float, complex, *SCALARS})
-_TOLD_APART: dict[type, Callable[[Any], Hashable]] = {
+_IDENTITY_KEYS: dict[type, Callable[[Any], Hashable]] = {
     **dict.fromkeys(BY_EQUALITY, lambda member: member),
     **dict.fromkeys(_NUMBERS, repr),
-    tuple: lambda member: tuple(map(_told_apart, member)),
-    frozenset: lambda member: frozenset(_told(member)),
+    tuple: lambda member: tuple(map(_identity_key, member)),
+    frozenset: lambda member: frozenset(_member_keys(member)),
 }
 
 

@@ -91,7 +91,7 @@ def delete_global(frame: Frame, inst: Instruction) -> None:
     frame.tracer.effects.store_global(frame.namespace, str(inst.argval), None)
 
 
-def taken_variable(frame: Frame, name: str) -> Value | None:
+def pop_variable(frame: Frame, name: str) -> Value | None:
     """Remove and return the value of a variable that is not a cell; None if it was unbound."""
     held, lazy = frame.variables.pop(name, None), frame.lazy.pop(name, None)
     return frame.tracer.wrap(*lazy) if held is None and lazy is not None else held
@@ -100,7 +100,7 @@ def taken_variable(frame: Frame, name: str) -> Value | None:
 @opcode("MAKE_CELL")
 def make_cell(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
-    frame.cells[name] = CellValue(taken_variable(frame, name))
+    frame.cells[name] = CellValue(pop_variable(frame, name))
 
 
 @opcode("RESUME")

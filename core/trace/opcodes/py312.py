@@ -5,7 +5,7 @@ from __future__ import annotations
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.opcodes.call import push_callable
-from armature.trace.opcodes.names import taken_variable
+from armature.trace.opcodes.names import pop_variable
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import NULL, Null
 from armature.trace.values.function import CellValue
@@ -34,7 +34,7 @@ def load_super_attr(frame: Frame, inst: Instruction) -> None:
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
     name = str(inst.argval)
-    value = taken_variable(frame, name)
+    value = pop_variable(frame, name)
     if value is None:
         value = frame.cells.pop(name, None)
     frame.stack.append(NULL if value is None else value)

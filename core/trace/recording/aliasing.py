@@ -122,12 +122,12 @@ def _tensors(tracer: Trace) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.recorder.inputs if value.is_tensor])
     if tracer.effects.altered:  # changing a tensor also affects tensors that are not in the graph
         tensors += [value for value in tracer.objects.by_fake.values() if value.node is None]
-    inputs = [value for value in tensors if value.real is not None and not _is_made_anew(value.source)]
+    inputs = [value for value in tensors if value.real is not None and not _is_temporary(value.source)]
     if not (tracer.recorder.mutates or any(version_of(value.fake) for value in inputs)):
         return []
     found = _families(tracer, inputs)
     if len(inputs) > 1:
-        found.append(NoAliasGuard(tuple(_lasting(value.source) for value in inputs if value.source is not None)))
+        found.append(NoAliasGuard(tuple(_array_source(value.source) for value in inputs if value.source is not None)))
     memories = [pair for value in inputs for pair in _memories(value.source, value.real)]
     held = [(source, tensor) for source, tensor in memories if _has_memory(source, tensor, tracer)]
     if len(held) < 2:
@@ -147,7 +147,7 @@ def _families(tracer: Trace, inputs: list[TensorValue]) -> list[Guard]:
         return []
     found: dict[Source, TensorValue] = {}
     for value in tracer.objects.by_fake.values():
-        if value.source is None or value.real is None or _is_made_anew(value.source):
+        if value.source is None or value.real is None or _is_temporary(value.source):
             continue
         if _has_memory(value.source, value.real, tracer) and not (value.real.is_leaf and value.real.requires_grad):
             found[value.source] = value
@@ -175,13 +175,13 @@ def _has_memory(source: Source, tensor: torch.Tensor, tracer: Trace) -> bool:
     return tensor.numel() > 0 or not tracer.guards.sized(source)
 
 
-def _is_made_anew(source: Source | None) -> bool:
+def _is_temporary(source: Source | None) -> bool:
     """Whether the tensor is made anew for each call: it aliases nothing, though it may reuse a freed address."""
     if source is None or is_precomputed(source):
         return True
     return isinstance(source, CallSource) and source.fn is tensor_of_number
 
 
-def _lasting(source: Source) -> Source:
+def _array_source(source: Source) -> Source:
     """The array's source, for a tensor that is made anew over an array's memory, often at one address."""
     return source.base if isinstance(source, ArrayMemorySource) else source

@@ -28,7 +28,7 @@ def may_run(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> None:
         tracer.graph_break("unknown-answer", function=getattr(fn, "__name__", str(fn)))
 
 
-def told(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+def compile_time_answer(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
     """The value that, according to a rule, a call without arguments returns while compiling."""
     if args or kwargs:
         return None

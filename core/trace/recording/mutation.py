@@ -53,7 +53,7 @@ def written(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> list[Va
     found = written_arguments(fn)
     if not found:
         return list(args[:1]) if _is_named_in_place(fn) else NOTHING
-    values = [_given(one, args, kwargs) for one in found if _is_on(one, args, kwargs)]
+    values = [_argument(one, args, kwargs) for one in found if _is_on(one, args, kwargs)]
     return [value for value in values if value is not None]
 
 
@@ -73,7 +73,7 @@ def _is_on(one: WrittenArgument, args: Args, kwargs: Kwargs) -> bool:
     return flag is not None and flag.is_constant and bool(flag.as_constant())
 
 
-def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
+def _argument(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
     """The value of an argument; None if it is not given or is not a tensor or list of tensors."""
     value = kwargs.get(one.name)
     if value is None and one.position is not None and one.position < len(args):
@@ -86,8 +86,8 @@ def _given(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
 def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
     """Break the graph where torch would refuse a write: because memory overlaps, or to a tensor of inference mode."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
-    given = tensors_given(tracer, [value for value in (*args, *kwargs.values()) if value.is_tensor])
-    for written in tensors_given(tracer, [target for target in targets if target.is_tensor]):
+    given = tensors_among(tracer, [value for value in (*args, *kwargs.values()) if value.is_tensor])
+    for written in tensors_among(tracer, [target for target in targets if target.is_tensor]):
         if not overlaps.writes_numbers(name, written):
             continue
         near = overlaps.sharing(written, given)
@@ -98,7 +98,7 @@ def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwarg
             tracer.graph_break("overlapping-write", operation=name)
     if torch.is_inference_mode_enabled():
         return
-    if any(tensor.is_inference() for tensor in tensors_given(tracer, targets)):  # views of fakes do not know
+    if any(tensor.is_inference() for tensor in tensors_among(tracer, targets)):  # views of fakes do not know
         tracer.graph_break("writes-to-inference-tensor", operation=name)
 
 
@@ -112,7 +112,7 @@ def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | 
     return part if is_view else None
 
 
-def tensors_given(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:
+def tensors_among(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:
     """The fakes of all tensors among values, including those in containers."""
     return [leaf for leaf in tree_leaves([value.as_fake(tracer) for value in values]) if isinstance(leaf, torch.Tensor)]
 
@@ -126,7 +126,7 @@ def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     for tensor, version in found:
         for memory in _memories(tensor):
             memories[memory] = memories.get(memory, False) or version_of(tensor) != version
-    given = tensors_given(tracer, (*args, *kwargs.values()))
+    given = tensors_among(tracer, (*args, *kwargs.values()))
     written = [tensor for tensor in given if not memories.keys().isdisjoint(_memories(tensor))]
     for tensor in written:
         tracer.effects.write_memory(tensor, any(memories.get(memory, False) for memory in _memories(tensor)))

@@ -160,7 +160,7 @@ def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kw
         return None
     if isinstance(fn, str):
         return dispatched(tracer, fn, args, kwargs)
-    if wrapper_subclasses.is_made_whole(fn, args) or (isinstance(fn, FunctionType) and abi.is_of_levels(fn)):
+    if wrapper_subclasses.is_atomic_call(fn, args) or (isinstance(fn, FunctionType) and abi.is_of_levels(fn)):
         return None
     if isinstance(fn, FunctionType) and not abi.asks(fn):
         if not str(fn.__module__).startswith("torch") or tracer.knowledge.verdict(fn).decision is not Decision.IN_GRAPH:

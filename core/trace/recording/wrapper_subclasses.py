@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Holding = list[tuple[torch.Tensor, tuple[object, ...]]]
 
 
-def accept_parts(tracer: Trace, tensor: torch.Tensor) -> None:
+def check_inner_tensors(tracer: Trace, tensor: torch.Tensor) -> None:
     """Break the graph unless every tensor that a wrapper holds is supported as an inner tensor."""
     kind = type(tensor)
     try:
@@ -45,7 +45,7 @@ def accept_parts(tracer: Trace, tensor: torch.Tensor) -> None:
         if abi.is_wrapper(type(inner)):
             if not abi.asks_as_tensors_do(type(inner)):
                 refuse(tracer, kind, f"`{name}`, which it holds, has a `__torch_function__`")
-            accept_parts(tracer, inner)
+            check_inner_tensors(tracer, inner)
         elif type(inner) not in abi.PLAIN or inner.layout is not torch.strided:
             refuse(tracer, kind, f"`{name}`, which it holds, is not a plain tensor")
 
@@ -61,7 +61,7 @@ def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None
 
 def accept(tracer: Trace, tensor: torch.Tensor) -> None:
     """Check a tensor of the program. Raises SkipFrame if another tracer or transform of torch has wrapped it."""
-    accept_parts(tracer, tensor)
+    check_inner_tensors(tracer, tensor)
     if any(map(is_wrapped, abi.innermost(tensor))):
         raise SkipFrame("it runs inside another tracer or transform of torch")
 
@@ -86,7 +86,7 @@ def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Sourc
             guard(tracer, inner, inner_fake, place)
 
 
-def made(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def call_wrapper_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """A call of a wrapper class, as one node of the graph."""
     tracer.overrides.accept(value.cls)
     given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
@@ -96,7 +96,7 @@ def made(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     found = tracer.graph_call(value.cls, args, kwargs)
     if isinstance(found, TensorValue):
         if abi.is_wrapper(type(found.fake)):
-            accept_parts(tracer, found.fake)
+            check_inner_tensors(tracer, found.fake)
         if found.fake.requires_grad and found.fake.is_leaf:
             tracer.graph_break("creates-wrapper-leaf", type=value.cls.__qualname__)
     return found
@@ -106,7 +106,7 @@ def _is_quiet(kind: type) -> bool:
     return abi.is_wrapper(kind) and abi.asks_as_tensors_do(kind)
 
 
-def is_made_whole(fn: object, args: Args) -> bool:
+def is_atomic_call(fn: object, args: Args) -> bool:
     """Whether a call can't be overridden: of a wrapper class, or a read of one of a wrapper's inner tensors."""
     if isinstance(fn, type):
         return abi.is_wrapper(fn)
@@ -121,12 +121,12 @@ def asking(fakes: Iterable[object]) -> AbstractContextManager[object]:
 def holding(fakes: Iterable[object]) -> Holding:
     """The wrappers among the fakes of arguments, and the objects that each holds."""
     found = (leaf for leaf in tree_leaves(list(fakes)) if isinstance(leaf, torch.Tensor))
-    return [(tensor, abi.held(tensor)) for tensor in found if abi.is_wrapper(type(tensor))]
+    return [(tensor, abi.attributes_of(tensor)) for tensor in found if abi.is_wrapper(type(tensor))]
 
 
 def check_unchanged(tracer: Trace, before: Holding) -> None:
     """Break the graph if an operator has replaced a wrapper's attributes; a compiled graph would not."""
     for tensor, held in before:
-        now = abi.held(tensor)
+        now = abi.attributes_of(tensor)
         if len(now) != len(held) or any(one is not other for one, other in zip(now, held)):
             refuse(tracer, type(tensor), "an operator changes its attributes")

@@ -13,7 +13,7 @@ import attrs
 
 from armature.breaks import events
 from armature.frame.data import FrameRequest, program_of
-from armature.torch_abi.overrides import quietly
+from armature.torch_abi.overrides import without_overrides
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Stopped
@@ -68,7 +68,7 @@ def _nothing_until(stop: GraphBreak) -> SkipFrame:
     return found
 
 
-@quietly
+@without_overrides
 def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
     """Cut the frame at a break. Raises the break itself if that can't be done."""
     locations, tried = stop.locations, set[Moment]()

@@ -29,8 +29,8 @@ from armature.trace.resume.splice import (
     INNER_ARGS,
     NOT_ALONE,
     BreakWriter,
+    code_lookup,
     depth_of,
-    held_code,
     in_order,
     stub_code,
 )
@@ -123,13 +123,13 @@ def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
     if place < 0 or OF_METHOD not in stack[place : place + 2]:
         return stack
     method = next(value for value in stack[place : place + 2] if value is not OF_METHOD)
-    function, owner = parts_of_method(frame.tracer, method)
+    function, owner = split_method(frame.tracer, method)
     if owner is not None and type(function) in C_METHODS:
         stack[place : place + 2] = [frame.tracer.as_value(function), owner]
     return stack
 
 
-def parts_of_method(tracer: Trace, method: Value) -> tuple[object, Value | None]:
+def split_method(tracer: Trace, method: Value) -> tuple[object, Value | None]:
     """The function and the object of a bound method."""
     if isinstance(method, BoundMethod):
         return class_member(method.owner.python_type(), method.name), method.owner
@@ -279,7 +279,7 @@ class CutWriter(Rebuilder):
             if resume_point(self.code) is None:
                 self.constant(code)
             else:
-                self.null_function(held_code(self.tracer.request.resumes, key))
+                self.null_function(code_lookup(self.tracer.request.resumes, key))
                 self.call(0)
 
         cells = [frame.cells.get(name.removeprefix(CELL)) or CellValue() for name in code.co_freevars]

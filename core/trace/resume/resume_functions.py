@@ -44,7 +44,7 @@ def resume_code(
     arguments = [*names, *variables_of(layout)]
     first = decode(origin)[entry]
     qualname = f"{origin.co_qualname} (resumed at line {first.line})"
-    write = functools.partial(whole_code, origin, entry, layout, arguments, qualname)
+    write = functools.partial(eager_resume_code, origin, entry, layout, arguments, qualname)
     point = ResumePoint(origin, entry, 0, ref(table), write, names_read(origin)[entry], first.offset)
     out = writer_at(origin, entry)
     free = out.begin()
@@ -87,7 +87,7 @@ def hand_back(out: FrameWriter, load: Callable[[], None], arguments: list[str]) 
     out.emit("RETURN_VALUE")
 
 
-def whole_code(origin: CodeType, entry: int, layout: Layout, arguments: list[str], qualname: str) -> CodeType:
+def eager_resume_code(origin: CodeType, entry: int, layout: Layout, arguments: list[str], qualname: str) -> CodeType:
     """The code of a resume function that runs in eager mode."""
     out = writer_at(origin, entry)
     free = out.begin()

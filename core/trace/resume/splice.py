@@ -185,7 +185,7 @@ class BreakWriter(FrameWriter):
             if not self.hands_back:
                 self.emit("LOAD_CONST", code)
                 return
-            self.null_function(held_code(self.table, key))
+            self.null_function(code_lookup(self.table, key))
             self.call(0)
 
         self.make(load_code, [self.variable(name.removeprefix(CELL)) for name in code.co_freevars])
@@ -252,7 +252,7 @@ def stub_code(
     return made, key
 
 
-def held_code(table: ResumeTable, key: Hashable) -> HeldCode:
+def code_lookup(table: ResumeTable, key: Hashable) -> HeldCode:
     """A function that looks up a code object in the table."""
     return HeldCode(ref(table), key)
 

@@ -38,7 +38,7 @@ class Part:
 
 def simplify(module: object, ctx: Services) -> object:
     """The pass: remove unnecessary joins and copies."""
-    if not isinstance(module, fx.GraphModule) or any(_writes_early(node) for node in module.graph.nodes):
+    if not isinstance(module, fx.GraphModule) or any(_writes_before_last_read(node) for node in module.graph.nodes):
         return module
     work = _Simplifier(module.graph, returned(module.graph))
     for node in list(module.graph.nodes):
@@ -62,7 +62,7 @@ class _Simplifier:
         merged: list[fx.Node | Part] = []
         for piece in (piece for part in given for piece in self.pieces(part, axis, node)):
             before = merged[-1] if merged else None
-            if isinstance(before, Part) and isinstance(piece, Part) and _goes_on(before, piece):
+            if isinstance(before, Part) and isinstance(piece, Part) and _is_adjacent(before, piece):
                 merged[-1] = attrs.evolve(before, stop=piece.stop)
             else:
                 merged.append(piece)
@@ -218,7 +218,7 @@ def _axis(node: fx.Node, position: int) -> int:
     return axis % max(cast(Tensor, value).dim(), 1)
 
 
-def _goes_on(before: Part, piece: Part) -> bool:
+def _is_adjacent(before: Part, piece: Part) -> bool:
     return (before.source, before.axis, before.stop) == (piece.source, piece.axis, piece.start)
 
 
@@ -240,7 +240,7 @@ def _sizes_are_numbers(value: object) -> bool:
     return all(type(number) is int for number in (*value.shape, *value.stride()))
 
 
-def _writes_early(node: fx.Node) -> bool:
+def _writes_before_last_read(node: fx.Node) -> bool:
     """Whether the node writes to memory while others may still read it, except for the final copy into an input."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and target is not aten.copy_.default
@@ -252,7 +252,7 @@ def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Any] | None:
     todo = list(node.users)
     while todo:
         user = todo.pop(0)
-        found = _given(user, known)
+        found = _result_with(user, known)
         if found is None:
             return None
         if is_view(user):
@@ -264,7 +264,7 @@ def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Any] | None:
     return known
 
 
-def _given(user: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
+def _result_with(user: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
     """The result of a node if some operands have another layout; None if it can't read that."""
     given: Any = fx.map_arg((user.args, user.kwargs), lambda n: known[n] if n in known else n.meta["val"])
     args, kwargs = given

@@ -46,7 +46,7 @@ def simplify_masks(module: object, ctx: object) -> object:
         mask = given.get("attn_mask")
         if not isinstance(mask, fx.Node) or given.get("is_causal", False) is not False:
             continue
-        needed = without_known_parts(mask, known)
+        needed = relevant_part(mask, known)
         value = value_if_known(needed, known)
         if value is not None and value.dim() >= 2 and lets_all_pass(value):
             node.args, node.kwargs = (), {**given, "attn_mask": None}
@@ -66,7 +66,7 @@ def value_if_known(node: fx.Node, known: KnownValues) -> Tensor | None:
     return value if isinstance(value, Tensor) and value.numel() else None
 
 
-def without_known_parts(mask: fx.Node, known: KnownValues) -> fx.Node:
+def relevant_part(mask: fx.Node, known: KnownValues) -> fx.Node:
     """The relevant part of a mask, if the rest changes nothing: the bias in `where(ones, bias, low)` or `bias + zeros`.
 
     Only attention reads the result, so it need not be a new tensor. It may lack leading or broadcast axes of the rest.

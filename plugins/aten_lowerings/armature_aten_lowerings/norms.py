@@ -20,7 +20,7 @@ from armature.backend_api import (
     layout,
     lowers,
 )
-from armature_aten_lowerings.reductions import count_of, kept_spec, mean_and_squares
+from armature_aten_lowerings.reductions import count_of, keepdim_spec, mean_and_squares
 
 aten = torch.ops.aten
 Maybe = TensorValue | None
@@ -142,7 +142,7 @@ def _input_gradient(
     """`rstd * (g*w - mean(g*w) - x^ * mean(g*w*x^))`, means over `dims`."""
     dtype = compute_dtype(x.dtype)
     count = count_of(x, dims)
-    spec = kept_spec(b, x, dims, dtype)
+    spec = keepdim_spec(b, x, dims, dtype)
 
     def scaled(g: Node, p: tuple[Index, ...]) -> Node:
         return g if weight is None else b.op("mul", g, b.read(weight, p, dtype))

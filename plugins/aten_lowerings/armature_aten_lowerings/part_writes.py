@@ -29,7 +29,7 @@ def slice_onto_itself(x: Any, dim: Any, start: Any, end: Any, step: Any) -> Any:
     return aten.slice_scatter.default(x, aten.copy.default(part, same), dim, start, end, step)
 
 
-def _may_stand_for(match: Match) -> bool:
+def _can_replace(match: Match) -> bool:
     """Whether the tensor can be read in place of the one that was written to: a result of the graph must not share
     memory with inputs and other results."""
     x: Any = match.bound["x"]
@@ -39,7 +39,7 @@ def _may_stand_for(match: Match) -> bool:
 
 
 REWRITES = (
-    Rewrite(entry_onto_itself, lambda x, dim, place: x, _may_stand_for),
-    Rewrite(slice_onto_itself, lambda x, dim, start, end, step: x, _may_stand_for),
+    Rewrite(entry_onto_itself, lambda x, dim, place: x, _can_replace),
+    Rewrite(slice_onto_itself, lambda x, dim, start, end, step: x, _can_replace),
 )
 drop_writes_of_the_same = rewriting(REWRITES)

@@ -68,7 +68,7 @@ def split_convolution_bias(module: object, ctx: Services) -> object:
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
         bias, value = node.args[2], node.meta["val"]
         if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, ctx, returned=True):
-            move_bias_behind(node)
+            move_bias_after(node)
     return module
 
 
@@ -98,7 +98,7 @@ def sum_gradient_of_bias(node: fx.Node) -> None:
         node.graph.erase_node(node)
 
 
-def move_bias_behind(node: fx.Node) -> None:
+def move_bias_after(node: fx.Node) -> None:
     """Remove the bias from a convolution, and add it to the result."""
     image, weight, bias, *options = node.args
     axes = node.meta["val"].dim()
@@ -182,7 +182,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("masked-writes", "pre_grad", masked_writes.choose_by_mask),
     Pass("detached", "joint", saving.drop_detached),
     Pass("signs-for-backward", "joint", saving.keep_signs, after=("detached",)),
-    Pass("places-in-windows", "joint", saving.keep_places_in_windows, after=("channels-last-training",)),
+    Pass("places-in-windows", "joint", saving.keep_window_positions, after=("channels-last-training",)),
     Pass("channels-last-training", "joint", layouts.use_channels_last),
     Pass("channels-last", "post_grad", layouts.use_channels_last),
     Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),

@@ -36,7 +36,7 @@ def count_of(x: TensorValue, dims: Sequence[int]) -> Index:
     return index.numel(x.shape[d] for d in dims)
 
 
-def kept_spec(b: Builder, x: TensorValue, dims: Sequence[int], dtype: torch.dtype) -> Spec:
+def keepdim_spec(b: Builder, x: TensorValue, dims: Sequence[int], dtype: torch.dtype) -> Spec:
     """Layout of a result that keeps the reduced axes with size 1."""
     shape = tuple(1 if k in dims else size for k, size in enumerate(x.shape))
     return Spec.dense(shape, dtype, x.device)
@@ -153,7 +153,7 @@ def _truth(b: Builder, x: TensorValue, dims: Sequence[int], keepdim: bool) -> Te
 def mean_and_squares(b: Builder, x: TensorValue, dims: Sequence[int]) -> tuple[TensorValue, TensorValue]:
     """Mean, and sum of squared distances from it, in the dtype of computation, with reduced axes kept as size 1."""
     dtype = compute_dtype(x.dtype)
-    spec = kept_spec(b, x, dims, dtype)
+    spec = keepdim_spec(b, x, dims, dtype)
     count = count_of(x, dims)
     mean = b.reduction(
         "sum", x, dims, keepdim=True, dtype=dtype, spec=spec,

@@ -53,7 +53,7 @@ def where_above(limit: float) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda grad, result: torch.where(result <= limit, grad.new_zeros(()), grad)
 
 
-def keep_places_in_windows(module: object, ctx: object) -> object:
+def keep_window_positions(module: object, ctx: object) -> object:
     """The position of a maximum within its window fits in a byte, its position in the image takes eight. Backward of
     `max_pool2d` only needs the size and layout of the image otherwise, for which any memory will do."""
     if not isinstance(module, fx.GraphModule):

@@ -12,13 +12,13 @@ from armature.backend_api import (
     compute_dtype,
     lowers,
 )
-from armature_aten_lowerings.reductions import axes_of, kept_spec
+from armature_aten_lowerings.reductions import axes_of, keepdim_spec
 
 aten = torch.ops.aten
 
 
 def _largest(b: Builder, x: TensorValue, dims: list[int], dtype: torch.dtype) -> TensorValue:
-    return b.reduction("max", x, dims, keepdim=True, dtype=dtype, spec=kept_spec(b, x, dims, dtype))
+    return b.reduction("max", x, dims, keepdim=True, dtype=dtype, spec=keepdim_spec(b, x, dims, dtype))
 
 
 def _shifted_sum(b: Builder, x: TensorValue, largest: TensorValue, dims: list[int], dtype: torch.dtype) -> TensorValue:
@@ -27,7 +27,7 @@ def _shifted_sum(b: Builder, x: TensorValue, largest: TensorValue, dims: list[in
     def prepare(value: Node, position: tuple[Index, ...]) -> Node:
         return b.op("exp", b.op("sub", value, b.read(largest, position)))
 
-    return b.reduction("sum", x, dims, keepdim=True, dtype=dtype, prepare=prepare, spec=kept_spec(b, x, dims, dtype))
+    return b.reduction("sum", x, dims, keepdim=True, dtype=dtype, prepare=prepare, spec=keepdim_spec(b, x, dims, dtype))
 
 
 @lowers(aten._softmax.default)
@@ -54,7 +54,7 @@ def softmax_backward(b: Builder, grad: TensorValue, y: TensorValue, dim: int, in
         return b.op("mul", g, b.read(y, position, dtype))
 
     total = b.reduction(
-        "sum", grad, dims, keepdim=True, dtype=dtype, prepare=product, spec=kept_spec(b, grad, dims, dtype)
+        "sum", grad, dims, keepdim=True, dtype=dtype, prepare=product, spec=keepdim_spec(b, grad, dims, dtype)
     )
     return b.pointwise(lambda g, v, s: b.op("mul", v, b.op("sub", g, s)), grad, y, total, dtype=dtype)
 
@@ -64,5 +64,5 @@ def log_softmax_backward(
     b: Builder, grad: TensorValue, y: TensorValue, dim: int, input_dtype: torch.dtype
 ) -> TensorValue:
     dims, dtype = axes_of(y, dim), compute_dtype(grad.dtype)
-    total = b.reduction("sum", grad, dims, keepdim=True, dtype=dtype, spec=kept_spec(b, grad, dims, dtype))
+    total = b.reduction("sum", grad, dims, keepdim=True, dtype=dtype, spec=keepdim_spec(b, grad, dims, dtype))
     return b.pointwise(lambda g, v, s: b.op("sub", g, b.op("mul", b.op("exp", v), s)), grad, y, total, dtype=dtype)

@@ -45,15 +45,15 @@ class Window:
         """int8: the element of its window for each position."""
         row, column = self.starts(places)
         past = places - (row * self.width + column)
-        down = parts_of(past, self.dilation[0] * self.width, self.kernel[0])
-        across = parts_of(past - down * (self.dilation[0] * self.width), self.dilation[1], self.kernel[1])
+        down = small_quotient(past, self.dilation[0] * self.width, self.kernel[0])
+        across = small_quotient(past - down * (self.dilation[0] * self.width), self.dilation[1], self.kernel[1])
         return (down * self.kernel[1] + across).to(torch.int8)
 
     def unpacked(self, packed: Tensor) -> Tensor:
         """int64: positions in the image."""
         row, column = self.starts(packed)
         element = packed.to(torch.int64)
-        down = parts_of(element, self.kernel[1], self.kernel[0])
+        down = small_quotient(element, self.kernel[1], self.kernel[0])
         across = element - down * self.kernel[1]
         return (row + down * self.dilation[0]) * self.width + column + across * self.dilation[1]
 
@@ -89,7 +89,7 @@ class Window:
     def first_inside(self, image: Tensor, size: Sequence[int]) -> Tensor:
         """int32: the first element of each window that is inside the image."""
         rows, columns = (
-            parts_of(
+            small_quotient(
                 (pad - torch.arange(n, device=image.device, dtype=torch.int32) * stride).clamp(min=0) + step - 1,
                 step,
                 count,
@@ -101,7 +101,7 @@ class Window:
         return rows.unsqueeze(1) * self.kernel[1] + columns
 
 
-def parts_of(value: Tensor, size: int, limit: int) -> Tensor:
+def small_quotient(value: Tensor, size: int, limit: int) -> Tensor:
     """`value // size` of non-negative numbers whose quotient is below `limit`, by a few comparisons, because processors
     have no vector division of int64."""
     if size == 1:

@@ -12,7 +12,7 @@ import armature
 from armature.pipeline.session import session
 from armature.plugin_api import Pass, hookimpl
 from armature.plugins import manager
-from armature_aten_lowerings.passes import move_bias_behind
+from armature_aten_lowerings.passes import move_bias_after
 
 aten = torch.ops.aten
 
@@ -130,7 +130,7 @@ def test_a_convolutions_bias_is_added_behind_it(layout: torch.memory_format) -> 
 
         def run(self, module: fx.GraphModule, ctx: object) -> fx.GraphModule:
             for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
-                move_bias_behind(node)
+                move_bias_after(node)
             return module
 
     with manager().registered(Move(), "move"):

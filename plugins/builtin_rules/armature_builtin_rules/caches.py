@@ -78,7 +78,7 @@ class CachedFunctionValue(Value):
         made = self._computed(tracer, args, kwargs)
         trusted = is_trusted(self.obj.__wrapped__) or assumed_constant(self.obj.__wrapped__)
         number = key is None and (made.is_constant or made.is_symbolic)
-        if not (trusted or number or made_anew(key)):
+        if not (trusted or number or is_new_in_frame(key)):
             for _, value in given:  # a size becomes a constant
                 value.key(tracer)
             made = self._kept(tracer, made, args, kwargs)
@@ -88,14 +88,14 @@ class CachedFunctionValue(Value):
 
     def _computed(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """Trace the function. If it has other effects, the graph breaks, and Python runs it once."""
-        before, random = done(tracer), tracer.fakes.mode.random
+        before, random = effects_so_far(tracer), tracer.fakes.mode.random
         tracer.fakes.mode.random = False
         try:
             made: Value = self.inner.call(tracer, args, kwargs)
         except GraphBreak as stop:  # after a resumed break its result would not be cached
             stop.locations = locations_of(tracer.stack.frames)
             raise
-        if done(tracer) != before or tracer.fakes.random:
+        if effects_so_far(tracer) != before or tracer.fakes.random:
             self._refuse(tracer, "does more than compute them")
         tracer.fakes.mode.random = random
         if made.python_type() in (bool, int, float) and made.is_constant:  # immutable, unlike other results
@@ -105,11 +105,11 @@ class CachedFunctionValue(Value):
     def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
         """The function's own result, obtained by calling it before the frame begins, if it would then compute the
         same."""
-        if not as_begun(tracer):
-            now = asked_before(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
-            if now is None or not holds(made, now[1]):
+        if not is_unchanged(tracer):
+            now = call_before_frame(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
+            if now is None or not has_same_structure(made, now[1]):
                 self._refuse(tracer, "may see what the frame or a context has changed by now")
-        found = asked_before(tracer, self.source, args, kwargs)
+        found = call_before_frame(tracer, self.source, args, kwargs)
         room = self.obj.cache_parameters()["maxsize"]
         if found is None:
             self._refuse(tracer, "raises, or is given something that the frame has put together")
@@ -118,7 +118,7 @@ class CachedFunctionValue(Value):
         source, obj = found
         if not made.is_constant:
             return tracer.wrap(obj, source)
-        if not alike(obj, made.as_constant()):
+        if not are_same_constant(obj, made.as_constant()):
             self._refuse(tracer, "would compute another one now")
         tracer.guards.equal(source, obj)
         return made
@@ -127,11 +127,11 @@ class CachedFunctionValue(Value):
         tracer.graph_break("cached-function", function=self.describe(), reason=why)
 
 
-def made_anew(key: Any) -> bool:
+def is_new_in_frame(key: Any) -> bool:
     """Whether a key contains an object made in the frame, which Python can't have seen before."""
     if isinstance(key, Identity):
         return key.value.source is None
-    return isinstance(key, tuple) and any(map(made_anew, key))
+    return isinstance(key, tuple) and any(map(is_new_in_frame, key))
 
 
 def named(args: Args, kwargs: Kwargs) -> list[tuple[Any, Value]]:
@@ -145,13 +145,13 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     return CachedFunctionValue(obj, inner, source=source)
 
 
-def as_begun(tracer: Tracing) -> bool:
+def is_unchanged(tracer: Tracing) -> bool:
     """Whether everything that outlives the frame, and torch's modes except the grad mode, is unchanged since it
     began."""
-    return not (any(done(tracer)) or tracer.ending.undo or tracer.overrides.moved)
+    return not (any(effects_so_far(tracer)) or tracer.ending.undo or tracer.overrides.moved)
 
 
-def done(tracer: Tracing) -> tuple[int, int, int]:
+def effects_so_far(tracer: Tracing) -> tuple[int, int, int]:
     """The frame's effects so far: changes, inputs that the graph writes to, calls before the graph."""
     written = tracer.effects.inputs_written(tracer.objects.by_fake.values())
     return tracer.effects.count, written, len(tracer.precalls.calls)
@@ -166,7 +166,7 @@ def source_at_begin(value: Value) -> Source | None:
     return ObjectSource(constant, repr(constant)) if type(constant) is value.python_type() else value.source
 
 
-def asked_before(
+def call_before_frame(
     tracer: Tracing, function: Source, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> tuple[CachedCallSource, object] | None:
     """The function's result for the arguments before the frame begins, with its source. None if it raises, or an
@@ -183,7 +183,7 @@ def asked_before(
         return None
 
 
-def alike(first: object, second: object) -> bool:
+def are_same_constant(first: object, second: object) -> bool:
     """Whether the program can't distinguish two constants."""
     return first is second or (type(first) is type(second) and repr(first) == repr(second))
 
@@ -191,17 +191,17 @@ def alike(first: object, second: object) -> bool:
 DEPTH = 20  # limit for nested containers, because some contain themselves
 
 
-def holds(value: Value, obj: object, depth: int = DEPTH) -> bool:
+def has_same_structure(value: Value, obj: object, depth: int = DEPTH) -> bool:
     """Whether a value that the frame has made equals an object of the program in structure: constants, lists, tuples,
     dicts and objects whose attributes are such values, regardless of identity."""
     if value.source is not None or value.is_constant:
         try:
-            return alike(value.as_object(), obj)
+            return are_same_constant(value.as_object(), obj)
         except NotConstant:
             return False
     if value.python_type() is not type(obj) or not depth:
         return False
-    inside = functools.partial(holds, depth=depth - 1)
+    inside = functools.partial(has_same_structure, depth=depth - 1)
     if type(value) in (ListValue, TupleValue) and isinstance(value, SequenceValue) and isinstance(obj, (list, tuple)):
         return len(value.items) == len(obj) and all(map(inside, value.items, obj))
     if isinstance(value, DictValue) and type(obj) is dict:

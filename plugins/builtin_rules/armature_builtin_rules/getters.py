@@ -86,7 +86,7 @@ def make(call: Call, *args: Value, **kwargs: Value) -> Value:
     return GetterValue(call.fn, args, kwargs, call.polyfill(STAND_INS[call.fn], *args, **kwargs))
 
 
-def held(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A getter of the program."""
     kind, args = obj.__reduce__()[:2]
     keywords = {}
@@ -101,4 +101,4 @@ def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     return made
 
 
-VALUE_TYPES = tuple(ValueType(kind, held) for kind in STAND_INS)
+VALUE_TYPES = tuple(ValueType(kind, of_program) for kind in STAND_INS)

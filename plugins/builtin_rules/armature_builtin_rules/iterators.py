@@ -30,7 +30,7 @@ from armature.plugin_api import (
 LAST_ROUNDS = 2
 
 
-def parts(iterator: Any) -> tuple[Any, ...]:
+def components(iterator: Any) -> tuple[Any, ...]:
     """The iterator's components, and its state: 0 if it has none."""
     _, made_of, *state = iterator.__reduce__()
     return (*made_of, state[0] if state and state[0] is not None else 0)
@@ -40,19 +40,19 @@ def progress(iterator: Any) -> object:
     """The position of an iterator of PASSED: equal for equal positions."""
     if type(iterator) in MAPPING_ITERATORS:
         return iterator.__length_hint__()
-    found = parts(iterator)
+    found = components(iterator)
     inner = [progress(part) for part in found if type(part) in PASSED]
     return (*inner, *(part for part in found if type(part) is int))
 
 
-def left(iterator: Any) -> int | None:
+def remaining(iterator: Any) -> int | None:
     """How many values an iterator of PASSED has left; None if unknown."""
     kind = type(iterator)
     if kind in COUNTED:
         return operator.length_hint(iterator)
     if kind not in (zip, enumerate, map):
         return None
-    held = [left(part) for part in parts(iterator) if isinstance(part, Iterator)]
+    held = [remaining(part) for part in components(iterator) if isinstance(part, Iterator)]
     return None if None in held else min((found for found in held if found is not None), default=0)
 
 
@@ -65,7 +65,7 @@ def advance(iterator: Iterator[object], times: int) -> None:
             return
 
 
-skip_code(parts.__code__)
+skip_code(components.__code__)
 skip_code(advance.__code__)
 
 
@@ -101,38 +101,38 @@ class InnerIterator(Value):
 
 def over_sequence(tracer: Tracing, obj: Any, source: Source) -> Value:
     """An iterator over a list, tuple, range or text."""
-    items, position = _parts(tracer, obj, source)
+    items, position = _components(tracer, obj, source)
     first: Any = position.as_constant()
     values = itertools.islice(items.stream(tracer), first, None)
     over = items if isinstance(items, ListValue) else None
     return IteratorArgument(values, type(obj), over=over, source=source)
 
 
-def held_by(iterator: Any) -> Any:
+def iterated_mapping(iterator: Any) -> Any:
     """The dict or set that an iterator iterates over, None at its end."""
     return next((held for held in gc.get_referents(iterator) if isinstance(held, (dict, set, frozenset))), None)
 
 
-skip_code(held_by.__code__, below=True)
+skip_code(iterated_mapping.__code__, below=True)
 
 
 def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     """An iterator over the rest of a dict, its values or items, or a set."""
     try:
-        parts(obj)
+        components(obj)
     except RuntimeError:  # it has changed
         return None
-    held = held_by(obj)
-    over = tracer.wrap(held, CallSource(source, held_by, "<what {} goes over>"))
-    items = _parts(tracer, obj, source)[0]
+    held = iterated_mapping(obj)
+    over = tracer.wrap(held, CallSource(source, iterated_mapping, "<what {} goes over>"))
+    items = _components(tracer, obj, source)[0]
     return IteratorArgument(items.stream(tracer), type(obj), over=over, source=source)
 
 
 def backwards(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     """`reversed(list)`, `reversed(tuple)`."""
-    if type(parts(obj)[0]) not in (list, tuple):
+    if type(components(obj)[0]) not in (list, tuple):
         return None
-    items, position = _parts(tracer, obj, source)
+    items, position = _components(tracer, obj, source)
     last: Any = position.as_constant() if items.length(tracer) else -1
     values = (items.get_item(tracer, tracer.constant(index)) for index in range(last, -1, -1))
     return IteratorArgument(values, type(obj), over=items, source=source)
@@ -140,7 +140,7 @@ def backwards(tracer: Tracing, obj: Any, source: Source) -> Value | None:
 
 def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
     """`itertools.count`."""
-    found = _parts(tracer, obj, source)
+    found = _components(tracer, obj, source)
     step = found[1] if len(found) == 3 else tracer.constant(1)
 
     def numbers() -> Iterator[Value]:
@@ -154,10 +154,10 @@ def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
     """`zip` and `enumerate`, which advance the iterators they hold."""
-    held = parts(obj)
+    held = components(obj)
     if any(id(item) in tracer.objects.by_id for item in held if isinstance(item, Iterator)):
         tracer.graph_break("iterator-held-by-another", type=type(obj).__name__)
-    found = _parts(tracer, obj, source)
+    found = _components(tracer, obj, source)
     inner = [value for value in found if isinstance(value, IteratorArgument)]
     if len(inner) != (1 if type(obj) is enumerate else len(found) - 1):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
@@ -170,14 +170,14 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
         made = tracer.as_value(enumerate).call(tracer, (*quiet, found[1]), {})
     else:
         made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})
-        strict = PartSource(CallSource(source, parts, "<parts of {}>"), len(found) - 1, f"strict of {source.expr}")
+        strict = PartSource(CallSource(source, components, "<parts of {}>"), len(found) - 1, f"strict of {source.expr}")
         tracer.guards.equal(strict, held[-1])
     return IteratorArgument(made.values, type(obj), source=source)
 
 
 def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
     """`map` and `filter`: their only state is that of the iterators they hold."""
-    function, *inner = _parts(tracer, obj, source)[:-1]
+    function, *inner = _components(tracer, obj, source)[:-1]
     if not all(isinstance(value, IteratorValue) for value in inner):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     made: Any = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
@@ -197,15 +197,15 @@ def part_in_words(kind: type, position: int) -> str:
     return "place in {}" if position else "items of {}"
 
 
-def _part(obj: Any, source: Source, position: int) -> Source:
+def _component(obj: Any, source: Source, position: int) -> Source:
     name = source.expr[1:-1] if isinstance(source, PartSource) else source.expr
     words = part_in_words(type(obj), position).replace("{}", name)
-    return PartSource(CallSource(source, parts, "<parts of {}>"), position, f"<{words}>")
+    return PartSource(CallSource(source, components, "<parts of {}>"), position, f"<{words}>")
 
 
-def _parts(tracer: Tracing, obj: Any, source: Source) -> list[Value]:
-    held = parts(obj)
-    return [tracer.wrap(item, _part(obj, source, position)) for position, item in enumerate(held)]
+def _components(tracer: Tracing, obj: Any, source: Source) -> list[Value]:
+    held = components(obj)
+    return [tracer.wrap(item, _component(obj, source, position)) for position, item in enumerate(held)]
 
 
 SEQUENCES: Iterable[Any] = (iter([]), iter(()), iter(range(1)), iter(""), iter("\u00e9"), iter(b""))
@@ -230,7 +230,7 @@ PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
 }
 
 
-def given(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+def value_of_iterator(obj: Any, source: Source, tracer: Tracing) -> Value | None:
     """The value of an iterator passed to a frame; None if it stays an opaque object.
 
     A resumed frame advances the iterator of its own loop directly, and also one whose position differs from an earlier
@@ -248,11 +248,11 @@ def _moves(tracer: Tracing, obj: Any, source: Source) -> bool:
     break in each, they need as many breaks and as much code as a loop whose iterations run one by one.
     """
     if tracer.request.is_on_stack(obj):
-        rounds = left(obj)
+        rounds = remaining(obj)
         return rounds is None or rounds > LAST_ROUNDS
     if isinstance(source, PartSource):
         return False  # it belongs to an outer iterator, whose position implies its own
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
 
 
-VALUE_TYPES = tuple(ValueType(kind, given) for kind in PASSED)
+VALUE_TYPES = tuple(ValueType(kind, value_of_iterator) for kind in PASSED)

@@ -90,7 +90,7 @@ class RandomValue(Value):
             found: Value = STATE[name](tracer, self, *args, **kwargs)
             return found
         if name in CHOSEN:
-            args, kwargs = as_taken(tracer, name, args, kwargs)
+            args, kwargs = positional_arguments(tracer, name, args, kwargs)
         copy = self.copy
         if copy is None:
             early = self.early(tracer, name, args, kwargs)
@@ -134,7 +134,7 @@ class RandomValue(Value):
     def drawing(self, tracer: Tracing) -> random.Random:
         """The example generator, for a call before the graph."""
         if self.example is None:
-            self.example = made_in(self.real.getstate())  # type: ignore[union-attr]
+            self.example = generator_in_state(self.real.getstate())  # type: ignore[union-attr]
         change_before_graph(tracer, self, state_of, random.Random.setstate)
         return self.example
 
@@ -145,11 +145,11 @@ class RandomValue(Value):
             tracer.graph_break("random-state-unknown", function=name)
         state = self.real.getstate()
         tracer.guards.equal(CallSource(self.source, state_of, "{}.getstate()"), state)
-        self.copy = self.example or made_in(state)
+        self.copy = self.example or generator_in_state(state)
         return self.copy
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(made_in)
+        out.null_function(generator_in_state)
         out.constant(self.copy.getstate())  # type: ignore[union-attr]
         out.call(1)
 
@@ -159,7 +159,7 @@ class RandomValue(Value):
         return [Write(random.Random.setstate, (self, out.value(self.copy.getstate())))]
 
 
-def as_taken(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+def positional_arguments(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments of a Python method, by position where possible. Breaks if they do not fit."""
     try:
         taken = inspect.signature(getattr(SHARED, name)).bind(*args, **kwargs)
@@ -197,7 +197,7 @@ def numbers_of(tracer: Tracing, items: Value) -> tuple[object, ...] | None:
     return plain if set(map(type, plain)) in (set(), {int}, {float}) else None
 
 
-def made_in(state: Any) -> random.Random:
+def generator_in_state(state: Any) -> random.Random:
     """A generator in the given state."""
     made = random.Random(0)
     made.setstate(state)
@@ -277,7 +277,7 @@ def setstate(tracer: Tracing, generator: RandomValue, state: Value) -> Value:
         generator.copy = None
     else:
         try:
-            copy = made_in(state.as_constant())
+            copy = generator_in_state(state.as_constant())
         except Exception as error:
             tracer.raise_real(error)
         tracer.mutate(generator)

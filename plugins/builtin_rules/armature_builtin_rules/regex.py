@@ -188,7 +188,7 @@ def nth(again: Callable[[], Iterator[Any]], number: int) -> Any:
     return next(itertools.islice(again(), number, None))
 
 
-def beyond(again: Callable[[], Iterator[Any]], number: int) -> Any:
+def advanced_iterator(again: Callable[[], Iterator[Any]], number: int) -> Any:
     """An iterator that has yielded this many matches."""
     made = again()
     for _ in range(number):
@@ -201,7 +201,7 @@ def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
     matches = (MatchValue(match, functools.partial(nth, again, number)) for number, match in enumerate(found))
 
     def remake(out: Rebuilding, made: Any) -> None:
-        out.null_function(functools.partial(beyond, again, made.taken))
+        out.null_function(functools.partial(advanced_iterator, again, made.taken))
         out.call(0)
 
     return IteratorValue(matches, type(found), remake)
@@ -216,7 +216,7 @@ def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
         text: Any = pattern.pattern if isinstance(pattern, PatternValue) else plain(pattern)
     except NotConstant:
         return None
-    if type(text) not in TEXT or not isinstance(chosen, int) or chosen & re.DEBUG or talked_about(text):
+    if type(text) not in TEXT or not isinstance(chosen, int) or chosen & re.DEBUG or may_warn(text):
         return None
     try:
         return call.new_value(re.compile(text, chosen))
@@ -224,7 +224,7 @@ def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
         call.tracing.raise_real(error)
 
 
-def talked_about(text: str | bytes) -> bool:
+def may_warn(text: str | bytes) -> bool:
     """Whether `re` may warn about the pattern when compiling it."""
     shown = text if isinstance(text, str) else text.decode("latin-1")
     return "[" in shown and any(pair in shown for pair in DOUBLED)

@@ -16,7 +16,7 @@ from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tra
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
     """Called when a weak reference is dereferenced. Raises SkipFrame, or GraphBreak, if the object may be dead."""
-    if not is_held(tracer, referent, tracer.stack.frames) and (referent.source is None or may_have_gone(tracer)):
+    if not is_held(tracer, referent, tracer.stack.frames) and (referent.source is None or may_be_dead(tracer)):
         leave_to_python(tracer, "it asks a weak reference for an object that may have gone by now")
 
 
@@ -71,7 +71,7 @@ def held_by(roots: list[object]) -> Iterator[Value]:
             roots += held
 
 
-def may_have_gone(tracer: Tracing) -> bool:
+def may_be_dead(tracer: Tracing) -> bool:
     """Whether the frame has dropped an object of the program, which may have been the last to hold another one."""
     effects = tracer.effects
     if effects.class_attributes or effects.altered or effects.calls:

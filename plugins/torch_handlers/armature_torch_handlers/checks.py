@@ -101,10 +101,10 @@ def all_with(call: Call, error_type: Value, cond: Value, message: Value | None) 
 def raise_unless(error_type: Any, cond: torch.Tensor, message: Any) -> None:
     """Raise the error; the program then runs again in eager mode, which words it."""
     if not torch._is_all_true(cond):
-        raise error_type(said(message))
+        raise error_type(message_text(message))
 
 
-def said(message: Any) -> str:
+def message_text(message: Any) -> str:
     """The text of the error."""
     return UNSAID if message is None else str(message())
 

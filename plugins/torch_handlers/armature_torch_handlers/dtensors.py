@@ -99,7 +99,7 @@ def plain(value: Value) -> Any:
     return None if value is None else value.as_constant()
 
 
-def whole(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | None:
+def single_node(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | None:
     """A method of DTensor as one node, with its other arguments known."""
     if not isinstance(tensor, TracedTensor):
         return None
@@ -129,7 +129,7 @@ def members(*names: str) -> tuple[Any, ...]:
 @handles(*members("to_local", "full_tensor", "redistribute"))
 def method(call: Call, self: Value, *args: Value, **kwargs: Value) -> Value | None:
     """A method as one node."""
-    return whole(call, self, *args, **kwargs)
+    return single_node(call, self, *args, **kwargs)
 
 
 @handles(*members("from_local"))
@@ -140,7 +140,7 @@ def from_local(
     checks = kwargs.get("run_check")
     if not isinstance(device_mesh, KnownValue) or (checks is not None and checks.truth(call.tracing)):
         return None
-    return whole(call, local_tensor, device_mesh, *args, **kwargs)
+    return single_node(call, local_tensor, device_mesh, *args, **kwargs)
 
 
 @handles(*(getattr(kind, name).fget for kind in DTENSORS for name in ("placements", "device_mesh")))

@@ -53,7 +53,7 @@ def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
         return None
     if type(...) in kinds:
         place = kinds.index(type(...))
-        given[place : place + 1] = whole(rest)
+        given[place : place + 1] = full_slices(rest)
     return selected(call, self, given)
 
 
@@ -69,7 +69,7 @@ def selected(call: Call, self: Value, items: Sequence[Value]) -> Value:
     for item in items:
         if item.is_symbolic:
             made = call.graph_call("select", at(call, made, before), call.constant(axes(before)), item)
-            before = whole(axes(before))
+            before = full_slices(axes(before))
         else:
             before.append(item)
     return at(call, made, before)
@@ -80,20 +80,20 @@ def axes(items: Sequence[Value]) -> int:
     return sum(item.python_type() is not int for item in items)
 
 
-def whole(count: int) -> list[Value]:
+def full_slices(count: int) -> list[Value]:
     """Full slices for this many axes."""
     nothing = ConstantValue(None)
     return [SliceValue((nothing, nothing, nothing)) for _ in range(count)]
 
 
-def is_whole(item: Value) -> bool:
+def is_full_slice(item: Value) -> bool:
     """Whether it is `:`."""
     return isinstance(item, SliceValue) and all(part.is_constant and part.as_constant() is None for part in item.parts)
 
 
 def at(call: Call, tensor: Value, items: list[Value]) -> Value:
     """`tensor[items]`."""
-    return tensor if all(map(is_whole, items)) else call.graph_call(operator.getitem, tensor, TupleValue(items))
+    return tensor if all(map(is_full_slice, items)) else call.graph_call(operator.getitem, tensor, TupleValue(items))
 
 
 def of_tensors(call: Call, self: Value, key: Value) -> Value | None:

@@ -22,10 +22,10 @@ def limits(call: Call, kind: Value) -> Value | None:
     return ConstantValue(made)
 
 
-def held(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A limits object of the program."""
     tracer.guards.same(source, obj)
     return ConstantValue(obj, source=source)
 
 
-VALUE_TYPES = tuple(ValueType(kind, held) for kind in RANGES)
+VALUE_TYPES = tuple(ValueType(kind, of_program) for kind in RANGES)

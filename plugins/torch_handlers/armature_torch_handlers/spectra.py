@@ -34,7 +34,7 @@ def inverse_transform(call: Call, input: Value, *args: Value, **kwargs: Value) -
         return None
     lengths = [call.constant(number) for number in plan]
     normalized, complex_result = (call.constant(known.get(name, False)) for name in ("normalized", "return_complex"))
-    return call.polyfill(put_together, input, window or call.constant(None), *lengths, normalized, complex_result)
+    return call.polyfill(overlap_add, input, window or call.constant(None), *lengths, normalized, complex_result)
 
 
 def planned(
@@ -67,7 +67,7 @@ def planned(
     return (n_fft, hop, width, start, end) if start < end <= whole else None
 
 
-def put_together(
+def overlap_add(
     input: Any, window: Any, n_fft: int, hop: int, width: int, start: int, end: int, normalized: bool, as_complex: bool
 ) -> Any:
     """The signal: frames are added where they overlap, and divided by the sum of the windows."""

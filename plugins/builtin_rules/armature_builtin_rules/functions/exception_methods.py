@@ -49,7 +49,7 @@ def make(call: Call, value: Value, /, *args: Value) -> Value:
     return ExceptionValue(cls, list(args))
 
 
-def check_made_here(tracer: Tracing, error: ExceptionValue, method: str) -> None:
+def check_not_of_program(tracer: Tracing, error: ExceptionValue, method: str) -> None:
     """Break the graph if an exception of the program is about to change."""
     if isinstance(error, CaughtValue):
         tracer.graph_break("exception-notes", method=method, type=error.describe())
@@ -58,14 +58,14 @@ def check_made_here(tracer: Tracing, error: ExceptionValue, method: str) -> None
 @method_of(ExceptionValue, *own_methods("__init__", *(kind for kind in EXCEPTIONS if kind not in OWN_INIT)))
 def initialise(tracer: Tracing, error: ExceptionValue, *args: Value) -> None:
     """Set its arguments."""
-    check_made_here(tracer, error, "__init__")
+    check_not_of_program(tracer, error, "__init__")
     error.args = list(args)
 
 
 @method_of(ExceptionValue, BaseException.with_traceback)
 def with_traceback(tracer: Tracing, error: ExceptionValue, traceback: Value, /) -> Value:
     """Set the traceback, and return the exception."""
-    check_made_here(tracer, error, "with_traceback")
+    check_not_of_program(tracer, error, "with_traceback")
     error.set_attribute(tracer, "__traceback__", traceback)
     return error
 
@@ -73,7 +73,7 @@ def with_traceback(tracer: Tracing, error: ExceptionValue, traceback: Value, /) 
 @method_of(ExceptionValue, BaseException.add_note)
 def add_note(tracer: Tracing, error: ExceptionValue, note: Value, /) -> None:
     """Add a note."""
-    check_made_here(tracer, error, "add_note")
+    check_not_of_program(tracer, error, "add_note")
     if not issubclass(note.python_type(), str):
         tracer.raise_error(TypeError, f"note must be a str, not '{type_name(note.python_type())}'")
     notes = error.attributes.setdefault("__notes__", tracer.as_value([]))

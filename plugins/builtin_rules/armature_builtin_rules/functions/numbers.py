@@ -157,7 +157,7 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
     if not args or (len(args) > 1 and default is not None):
         call.graph_break("function-arguments", function=name)
     keyed = key if key is not None and not key.is_constant else None
-    items, stream = begun(call, args, keyed)
+    items, stream = leading_items(call, args, keyed)
     if not items:
         if default is None:
             return call.fold(call.fn, ())  # raises the error in the wording of this Python version
@@ -178,7 +178,7 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
     return best
 
 
-def begun(call: Call, args: Args, keyed: Value | None) -> tuple[list[Value], Iterator[Value]]:
+def leading_items(call: Call, args: Args, keyed: Value | None) -> tuple[list[Value], Iterator[Value]]:
     """The items that may be requested at once, and the remaining ones."""
     if len(args) > 1:
         return list(args), iter(())
@@ -273,7 +273,7 @@ def power(call: Call, base: Value, exp: Value, mod: Value | None = None) -> Valu
 
 
 @handles(divmod)
-def divided_with_rest(call: Call, left: Value, right: Value) -> Value:
+def divide_with_remainder(call: Call, left: Value, right: Value) -> Value:
     """`divmod(left, right)`."""
     python = call.tracing.python
     found = python.by_methods("__divmod__", "__rdivmod__", left, right)

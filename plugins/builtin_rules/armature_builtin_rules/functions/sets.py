@@ -73,7 +73,7 @@ def with_room(slots: int, items: Sequence[Hashable]) -> set[Hashable]:
 
 
 # Ways to make a set that leaves the frame. Its order depends on the size of its hash table, and so on how it was made.
-WAYS: dict[type, tuple[Make, ...]] = {
+CONSTRUCTORS: dict[type, tuple[Make, ...]] = {
     set: (set, *(functools.partial(with_room, 2**power) for power in range(3, 12))),
     frozenset: (frozenset, lambda items: frozenset(dict.fromkeys(items)), lambda items: frozenset(set(items))),
 }
@@ -179,7 +179,7 @@ class SetValue(SetLike):
         return len(self.entries)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
-        key = sought(tracer, item)
+        key = lookup_key(tracer, item)
         looked_up(tracer, key, self.entries)
         return key in self.entries
 
@@ -216,7 +216,7 @@ class SetValue(SetLike):
             return self.kind, list(self.entries)
         self.guard_order(out.tracer)
         known = out.cannot(self) if self.table is None else list(self.table)
-        for make, order in itertools.product(WAYS[self.kind], (known, list(self.entries))):
+        for make, order in itertools.product(CONSTRUCTORS[self.kind], (known, list(self.entries))):
             if list(make(order)) == known:
                 return make, order
         out.cannot(self)
@@ -225,10 +225,12 @@ class SetValue(SetLike):
         return [Write(set.update, (owner, self.filling(out)))] if self.kind is set else []
 
     def writes(self, out: Rebuilding) -> list[Write]:
-        return [attrs.evolve(change, operands=tuple(map(as_it_is, change.operands))) for change in self.changes]
+        return [
+            attrs.evolve(change, operands=tuple(map(unchanged_original, change.operands))) for change in self.changes
+        ]
 
 
-def as_it_is(operand: Value) -> Value:
+def unchanged_original(operand: Value) -> Value:
     """The program's set itself, instead of a copy made for a change to another one, if it does not change."""
     origin = operand.origin if isinstance(operand, SetValue) else None
     return operand if origin is None or origin.source is None or origin.changes else origin
@@ -288,7 +290,7 @@ def rely_on_orders(tracer: Tracing, operands: Iterable[Operand]) -> None:
             operand.value.guard_order(tracer)
 
 
-def made_of(tracer: Tracing, iterable: Value, kind: type) -> Value:
+def make_from(tracer: Tracing, iterable: Value, kind: type) -> Value:
     """`kind(iterable)`."""
     if kind is frozenset and isinstance(iterable, SetValue) and iterable.kind is frozenset:
         return iterable
@@ -303,7 +305,7 @@ def in_any_order(tracer: Tracing, iterable: Value) -> list[Value]:
     return tracer.unpack(iterable)
 
 
-def whole(tracer: Tracing, name: str, others: Args) -> list[Operand]:
+def operands_of(tracer: Tracing, name: str, others: Args) -> list[Operand]:
     """The operands of a method. Breaks if CPython may stop early, or has already changed the set by then."""
     if name in TAKES_ALL:
         return [operand(tracer, other) for other in others]
@@ -329,7 +331,7 @@ def add(tracer: Tracing, self: SetValue, item: Value) -> None:
     settle(key)
 
 
-def sought(tracer: Tracing, item: Value) -> Hashable:
+def lookup_key(tracer: Tracing, item: Value) -> Hashable:
     """The key under which a set looks up an item: a set, which is unhashable, is looked up as a frozenset."""
     try:
         return item.key(tracer)
@@ -343,7 +345,7 @@ def sought(tracer: Tracing, item: Value) -> Hashable:
 @method_of(SetValue, set.discard)
 def discard(tracer: Tracing, self: SetValue, item: Value) -> None:
     """Remove a member if it is present."""
-    key = sought(tracer, item)
+    key = lookup_key(tracer, item)
     looked_up(tracer, key, self.entries)
     self.change(tracer, set.discard, item).discard(key)
     self.reshaped += key in self.entries
@@ -404,7 +406,7 @@ def combined(call: Call, owner: Value, *others: Value) -> Value | None:
         return None
     name = call.fn.__name__
     method = getattr(owner.python_type(), name)
-    return compute(call.tracing, method, owner.as_operand(call.tracing), *whole(call.tracing, name, others))
+    return compute(call.tracing, method, owner.as_operand(call.tracing), *operands_of(call.tracing, name, others))
 
 
 @handles(*(getattr(set, name) for name in CHANGING))
@@ -418,7 +420,7 @@ def changed(call: Call, owner: Value, *others: Value) -> Value | None:
 
 def change_by(tracer: Tracing, name: str, self: SetValue, others: Args) -> None:
     """Carry out a method that changes the set."""
-    given = whole(tracer, name, others)
+    given = operands_of(tracer, name, others)
     table = self.change(tracer, getattr(set, name), *(snapshot(operand.value, self) for operand in given))
     if self.table is not None:
         rely_on_orders(tracer, given)
@@ -448,7 +450,7 @@ def copy(tracer: Tracing, self: SetValue) -> Value:
 def make_set(call: Call, items: Value | None = None) -> Value:
     """A new set."""
     kind = call.fn if isinstance(call.fn, type) else set
-    return SetValue({}, kind) if items is None else made_of(call.tracing, items, kind)
+    return SetValue({}, kind) if items is None else make_from(call.tracing, items, kind)
 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:

@@ -57,7 +57,7 @@ def of(real: Any) -> Value:
     return PairedContextValue(type(real), enter, tuple(getattr(real, name) for name in FIELDS), leave, torch.autocast)
 
 
-def held(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of an autocast object that the program made before; its settings are guarded."""
     for name in FIELDS:
         tracer.wrap(getattr(obj, name), AttrSource(source, name))
@@ -66,4 +66,4 @@ def held(obj: Any, source: Source, tracer: Tracing) -> Value:
     return made
 
 
-VALUE_TYPES = tuple(ValueType(kind, held) for kind in (torch.autocast, *OF_DEVICE))
+VALUE_TYPES = tuple(ValueType(kind, of_program) for kind in (torch.autocast, *OF_DEVICE))

@@ -25,9 +25,9 @@ def record_function(call: Call, name: Value, args: Value | None = None) -> Value
     return NullContextValue(kind)
 
 
-def held(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of a range that was made before the frame."""
     return NullContextValue(type(obj), source=source)
 
 
-VALUE_TYPES = tuple(ValueType(kind, held) for kind in RANGES)
+VALUE_TYPES = tuple(ValueType(kind, of_program) for kind in RANGES)

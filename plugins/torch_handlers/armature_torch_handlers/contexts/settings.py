@@ -34,7 +34,7 @@ def changes_settings(obj: object) -> bool:
     return is_setting(type(obj))
 
 
-def held(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of such a context that was made before the frame."""
     return NullContextValue(type(obj), source=source)
 
@@ -53,4 +53,4 @@ def class_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     return SettingClass(obj, source=source)
 
 
-VALUE_TYPES = (ValueType(changes_settings, held), ValueType(is_setting, class_of_program))
+VALUE_TYPES = (ValueType(changes_settings, of_program), ValueType(is_setting, class_of_program))

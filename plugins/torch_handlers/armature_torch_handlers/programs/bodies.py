@@ -185,7 +185,7 @@ def _memory(value: object) -> int | None:
     return memory
 
 
-def together(bodies: Sequence[Body]) -> tuple[list[fx.GraphModule], list[fx.Node]]:
+def with_common_parameters(bodies: Sequence[Body]) -> tuple[list[fx.GraphModule], list[fx.Node]]:
     """Give the graphs parameters for all free values that any of them uses; returns these too."""
     free = list(dict.fromkeys(node for body in bodies for node in body.free))
     return [body.over(free) for body in bodies], free

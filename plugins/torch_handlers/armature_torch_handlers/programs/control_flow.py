@@ -22,7 +22,7 @@ from armature.plugin_api import (
     existing,
     handles,
 )
-from armature_torch_handlers.programs.bodies import Body, in_tree, together, trace_body
+from armature_torch_handlers.programs.bodies import Body, in_tree, trace_body, with_common_parameters
 from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 
@@ -48,7 +48,7 @@ def choose(call: Call, pred: Value, functions: tuple[Value, Value], operands: Ar
     if len(true.results) != len(false.results) or not tracer.python.same_or_equal(true.tree, false.tree):
         refuse(call, "branches that give results of different kinds")
     fakes = [either(call, *pair) for pair in zip(true.results, false.results)]
-    graphs, free = together(bodies)
+    graphs, free = with_common_parameters(bodies)
     node = torch.ops.higher_order.cond
     found = call_graphs(tracer, node, graphs, lambda *both: (condition, *both, tuple(free)), fakes)
     return in_tree(tracer, found, true.tree)

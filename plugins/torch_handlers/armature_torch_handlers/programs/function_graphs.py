@@ -227,7 +227,7 @@ class _Tracing:
                     try:
                         self.backward[mode, given] = self.trace_way(function, outputs, mode, given)
                     except (GraphBreak, UserRaised, NotSeparable) as stop:
-                        self.missing[mode, given] = said(stop)
+                        self.missing[mode, given] = break_reason(stop)
                         if first and isinstance(stop, UserRaised):
                             raise NotSeparable(self.missing[mode, given]) from None
                         if first or watch.outlives():
@@ -339,7 +339,7 @@ def sums_to(gradient: Sequence[Any], shape: Sequence[Any]) -> bool:
     return len(gradient) >= len(shape) and all(size == 1 or size == other for size, other in zip(shape, last))
 
 
-def said(stop: GraphBreak | UserRaised | NotSeparable) -> str:
+def break_reason(stop: GraphBreak | UserRaised | NotSeparable) -> str:
     """Why it was not traced."""
     if isinstance(stop, GraphBreak):
         return stop.event.type.explanation.format(**stop.event.facts)

@@ -21,7 +21,15 @@ from armature.plugin_api import (
     existing,
     handles,
 )
-from armature_torch_handlers.programs.bodies import ANY_INT, Body, Like, in_tree, needs_gradient, together, trace_body
+from armature_torch_handlers.programs.bodies import (
+    ANY_INT,
+    Body,
+    Like,
+    in_tree,
+    needs_gradient,
+    trace_body,
+    with_common_parameters,
+)
 from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 
@@ -56,7 +64,7 @@ def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value
         refuse(call, "ints, or tensors that are not contiguous, carried with gradients")
     made = [None if one is ANY_INT else one.made(learning) for one in likes]
     given = tuple(value.as_argument(tracer) for value in carried)
-    modules, free = together([test, body])
+    modules, free = with_common_parameters([test, body])
     found = call_graphs(tracer, call.fn, modules, lambda *graphs: (*graphs, given, tuple(free)), made)
     return in_tree(tracer, found, body.tree)
 

@@ -80,8 +80,8 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     """One node for the call, and a value for its result."""
     tracer = call.tracing
     leaves: list[Value] = []
-    positional = tuple(take_apart(tracer, value, leaves) for value in args)
-    named = tuple(take_apart(tracer, value, leaves) for value in kwargs.values())
+    positional = tuple(flatten_argument(tracer, value, leaves) for value in args)
+    named = tuple(flatten_argument(tracer, value, leaves) for value in kwargs.values())
     names = tuple(kwargs)
     opaque = OpaqueCall(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
     given = tracer.graph_call(flat(opaque), leaves, {})
@@ -105,21 +105,21 @@ def flat(opaque: OpaqueCall) -> Callable[..., Any]:
     return call
 
 
-def take_apart(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | None:
+def flatten_argument(tracer: Tracing, value: Value, leaves: list[Value]) -> Branch | None:
     """The structure of an argument; its leaves are appended to `leaves`."""
     if isinstance(value, SequenceValue):
-        return Branch(value.make, tuple(take_apart(tracer, item, leaves) for item in value.items))
+        return Branch(value.make, tuple(flatten_argument(tracer, item, leaves) for item in value.items))
     if isinstance(value, DictValue) and value.kind in (dict, OrderedDict):
         entries = value.realise(tracer).values()
         keys, kind = [key.as_constant() for key, _ in entries], value.kind
-        parts = tuple(take_apart(tracer, item, leaves) for _, item in entries)
+        parts = tuple(flatten_argument(tracer, item, leaves) for _, item in entries)
         return Branch(lambda items: kind(zip(keys, items, strict=True)), parts)
     node = registered_class(value.cls) if isinstance(value, ObjectValue) else None
     if node is None:
         leaves.append(value)
         return None
     children, context = tracer.unpack(tracer.calls.inline_python(node.flatten, (value,), {}))
-    parts = tuple(take_apart(tracer, child, leaves) for child in tracer.unpack(children))
+    parts = tuple(flatten_argument(tracer, child, leaves) for child in tracer.unpack(children))
     known = context.as_constant()
     return Branch(lambda items: node.unflatten(items, known), parts)
 
