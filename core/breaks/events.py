@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -24,6 +25,7 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
+_ARTICLE = re.compile(r"\b(an?|the) <(?:an?|the) ", re.IGNORECASE)  # one of the text, one of what stands for a fact
 NOT_EMPTY = STANDS_FOR.keys() - {"message"}  # an error may have no text
 
 
@@ -50,8 +52,8 @@ class _Facts(dict[str, object]):
 
 
 def in_general(template: str) -> str:
-    """A text of a break type where it is told of no program: `{test}` is `<the condition>`."""
-    return fill(template, {})
+    """A text of a break type without the facts of a program: `{test}` becomes `<the condition>`."""
+    return _ARTICLE.sub(r"\1 <", fill(template, {}))
 
 
 def fill(template: str, facts: Mapping[str, object]) -> str:

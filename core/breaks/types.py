@@ -158,7 +158,8 @@ class BreakType:
     """A row of the break catalogue. `explanation` is a template over the facts given where the break is raised.
 
     id: what code that raises it says. code: a number that stays, by which people search for it; that of torch.compile,
-    and its title, where the situation is the same. also: other types of torch.compile that this one covers.
+    where the situation is the same. torch_name: its name there, if that is another one than the title; people search
+    for it. also: other types of torch.compile that this one covers.
     explanation: what it means for the program. cause: why it can't be in the graph. examples: the module in which
     the example is, where none is given (`with_examples`).
     """
@@ -173,6 +174,7 @@ class BreakType:
     also: tuple[str, ...] = attrs.field(default=(), validator=_texts)
     example: Example | None = attrs.field(default=None, validator=_example)
     examples: str = attrs.field(default="", validator=_text)
+    torch_name: str = attrs.field(default="", validator=_text)
 
     @property
     def shown_example(self) -> Example | None:

@@ -105,6 +105,7 @@ class Entry:
             "cause": self.type.cause,
             "hints": [{"text": hint.text, "kind": hint.kind.value} for hint in self.type.hints],
             "also": list(self.type.also),
+            "torch_name": self.type.torch_name,
             "before": self.before,
             "after": self.after,
             "docs_url": self.type.docs_url,
@@ -138,16 +139,20 @@ def entries(rows: Iterable[Row[BreakType]]) -> list[Entry]:
 
 
 def find(name: str, known: Sequence[Entry]) -> Entry:
-    """The type of an id, code or title, or that covers a code. Errors: NoSuchBreakType, which names what is near."""
-    wanted = name.lower()
+    """The type with an id, code, title or name in torch.compile, or that covers a code.
+
+    Errors: NoSuchBreakType, which names what is near.
+    """
+    wanted = name.strip().lower()
     for entry in known:
         if wanted in (entry.type.id.lower(), entry.type.code.lower(), entry.type.title.lower()):
             return entry
     for entry in known:
-        if wanted in map(str.lower, entry.type.also):
+        if wanted in (entry.type.torch_name.strip().lower(), *map(str.lower, entry.type.also)):
             return entry
     names = [entry.type.id for entry in known]
-    inside = [entry.type.id for entry in known if wanted in f"{entry.type.id} {entry.type.title}".lower()]
+    called = {entry.type.id: f"{entry.type.id} {entry.type.title} {entry.type.torch_name}".lower() for entry in known}
+    inside = [id for id, words in called.items() if wanted in words]
     near = (inside or difflib.get_close_matches(name, names, NEAREST, cutoff=0.4))[:NEAREST]
     advice = f"Did you mean {', '.join(near)}?" if near else "`armature breaks` lists all."
     raise NoSuchBreakType(name=name, advice=advice)
@@ -167,6 +172,8 @@ def lines(entry: Entry) -> Iterator[RenderableType]:
             yield Indented(Syntax(source, "python", background_color="default"))
     if entry.trouble:
         yield Text(entry.trouble, style="red")
+    if shown.torch_name:
+        yield Text(f"torch.compile calls it: {shown.torch_name.strip()}", style="dim")
     if shown.also:
         yield Text(f"Covers also: {', '.join(shown.also)}", style="dim")
     yield Text(f"Described by {entry.plugin}, {entry.place}", style="dim")
@@ -204,7 +211,7 @@ def search_words(known: Sequence[Entry]) -> str:
         entry.page: " ".join(
             [entry.type.id, entry.type.code, entry.type.title, entry.explanation, entry.cause]
             + [hint for hint, _ in entry.advice]
-            + [*entry.type.also, entry.before]
+            + [entry.type.torch_name, *entry.type.also, entry.before]
         ).lower()
         for entry in known
     }

@@ -75,6 +75,14 @@ def test_one_is_found_by_code_and_title_and_shown_with_its_example(invoke: Invok
     assert data["hints"][1] == {"text": "Write it otherwise.", "kind": "fundamental"} and data["plugin"] == "mine"
 
 
+def test_one_is_found_by_the_name_that_torch_compile_has_for_it(invoke: Invoke) -> None:
+    """Titles are ours where the other one says nothing to a reader; a search finds both."""
+    for name in ("missing tp_iter", "LOAD_BUILD_CLASS bytecode not supported", "Observed exception"):
+        output = invoke("show", name).output
+        assert f"torch.compile calls it: {name}" in output
+    assert "data-dependent-branch" in invoke("show", "Data-dependent branching").output
+
+
 def test_texts_are_shown_as_of_any_program(invoke: Invoke) -> None:
     """Nobody but those who fill them in reads templates: not in the terminal, nor on the site."""
     assert "`<the condition>` is known only" in invoke("show", "data-dependent-branch").output
@@ -93,6 +101,7 @@ def test_examples_are_shown_without_what_they_say_to_linters(invoke: Invoke) -> 
 
 
 def test_forms_that_a_template_asks_for_do_not_matter_where_nothing_is_filled_in() -> None:
+    assert events.in_general("The {type}, from a {type} of {type}") == "The <object>, from a <object> of <an object>"
     assert events.in_general("{test} {odd_name!r} {n:05d} {{x}}") == "<the condition> <odd name> <n> {x}"
 
 

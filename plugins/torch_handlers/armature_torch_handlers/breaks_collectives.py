@@ -23,13 +23,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "collective-async",
-            "async_op=True for distributed collectives",
+            "Collective with async_op=True",
             "A collective is called with async_op=True, which returns an object to wait for.",
             (
                 _COLLECTIVE,
                 fundamental("Leave async_op out: collectives in a graph overlap with computation where possible."),
             ),
             code="GB0172",
+            torch_name="async_op=True for distributed collectives",
             cause="That object may outlive the call of the function.",
         ),
         BreakType(

@@ -10,7 +10,7 @@ ROWS = with_examples(
     (
         BreakType(
             "computes-digest",
-            "Digest of bytes",
+            "Hash digest of bytes",
             "{function} computes a digest of bytes.",
             (
                 fundamental("Compute the digest before the compiled function is called, and pass it."),
@@ -47,7 +47,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "works-on-buffer",
-            "File in memory",
+            "In-memory file",
             "{function} works on an in-memory file.",
             (
                 fundamental("Read it before the compiled function is called: torch.frombuffer(bytes, dtype=...)."),
@@ -80,7 +80,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "packs-bytes",
-            "Numbers in bytes",
+            "Conversion between numbers and bytes",
             "{function} converts between numbers and bytes.",
             (
                 fundamental("Outside the function, torch.frombuffer(bytes, dtype=...) creates a tensor from bytes."),

@@ -12,13 +12,14 @@ ROWS = with_examples(
     (
         BreakType(
             "function-arguments",
-            "failed to bind arguments when attempting to inline",
+            "Arguments that do not match a function's signature",
             "{function} is called with arguments that do not match its signature.",
             (
                 user_error("Run the function without armature: Python says which argument is wrong."),
                 user_error("Check the function's signature: help(fn)."),
             ),
             code="GB7312",
+            torch_name="failed to bind arguments when attempting to inline",
             also=(
                 "GB0047",
                 "GB0168",
@@ -37,13 +38,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "method-arguments",
-            "Unhandled args for method",
+            "Arguments that do not match a method's signature",
             "{function} is called with arguments that do not match its signature.",
             (
                 user_error("Run the function without armature: Python says which argument is wrong."),
                 user_error("Check the method's signature: help(obj.method)."),
             ),
             code="GB0117",
+            torch_name="Unhandled args for method",
             cause=_PYTHONS,
         ),
         BreakType(
@@ -89,24 +91,26 @@ ROWS = with_examples(
         ),
         BreakType(
             "exception-keywords",
-            "Keyword args passed to exception constructor",
+            "Exception created with keyword arguments",
             "{type} is created with keyword arguments, which C code handles.",
             (
                 fundamental("Pass them by position, or put them in the message."),
                 fundamental("Define an `__init__` that accepts them."),
             ),
             code="GB0273",
+            torch_name="Keyword args passed to exception constructor",
             cause="C code stores them in its own way.",
         ),
         BreakType(
             "enum-call",
-            "Failed to construct Enum variable",
+            "Enum created inside a function",
             "{type} is called with more than one value, which creates a new enum.",
             (
                 fundamental("Define the enum at the top of the file."),
                 fundamental("Look a member up by its value alone: Colour(1)."),
             ),
             code="GB0054",
+            torch_name="Failed to construct Enum variable",
             cause="A class that is created here would be a different one in each call.",
         ),
         BreakType(
@@ -134,13 +138,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "unusual-constructor",
-            "Unsupported object.__new__ user-defined class construction",
+            "Object created by a constructor that is not a plain function",
             "{type} is created by a `__new__` or `__init__` that is not a plain function.",
             (
                 fundamental("Write `__init__` as a method."),
                 fundamental("Create the object outside the compiled function."),
             ),
             code="GB2404",
+            torch_name="Unsupported object.__new__ user-defined class construction",
             also=("GB7502", "GB3383", "GB0162", "GB0026"),
             cause="There is no Python code to follow.",
         ),
@@ -158,13 +163,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "super-of-no-class",
-            "1-arg super not implemented",
+            "super() with something other than a class",
             "super() is given {type}, which is not a class.",
             (
                 user_error("Inside a method, write super() without arguments."),
                 user_error("Pass the class first, then the object: super(Class, self)."),
             ),
             code="GB0280",
+            torch_name="1-arg super not implemented",
             also=("GB0113", "GB0006"),
             cause=_PYTHONS,
         ),
@@ -206,10 +212,11 @@ ROWS = with_examples(
         ),
         BreakType(
             "class-statement",
-            "LOAD_BUILD_CLASS bytecode not supported",
+            "Class statement inside a function",
             "The function contains a class statement, which creates the class {name}.",
             (_BODY, fundamental("Create the class in a function that runs earlier, and pass it in.")),
             code="GB0075",
+            torch_name="LOAD_BUILD_CLASS bytecode not supported",
             also=("GB8977", "GB1319"),
             cause=_NEW_CLASS,
         ),
@@ -223,13 +230,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "isinstance-of-no-class",
-            "builtin isinstance() cannot determine type of argument",
+            "isinstance() with something other than a class",
             "isinstance() or issubclass() is given {type}, which is neither a class nor a tuple of classes.",
             (
                 user_error("Pass a class, a tuple of classes, or a union such as `int | None`."),
                 fundamental("If the object defines `__instancecheck__`, call that method by name."),
             ),
             code="GB0175",
+            torch_name="builtin isinstance() cannot determine type of argument",
             also=("GB0194", "GB0195", "GB4393"),
             cause=_PYTHONS,
         ),
@@ -257,13 +265,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "update-wrapper",
-            "functools.wraps",
+            "functools.wraps on something other than a function defined here",
             "functools.wraps is applied to {type}, which is not a function created here.",
             (
                 fundamental("Apply it to a function that is defined with def."),
                 fundamental("Wrap the function at the top of the file."),
             ),
             code="GB0187",
+            torch_name="functools.wraps",
             cause="It changes an object that the function has not created, or whose attributes are stored by C code.",
         ),
         BreakType(
@@ -276,13 +285,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "star-arguments",
-            "Variadic function call with bad args/kwargs type",
+            "Call with * or ** of an unsuitable object",
             "A call unpacks {type} with * or **, which is not possible.",
             (
                 user_error("Use * with a list or tuple, and ** with a dict."),
                 user_error("Pass a single argument without a star."),
             ),
             code="GB0167",
+            torch_name="Variadic function call with bad args/kwargs type",
             cause=_PYTHONS,
         ),
         BreakType(

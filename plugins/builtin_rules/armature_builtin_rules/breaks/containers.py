@@ -12,13 +12,14 @@ ROWS = with_examples(
     (
         BreakType(
             "key-of-dict",
-            "Missing hash_impl override",
+            "Object as a dict key or member of a set",
             "{type} is used as a dict key or as a member of a set.",
             (
                 fundamental("Use strings, numbers, or the objects' names as keys."),
                 user_error("If the key is not hashable, Python raises a TypeError: use a tuple instead of a list."),
             ),
             code="GB6890",
+            torch_name="Missing hash_impl override",
             also=("GB4749", "GB0203", "GB0204", "GB0364", "GB0222", "GB0196", "GB0366"),
             cause="Which keys are equal is not known before the program runs.",
         ),
@@ -79,13 +80,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "sort-comparisons",
-            "sort with non-constant keys",
+            "Sorting by comparisons that are not decided",
             "{type} are sorted, and their comparison does not decide all pairs.",
             (
                 fundamental("Pass sorted() a key that returns a number or string."),
                 fundamental("Define `__lt__` for all pairs of objects of the class."),
             ),
             code="GB0207",
+            torch_name="sort with non-constant keys",
             cause="Which objects are compared, and how often, is up to Python.",
         ),
         BreakType(
@@ -184,7 +186,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "iterator-over-unknown",
-            "Iterator over an unknown iterator",
+            "Iterator over an unsupported iterator",
             "A {type} that the caller made continues, over an iterator whose type is not known.",
             (
                 fundamental("Make the {type} in the function."),
@@ -196,46 +198,50 @@ ROWS = with_examples(
         ),
         BreakType(
             "method-of-constant",
-            "constant-like method call with non-constant args",
+            "Method of a constant with an unknown argument",
             "{method} is called with an argument that is not known here.",
             (
                 fundamental("Pass strings and numbers that do not depend on tensors."),
                 fundamental("Do this where the compiled function is called."),
             ),
             code="GB0299",
+            torch_name="constant-like method call with non-constant args",
             cause=_NUMBERS,
         ),
         BreakType(
             "iterator-of-constant",
-            "constant-like method call with unsupported return type",
+            "Iterator over a constant that a method returns",
             "{method} returns an iterator over the characters or items of a constant.",
             (
                 fundamental("Loop over the object itself: for letter in text."),
                 fundamental("Use a list of the items: list(text)."),
             ),
             code="GB0292",
+            torch_name="constant-like method call with unsupported return type",
             cause="An iterator is used up by the first call.",
         ),
         BreakType(
             "contains-unknown",
-            "missing sq_contains",
+            "`in` on a string with an unknown value",
             "`in` searches a string for {type}.",
             (
                 fundamental("Search for strings that do not depend on tensors."),
                 fundamental("Do this where the compiled function is called."),
             ),
             code="GB4411",
+            torch_name="missing sq_contains",
             cause=_NUMBERS,
         ),
         BreakType(
             "conversion-of-unknown",
-            "Attempted to a str() method implemented in C/C++",
+            "Conversion to a number or text whose result is not known",
             "{function}() is given {type}, whose result is not known here.",
             (
                 user_error("If Python raises an error here, pass a number or a string."),
                 fundamental("Convert where the compiled function is called."),
             ),
             code="GB0005",
+            torch_name="Attempted to a str() method implemented in C/C++",
             also=("GB0184", "GB9198", "GB2852", "GB7968", "GB5380", "GB8315", "GB1275", "GB0459", "GB1584"),
             cause="The result of the conversion has to be known when the graph is captured.",
         ),
@@ -283,7 +289,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "format-of-unknown",
-            "Format specification that is not known",
+            "Format specification that depends on tensors",
             "A format specification is {type}, whose text is not known here.",
             (
                 fundamental("Use a format specification that does not depend on tensors."),
@@ -302,13 +308,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "mapping-proxy",
-            "mapping proxy cannot be reconstructed",
+            "types.MappingProxyType of something other than a dict",
             "types.MappingProxyType is given {type}.",
             (
                 fundamental("Pass a dict: MappingProxyType(dict(items))."),
                 fundamental("Create it outside the compiled function."),
             ),
             code="GB0199",
+            torch_name="mapping proxy cannot be reconstructed",
             cause="It is a view of an object whose methods may do anything.",
         ),
         BreakType(

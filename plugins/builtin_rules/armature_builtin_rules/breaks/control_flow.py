@@ -47,13 +47,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "exception-leaves-frame",
-            "Observed exception",
+            "Exception that leaves the compiled function",
             "The function raises {exception} and does not catch it, so it has no result to compile.",
             (
                 user_error("Run the function without armature: if it raises there too, fix the cause."),
                 fundamental("If the exception is expected, catch it inside the function."),
             ),
             code="GB0088",
+            torch_name="Observed exception",
             also=(
                 "GB0089",
                 "GB0111",
@@ -74,13 +75,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "raises-no-exception",
-            "Failed to raise exception",
+            "Raise of something that is not an exception",
             "{type} is raised, which is not an exception.",
             (
                 user_error("Python raises a TypeError: raise an exception, such as ValueError(message)."),
                 user_error("If the object comes from a library, check what its class derives from."),
             ),
             code="GB0057",
+            torch_name="Failed to raise exception",
             also=("GB0028", "GB0050", "GB0051"),
             cause="What happens here is left to Python.",
         ),
@@ -97,13 +99,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "untraced-opcode",
-            "Missing bytecode handler",
+            "Unsupported Python instruction",
             "Python's instruction {opcode} is not compiled: {reason}.",
             (
                 fundamental("Move this part of the code to where the compiled function is called."),
                 ours("Instructions of a new version of Python are added in a later release of armature."),
             ),
             code="GB0082",
+            torch_name="Missing bytecode handler",
             also=("GB0079", "GB6604"),
             cause="It has no equivalent in a graph, or belongs to a version of Python that armature does not support.",
         ),
@@ -157,7 +160,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "value-not-known",
-            "Not a Python constant",
+            "Name, number or string that is not known while tracing",
             "A name, number or string has to be known here, but it is {type}.",
             (
                 fundamental(
@@ -166,6 +169,7 @@ ROWS = with_examples(
                 fundamental("Do this step where the compiled function is called."),
             ),
             code="GB0086",
+            torch_name="Not a Python constant",
             also=("GB0190", "GB0186", "GB0254"),
             cause="The next step depends on it, and a graph is captured before tensors have values.",
         ),
@@ -198,13 +202,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "send-to-iterator",
-            "SEND with bad type",
+            "Value sent to an iterator that does not accept any",
             "A value is sent to a generator that delegates to {type}, which does not accept values.",
             (
                 user_error("Python raises an AttributeError: delegate to a generator, which has a `send` method."),
                 user_error("Get the next value with next(), which sends nothing."),
             ),
             code="GB0094",
+            torch_name="SEND with bad type",
             cause="What happens here is left to Python.",
         ),
     ),

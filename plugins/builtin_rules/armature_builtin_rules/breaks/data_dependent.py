@@ -11,7 +11,7 @@ ROWS = with_examples(
     (
         BreakType(
             "tensor-item",
-            "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+            "Tensor.item(): a Python number from a tensor",
             "{function} returns a Python number that depends on the value in the tensor.",
             (
                 fundamental(
@@ -20,11 +20,12 @@ ROWS = with_examples(
                 supportable("ARMATURE_CAPTURE_SCALAR_OUTPUTS=1 keeps it in the graph, as an unknown number."),
             ),
             code="GB0124",
+            torch_name="Unsupported Tensor.item() call with capture_scalar_outputs=False",
             cause=_NUMBERS,
         ),
         BreakType(
             "tensor-to-list",
-            "Numbers of a tensor as a list",
+            "Tensor converted to a Python list",
             "{function} returns Python numbers that depend on the values in the tensor.",
             (
                 fundamental("Use the tensor itself, or rows of it: `for row in x` stays in the graph."),
@@ -36,7 +37,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "tensor-to-numpy",
-            "Array that is made outside the graph",
+            "Conversion to a numpy array in an unsupported form",
             "{function} returns an array, in a form that can't be kept in the graph.",
             (
                 supportable(
@@ -51,19 +52,20 @@ ROWS = with_examples(
         ),
         BreakType(
             "number-of-tensor",
-            "unimplemented builtin op on tensor arguments",
+            "Tensor converted to a Python number",
             "{function} of a tensor returns a Python value that depends on the values in the tensor.",
             (
                 fundamental("Leave the conversion out: arithmetic accepts a zero-dimensional tensor as it is."),
                 fundamental("Convert where the result is used, outside of the compiled function."),
             ),
             code="GB0213",
+            torch_name="unimplemented builtin op on tensor arguments",
             also=("GB7286", "GB3775"),
             cause=_NUMBERS,
         ),
         BreakType(
             "function-of-numbers",
-            "Function of Python on a tensor",
+            "Python number function applied to a tensor",
             "{function}() works on Python numbers, but is given a tensor.",
             (
                 fundamental("Call torch's function of that name: torch.sqrt instead of math.sqrt."),
@@ -85,13 +87,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "index-that-is-a-tensor",
-            "Indexing list with non-scalar tensor",
+            "List indexed by a tensor",
             "A list or tuple is indexed by a tensor, so the item depends on the tensor's value.",
             (
                 fundamental("Stack the items: torch.stack(items).index_select(0, index)."),
                 fundamental("Pass the index as a Python int."),
             ),
             code="GB0070",
+            torch_name="Indexing list with non-scalar tensor",
             also=("GB7596", "GB0218"),
             cause=_NUMBERS,
         ),
@@ -119,19 +122,20 @@ ROWS = with_examples(
         ),
         BreakType(
             "text-of-tensor",
-            "repr() on tensor",
+            "Values of a tensor as text",
             "{function} turns the values in a tensor into text, or uses such a text.",
             (
                 fundamental("Format the shape and dtype instead, which are known: f'{{x.shape}}'."),
                 fundamental("Return the tensor, and build the text where the compiled function is called."),
             ),
             code="GB0569",
+            torch_name="repr() on tensor",
             also=("GB2483", "GB6053"),
             cause=_NUMBERS,
         ),
         BreakType(
             "format-character",
-            "Character by the number in a tensor",
+            "Tensor formatted as a character",
             "A format that ends in 'c' turns the number in a tensor into a character.",
             (
                 fundamental("Format the number as a number, with 'd'."),
@@ -142,31 +146,33 @@ ROWS = with_examples(
         ),
         BreakType(
             "tensor-address",
-            "Data pointer comparison",
+            "Memory address of a tensor",
             "{function} reads a tensor's memory address.",
             (
                 fundamental("To find out whether two names refer to the same tensor, write `a is b`."),
                 fundamental("Do this where the compiled function is called."),
             ),
             code="GB5976",
+            torch_name="Data pointer comparison",
             also=("GB0027",),
             cause=_ADDRESS,
         ),
         BreakType(
             "dynamic-shape-operator",
-            "Dynamic shape operator",
+            "Operator whose result size depends on values",
             "{operation} returns a tensor whose size depends on the values in its arguments.",
             (
                 fundamental("Use torch.where(mask, x, 0) or multiply by a mask: their results have a known size."),
                 supportable("ARMATURE_CAPTURE_DYNAMIC_OUTPUT_SHAPE_OPS=1 keeps such operators in the graph."),
             ),
             code="GB0036",
+            torch_name="Dynamic shape operator",
             also=("GB0037", "GB0018"),
             cause="Sizes have to be known when a graph is captured.",
         ),
         BreakType(
             "data-dependent-operator",
-            "Data dependent operator",
+            "Operator that needs a tensor's values",
             "{operation} needs the values in a tensor to determine its result.",
             (
                 fundamental(
@@ -175,12 +181,13 @@ ROWS = with_examples(
                 supportable("ARMATURE_CAPTURE_SCALAR_OUTPUTS=1 keeps numbers that are read from tensors in the graph."),
             ),
             code="GB0033",
+            torch_name="Data dependent operator",
             also=("GB0246",),
             cause=_NUMBERS,
         ),
         BreakType(
             "tensor-of-tensors",
-            "Tensor of a list of tensors",
+            "Tensor created from a list of tensors",
             "{operation} is given a list of tensors, and reads the values out of them.",
             (
                 fundamental("torch.stack(list) joins tensors of one dtype, and gradients flow through it."),
@@ -219,7 +226,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "number-of-objects",
-            "Number that is made of several objects",
+            "Number constructed from several objects",
             "{function} is given several arguments, one of which is an object of a user-defined class.",
             (
                 fundamental("Convert the objects first: complex(float(a), float(b))."),

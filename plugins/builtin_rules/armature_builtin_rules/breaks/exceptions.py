@@ -19,7 +19,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "exception-traceback",
-            "traceback.tb_lasti not supported",
+            "Traceback of an exception",
             "The attribute `{name}` of {type} is read.",
             (
                 fundamental(
@@ -28,18 +28,20 @@ ROWS = with_examples(
                 supportable("Use the exception's message: str(error)."),
             ),
             code="GB9625",
+            torch_name="traceback.tb_lasti not supported",
             also=("GB0095",),
             cause="A traceback refers to the program's frames, which do not exist in a graph.",
         ),
         BreakType(
             "sets-exception-attribute",
-            "Unsupported attribute assignment on Exception object",
+            "Attribute set on an exception",
             "Attribute `{name}` of {type} is set.",
             (
                 fundamental("Set it in the `__init__` of your own exception class."),
                 fundamental("Set it where the exception is caught outside the compiled function."),
             ),
             code="GB0135",
+            torch_name="Unsupported attribute assignment on Exception object",
             cause="C code stores some of an exception's state.",
         ),
         BreakType(

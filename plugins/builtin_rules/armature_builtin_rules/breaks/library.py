@@ -12,13 +12,14 @@ ROWS = with_examples(
     (
         BreakType(
             "seed-from-system",
-            "random.Random() with improper arguments",
+            "Random generator seeded by the operating system",
             "{function} takes its seed from the operating system.",
             (
                 fundamental("Pass a seed: random.Random(0)."),
                 fundamental("Create the generator outside the compiled function."),
             ),
             code="GB0297",
+            torch_name="random.Random() with improper arguments",
             cause=_AGAIN,
         ),
         BreakType(
@@ -94,24 +95,26 @@ ROWS = with_examples(
         ),
         BreakType(
             "copies-object",
-            "copy.deepcopy()",
+            "copy.deepcopy() of an object",
             "An object can't be copied here: {reason}.",
             (
                 fundamental("Copy it outside the compiled function."),
                 fundamental("Create a new object in place of a copy."),
             ),
             code="GB0179",
+            torch_name="copy.deepcopy()",
             cause="Classes define how they are copied, in code that may do anything.",
         ),
         BreakType(
             "deep-copies-tensor",
-            "Attempted to copy.deepcopy a tensor",
+            "copy.deepcopy() of a tensor",
             "A tensor is deep-copied that is a view, or has a gradient, attributes or the like.",
             (
                 fundamental("Use x.clone(), or x.detach().clone()."),
                 fundamental("Copy it outside the compiled function."),
             ),
             code="GB4198",
+            torch_name="Attempted to copy.deepcopy a tensor",
             cause="Copies share memory with each other as the originals did, which a graph can't reproduce.",
         ),
         BreakType(

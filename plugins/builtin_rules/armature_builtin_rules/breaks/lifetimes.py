@@ -10,10 +10,11 @@ ROWS = with_examples(
     (
         BreakType(
             "dict-of-object",
-            "unsupported variable type for __dict__ access",
+            "`__dict__` of an unsupported object",
             "`__dict__` of {type} is read.",
             (fundamental("Read attributes by name: getattr(obj, name)."), _READ),
             code="GB6999",
+            torch_name="unsupported variable type for __dict__ access",
             also=("GB7637", "GB0271"),
             cause="Its contents depend on more than the program's code.",
         ),

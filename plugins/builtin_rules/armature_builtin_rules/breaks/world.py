@@ -14,40 +14,43 @@ ROWS = with_examples(
     (
         BreakType(
             "skipped-function",
-            "Attempted to call function marked as skipped",
+            "Call of a function that a rule keeps out of graphs",
             "{function} is called, and a rule keeps it out of graphs: {reason}.",
             (_RULE, _OUTSIDE),
             code="GB0007",
+            torch_name="Attempted to call function marked as skipped",
             also=("GB0008", "GB0009"),
             cause="What it does should not be recorded in a graph.",
         ),
         BreakType(
             "disabled-function",
-            "Skip calling `torch.compiler.disable()`d function",
+            "Call of a function that is marked to run eagerly",
             "{function} is called, which is marked to run eagerly: {reason}.",
             (
                 fundamental("Remove the mark if the function may be compiled."),
                 fundamental("Call it before or after the part that should be one graph."),
             ),
             code="GB0098",
+            torch_name="Skip calling `torch.compiler.disable()`d function",
             also=("GB0099", "GB0358"),
             cause="The program says so.",
         ),
         BreakType(
             "explicit-break",
-            "Call to `torch._dynamo.graph_break()`",
+            "Graph break that the program asks for",
             "The program asks for a graph break: {message}.",
             (
                 fundamental("Remove the call to keep the graph whole."),
                 supportable("armature.disable(fn) runs one function eagerly, for all its callers."),
             ),
             code="GB0025",
+            torch_name="Call to `torch._dynamo.graph_break()`",
             also=("GB0269", "GB4297", "GB4636"),
             cause="The program says so.",
         ),
         BreakType(
             "function-in-c",
-            "can't handle functions not implemented in python ",
+            "Function without Python code",
             "{function} can't be traced: {reason}.",
             (
                 supportable(
@@ -59,6 +62,7 @@ ROWS = with_examples(
                 _OUTSIDE,
             ),
             code="GB0177",
+            torch_name="can't handle functions not implemented in python ",
             also=("GB0059", "GB0071", "GB0147", "GB0148", "GB0193", "GB0278", "GB0140", "GB0298", "GB0808"),
             cause="There is no Python code to follow.",
         ),
@@ -76,7 +80,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "prints",
-            "Text that is printed",
+            "Printing",
             "{function} writes text for somebody to read.",
             (
                 fundamental("Print where the compiled function is called, or after the part that should be one graph."),
@@ -91,7 +95,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "asks-the-user",
-            "Input from somebody at a terminal",
+            "Input from a user or debugger",
             "{function} waits for somebody at a terminal or in a debugger.",
             (
                 fundamental("Do this before the compiled function is called, and pass the result."),
@@ -149,7 +153,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "uses-processes",
-            "Process that is started or asked for",
+            "Process started or inspected",
             "{function} starts processes, or asks about them.",
             (_OUTSIDE, fundamental("Read os.getpid() once, where the module is loaded.")),
             code="AB0151",
@@ -173,7 +177,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "pickles",
-            "Objects that are written or read as bytes",
+            "Pickling of objects",
             "{function} pickles objects, or reads pickled ones.",
             (_OUTSIDE, fundamental("To copy lists, dicts and modules, copy.deepcopy stays in the graph.")),
             code="AB0154",
@@ -237,13 +241,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "makes-sparse",
-            "Sparse tensor creation not supported",
+            "Sparse tensor created inside a function",
             "{function} creates a sparse tensor.",
             (
                 fundamental("Create it before the compiled function is called."),
                 ours("Compute with dense tensors and a mask."),
             ),
             code="GB0374",
+            torch_name="Sparse tensor creation not supported",
             also=("GB0129", "GB0130", "GB1501"),
             cause="How many values it stores depends on the values in the tensor.",
         ),
@@ -288,13 +293,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "function-transform",
-            "unsupported HigherOrderOperator",
+            "Unsupported transform of a function",
             "{function} transforms a function that would have to be captured as a separate graph.",
             (
                 supportable("Use torch.func.grad, vmap, jacrev and similar transforms, which stay in the graph."),
                 _OUTSIDE,
             ),
             code="GB0306",
+            torch_name="unsupported HigherOrderOperator",
             also=("GB6017", "GB0327"),
             cause="The functions that this operator calls have to be captured as separate graphs.",
         ),
@@ -309,16 +315,17 @@ ROWS = with_examples(
         ),
         BreakType(
             "torch-script",
-            "torch.jit.script/freeze modules unsupported",
+            "Function or module of TorchScript",
             "{function} belongs to TorchScript, which compiles and runs programs in its own way.",
             (fundamental("Call the Python function that it was created from."), _OUTSIDE),
             code="GB4695",
+            torch_name="torch.jit.script/freeze modules unsupported",
             also=("GB0265", "GB0266", "GB0267"),
             cause="It works on its own objects, outside the graph.",
         ),
         BreakType(
             "library-runtime",
-            "Call of another runtime",
+            "Call of an exporter or another runtime",
             "{function} belongs to an exporter or to a runtime other than torch.",
             (_OUTSIDE, supportable("Wrap it with torch.library.custom_op, which makes it one operator of the graph.")),
             code="AB0163",
@@ -326,7 +333,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "library-without-tensors",
-            "Library that knows no tensors",
+            "Library that does not compute with torch tensors",
             "{function} belongs to a library that does not compute with torch's tensors.",
             (
                 _OUTSIDE,
@@ -368,13 +375,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "imports-module",
-            "Import failure",
+            "Import of a module that is not loaded yet",
             "The module {module} is imported inside the function, and has not been loaded yet.",
             (
                 fundamental("Import it at the top of the file."),
                 user_error("If the import fails in eager mode too, install the package."),
             ),
             code="GB0069",
+            torch_name="Import failure",
             cause="Loading a module runs its code, and only once.",
         ),
         BreakType(
@@ -390,13 +398,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "import-from-unclear-module",
-            "Bad import result",
+            "Import of a name that the module does not define yet",
             "`{name}` is imported from {module}, which does not define it yet.",
             (
                 fundamental("Import at the top of the file."),
                 fundamental("Import the module, and read the attribute from it."),
             ),
             code="GB0022",
+            torch_name="Bad import result",
             cause="A module may create attributes on demand.",
         ),
         BreakType(
@@ -412,7 +421,7 @@ ROWS = with_examples(
         ),
         BreakType(
             "own-import-function",
-            "Import by a function of the program",
+            "Import through a custom `__import__`",
             "The function's module defines its own `__import__`.",
             (
                 fundamental("Import at the top of the file."),
