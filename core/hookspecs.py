@@ -147,7 +147,7 @@ def armature_operators() -> Iterable[Operator]:
 
     Called by the tables when they are first needed. None: no rows.
 
-        return [Operator(torch.ops.mylib.rotate.default, function=mylib._c.rotate, lies_as_told=True)]
+        return [Operator(torch.ops.mylib.rotate.default, function=mylib._c.rotate, reliable_strides=True)]
     """
     raise NotImplementedError
 

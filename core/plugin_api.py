@@ -19,7 +19,7 @@ from armature.breaks.types import (
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.data import program_of
-from armature.frame.guards.values import layout, lies_alike, same_members
+from armature.frame.guards.values import has_layout, layout, same_members
 from armature.frame.source import Resolver
 from armature.frame.sources import (
     ArrayMemorySource,
@@ -75,7 +75,7 @@ from armature.trace.handlers import (
 from armature.trace.locations import Location, locations_of
 from armature.trace.recording.graph_calls import from_fake as value_of_node
 from armature.trace.recording.graph_calls import record as record_node
-from armature.trace.recording.tensor_state import APART, AS_CAPTURED
+from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
 from armature.trace.recording.uncompiled_calls import call_uncompiled
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import is_iterable
@@ -106,7 +106,13 @@ from armature.trace.values.classes import (
     rely_on_class,
 )
 from armature.trace.values.classes import bind as bind_attribute
-from armature.trace.values.computed import computed_float, is_computed, is_taken, kind_of_number, taken
+from armature.trace.values.computed import (
+    as_graph_number,
+    computed_float,
+    is_computed,
+    is_runtime_number,
+    kind_of_number,
+)
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.context import (
     ContextValue,
@@ -119,7 +125,7 @@ from armature.trace.values.exception import CaughtValue, ExceptionValue, handled
 from armature.trace.values.floats import KEEPS as TAKES_NUMBERS
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
-from armature.trace.values.keys import Address, Identity, Referring, is_by_address, looked_up, settle
+from armature.trace.values.keys import Address, Identity, Referring, end_lookup, is_by_address, looked_up
 from armature.trace.values.mapping import DictValue, items_of_mapping, namespace_of
 from armature.trace.values.methods import ContainerValue, method_of
 from armature.trace.values.precomputed import PrecomputedNumber, PrecomputedValue, call_before_graph, known_before_graph
@@ -143,9 +149,9 @@ from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, name
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
-    "APART",
     "API_VERSION",
     "AS_CAPTURED",
+    "BETWEEN_PIECES",
     "BUILTIN_BASES",
     "CHECK",
     "FILLED_BY_INIT",
@@ -248,6 +254,7 @@ __all__ = [
     "Walk",
     "Write",
     "advanced",
+    "as_graph_number",
     "as_index",
     "assumed_constant",
     "attention_results",
@@ -264,6 +271,7 @@ __all__ = [
     "computed_float",
     "data_parallel",
     "dict_of",
+    "end_lookup",
     "existing",
     "fake_of",
     "find_in_class",
@@ -273,6 +281,7 @@ __all__ = [
     "grad_modes",
     "handled_exception",
     "handles",
+    "has_layout",
     "has_own_lookup",
     "hookimpl",
     "in_transform",
@@ -284,7 +293,7 @@ __all__ = [
     "is_data_descriptor",
     "is_iterable",
     "is_named_tuple",
-    "is_taken",
+    "is_runtime_number",
     "is_trusted",
     "is_unbacked",
     "is_written_in_c",
@@ -293,7 +302,6 @@ __all__ = [
     "kind_of_number",
     "known_before_graph",
     "layout",
-    "lies_alike",
     "locations_of",
     "looked_up",
     "method_of",
@@ -322,11 +330,9 @@ __all__ = [
     "same_members",
     "says_not_implemented",
     "set_data_",
-    "settle",
     "skip_code",
     "supportable",
     "symbolic_number",
-    "taken",
     "tensor_method",
     "tensor_of_class",
     "torch_decompositions",

@@ -16,7 +16,7 @@ Operators = Mapping[torch._ops.OpOverload, Operator]
 def may_differ_in_layout(target: torch._ops.OpOverload, operators: Operators) -> bool:
     """Whether an operator's results may have another layout than torch's meta kernel says, so that it is checked at run
     time."""
-    return target not in operators or not operators[target].lies_as_told
+    return target not in operators or not operators[target].reliable_strides
 
 
 def binding_of(target: torch._ops.OpOverload, operators: Operators) -> Callable[..., Any]:

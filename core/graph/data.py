@@ -116,14 +116,14 @@ class Lowering:
 class Operator:
     """Facts about an operator that neither its schema nor torch's meta kernel states.
 
-    function: an equivalent of the operator that is faster to call. lies_as_told: the results always have the strides of
-    the meta kernel; other operators' results are checked each time the operator has run. relaid: `relaid(args,
-    result)`, called on fake tensors while code is traced; returns the result with the strides that the operator's real
-    kernels produce, if the meta kernel's are wrong.
+    function: an equivalent of the operator that is faster to call. reliable_strides: the results always have the
+    strides of the meta kernel; other operators' results are checked each time the operator has run.
+    relaid: `relaid(args, result)`, called on fake tensors while code is traced; returns the result with the strides
+    that the operator's real kernels produce, if the meta kernel's are wrong.
     """
 
     op: torch._ops.OpOverload
     function: Callable[..., Any] | None = None
-    lies_as_told: bool = False
+    reliable_strides: bool = False
     relaid: Callable[[Sequence[Any], Any], Any] | None = None
     priority: int = 0

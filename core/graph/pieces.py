@@ -23,17 +23,17 @@ from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
 from armature.trace.data import LEAVE, GraphInput, TracedFrame, is_uncompiled, written_uncompiled
-from armature.trace.recording.tensor_state import APART
+from armature.trace.recording.tensor_state import BETWEEN_PIECES
 
 CONDITION: object = torch.ops.higher_order.cond
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
-OF_PIECES = (APART,)  # meta keys that a piece's copy of a node does not get
-OF_WHOLE = (APART, "counts_writes")
+OF_PIECES = (BETWEEN_PIECES,)  # meta keys that a piece's copy of a node does not get
+OF_WHOLE = (BETWEEN_PIECES, "counts_writes")
 
 
 def runs_between_pieces(node: fx.Node) -> bool:
     """Whether a node runs between pieces."""
-    return is_uncompiled(node) or APART in node.meta
+    return is_uncompiled(node) or BETWEEN_PIECES in node.meta
 
 
 def runs_between_kernels(node: fx.Node) -> bool:
@@ -201,7 +201,7 @@ def compiled(
     if whole is None or steps is None:
         return None
     learns = any(needs_gradient(leaf) for n in whole.graph.nodes for leaf in tree_leaves(n.meta.get("example_value")))
-    outer = Outer(traced, whole, learns, any(APART in node.meta for node in whole.graph.nodes))
+    outer = Outer(traced, whole, learns, any(BETWEEN_PIECES in node.meta for node in whole.graph.nodes))
     outer.open()
     grad, switches = torch.is_grad_enabled(), False
     try:

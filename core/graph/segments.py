@@ -30,7 +30,7 @@ from armature.trace.data import LEAVE, GraphInput, TracedFrame
 if TYPE_CHECKING:
     from armature.context import CompileContext
 
-APART = ("placeholder", "output", "get_attr")
+NOT_STEPS = ("placeholder", "output", "get_attr")
 
 
 def compiled(traced: TracedFrame, ctx: CompileContext, compile_piece: CompilePiece) -> Callable[..., Any] | None:
@@ -79,7 +79,7 @@ class _Steps:
 
     @classmethod
     def of(cls, traced: TracedFrame, module: fx.GraphModule) -> _Steps:
-        nodes = tuple(node for node in module.graph.nodes if node.op not in APART and not is_number(node))
+        nodes = tuple(node for node in module.graph.nodes if node.op not in NOT_STEPS and not is_number(node))
         spans = (*_contexts(nodes), *_values(nodes, module.graph), *_memories(nodes, traced, module))
         return cls(nodes, frozenset(k for first, last in spans for k in range(first + 1, last + 1)))
 

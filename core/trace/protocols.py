@@ -167,7 +167,7 @@ class PythonVerbs(Protocol[V]):
     def reversed_iterator(self, value: V) -> V:
         """`reversed(value)`."""
 
-    def taken(self, value: V) -> Iterator[V]:
+    def collect_items(self, value: V) -> Iterator[V]:
         """The items of an iterable, consumed as for making a list or tuple."""
 
     def in_sequence(self, value: V, refusal: str) -> list[V]:

@@ -23,7 +23,7 @@ class PythonRules:
         self.trace = trace
         self.iterator = partial(iteration.iterator, trace)
         self.reversed_iterator = partial(iteration.reverse, trace)
-        self.taken = partial(iteration.taken, trace)
+        self.collect_items = partial(iteration.collect_items, trace)
         self.in_sequence = partial(iteration.in_sequence, trace)
         self.operate = partial(operators.operate, trace)
         self.by_methods = partial(operators.by_methods, trace)

@@ -25,7 +25,7 @@ aten = torch.ops.aten
 
 
 def program_of(graph: LoopGraph) -> Program:
-    told = Operator(aten.mm.default, torch.mm, lies_as_told=True)
+    told = Operator(aten.mm.default, torch.mm, reliable_strides=True)
     ctx = context((), PlanBackend(), operators=[told])
     program = generate(schedule(graph, ctx), ctx)
     verify(program)

@@ -68,7 +68,7 @@ def test_strides_are_those_that_the_row_tells(backend: str) -> None:
 
 @pytest.mark.parametrize("function", [None, short])
 def test_the_shorter_way_is_called(function: Callable[..., Tensor] | None) -> None:
-    with manager().registered(with_rows(function=function, relaid=by_columns, lies_as_told=True), "vendor"):
+    with manager().registered(with_rows(function=function, relaid=by_columns, reliable_strides=True), "vendor"):
         found, _ = armature.compile(program, dynamic=False)(torch.ones(2, 3))
     assert torch.equal(found, torch.full((2, 3), 2.0))
     assert len(CALLS) == (function is short)

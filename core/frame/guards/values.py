@@ -107,7 +107,7 @@ def layout(held: Collection[object]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(places.get(member, -1) for member in copy) for copy in copies)
 
 
-def lies_alike(expected: tuple[tuple[int, ...], ...], held: Collection[object]) -> bool:
+def has_layout(expected: tuple[tuple[int, ...], ...], held: Collection[object]) -> bool:
     """Whether a set's hash table has the expected layout."""
     return layout(held) == expected
 

@@ -179,7 +179,7 @@ def unpack_ex(frame: Frame, inst: Instruction) -> None:
     iterator, steps = steps_of(frame, frame.pop())
     items = list(itertools.islice(steps, before))
     if len(items) == before:
-        items += frame.tracer.python.taken(iterator)
+        items += frame.tracer.python.collect_items(iterator)
     if len(items) < before + after:
         text = f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
         frame.tracer.raise_error(ValueError, text)

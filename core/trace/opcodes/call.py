@@ -58,7 +58,7 @@ def call_function_ex(frame: Frame, inst: Instruction) -> None:
     named = frame.stack.pop() if inst.arg & 1 else None
     given = frame.stack.pop()
     check_stars(frame, given, named)
-    args = list(frame.tracer.python.taken(given))
+    args = list(frame.tracer.python.collect_items(given))
     function = pop_callable(frame, args)
     kwargs = keywords(frame, named)
     frame.callee = function

@@ -51,7 +51,7 @@ def advance(tracer: Trace, iterator: Value) -> Value:
     return next(iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer))
 
 
-def taken(tracer: Trace, value: Value) -> Iterator[Value]:
+def collect_items(tracer: Trace, value: Value) -> Iterator[Value]:
     """The items of an iterable, consumed as for making a list or tuple: Python asks for the length first."""
     items = value.stream(tracer)
     if isinstance(value, UserObjectValue):
@@ -74,7 +74,7 @@ def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
         if not issubclass(raised.value.python_type(), TypeError):
             raise
         tracer.raise_error(TypeError, refusal)
-    return list(taken(tracer, made))
+    return list(collect_items(tracer, made))
 
 
 def ask_length(tracer: Trace, value: UserObjectValue) -> None:

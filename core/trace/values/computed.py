@@ -45,7 +45,7 @@ def is_computed(value: Value) -> bool:
     return isinstance(value, SymbolicValue) and type(value.fake) is torch.SymFloat
 
 
-def is_taken(value: Value) -> bool:
+def is_runtime_number(value: Value) -> bool:
     """Whether it is a number that is only known at run time."""
     return isinstance(value, SymbolicValue) and is_unbacked(value.fake)
 
@@ -59,14 +59,14 @@ def kind_of_number(value: Value) -> type | None:
     return type(known) if type(known) in (int, float, bool) else None
 
 
-def taken(tracer: Tracing, value: Value) -> Value:
+def as_graph_number(tracer: Tracing, value: Value) -> Value:
     """The number as an argument of a graph call."""
-    return value.taken(tracer) if isinstance(value, FloatValue) else value
+    return value.as_graph_number(tracer) if isinstance(value, FloatValue) else value
 
 
 def computed_float(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value:
     """The float that the graph computes by applying a function to numbers."""
-    given = [taken(tracer, value) for value in operands]
+    given = [as_graph_number(tracer, value) for value in operands]
     return tracer.graph_call(function, given, {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
 
 
@@ -76,7 +76,11 @@ def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | No
     kinds = [kind_of_number(value) for value in operands]
     if name not in ARITHMETIC or None in kinds or not (float in kinds or name == "truediv"):
         return None
-    return computed_float(tracer, ARITHMETIC[name], operands) if any(is_taken(value) for value in operands) else None
+    return (
+        computed_float(tracer, ARITHMETIC[name], operands)
+        if any(is_runtime_number(value) for value in operands)
+        else None
+    )
 
 
 def unary(tracer: Tracing, name: str, value: Value) -> Value | None:

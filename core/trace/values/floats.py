@@ -51,12 +51,12 @@ class FloatValue(Value):
         return self.number
 
     def as_argument(self, tracer: Tracing) -> object:
-        return self.taken(tracer).as_argument(tracer) if tracer.recorder.keeps_floats else self.as_constant()
+        return self.as_graph_number(tracer).as_argument(tracer) if tracer.recorder.keeps_floats else self.as_constant()
 
     def as_fake(self, tracer: Tracing) -> object:
-        return self.taken(tracer).as_fake(tracer) if tracer.recorder.keeps_floats else self.as_constant()
+        return self.as_graph_number(tracer).as_fake(tracer) if tracer.recorder.keeps_floats else self.as_constant()
 
-    def taken(self, tracer: Tracing) -> Value:
+    def as_graph_number(self, tracer: Tracing) -> Value:
         """The number itself, as an argument of a graph call."""
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():

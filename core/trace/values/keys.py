@@ -51,7 +51,7 @@ class TracedKey:
         return self.hashed
 
 
-def settle(key: Hashable) -> None:
+def end_lookup(key: Hashable) -> None:
     """Forget cached comparisons: the next operation on this key compares again."""
     if isinstance(key, TracedKey):
         key.answers.clear()

@@ -70,7 +70,7 @@ class _Simplifier:
         if len(merged) == len(given) > 1 and not flat:
             return
         with self.graph.inserting_before(node):
-            parts = [self.taken(node, one) if isinstance(one, Part) else one for one in merged]
+            parts = [self.node_of_part(node, one) if isinstance(one, Part) else one for one in merged]
         node.args = (parts, axis)
         node.kwargs = {}
         if len(parts) == 1:
@@ -115,7 +115,7 @@ class _Simplifier:
             if start <= part.start and part.stop <= stop:
                 inside = attrs.evolve(part, source=one, start=part.start - start, stop=part.stop - start)
                 with self.graph.inserting_before(node):
-                    self.replace(node, self.taken(node, inside), relaid=True)
+                    self.replace(node, self.node_of_part(node, inside), relaid=True)
                 return
 
     def copy(self, node: fx.Node) -> None:
@@ -127,7 +127,7 @@ class _Simplifier:
         if not any(cast("Sequence[int]", node.args[1])):
             self.copy(node)
 
-    def taken(self, like: fx.Node, part: Part) -> fx.Node:
+    def node_of_part(self, like: fx.Node, part: Part) -> fx.Node:
         """The node of a part, attributed to the same line of the program as the node `like`."""
         if (part.start, part.stop) == (0, part.source.meta["val"].shape[part.axis]):
             return part.source

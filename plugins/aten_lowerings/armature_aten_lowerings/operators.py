@@ -15,20 +15,20 @@ aten = torch.ops.aten
 # lists that contain None (`Tensor?[]`) are missing, because these functions refuse such lists. The layout of these
 # operators' results is reliable.
 CALLED_OFTEN = (
-    Operator(aten.mm.default, torch.mm, lies_as_told=True),
-    Operator(aten.bmm.default, torch.bmm, lies_as_told=True),
-    Operator(aten.addmm.default, torch.addmm, lies_as_told=True),
-    Operator(aten.baddbmm.default, torch.baddbmm, lies_as_told=True),
-    Operator(aten.mv.default, torch.mv, lies_as_told=True),
-    Operator(aten.convolution.default, torch.convolution, lies_as_told=True),
-    Operator(aten.index_select.default, torch.index_select, lies_as_told=True),
-    Operator(aten.gather.default, torch.gather, lies_as_told=True),
-    Operator(aten.scatter_add.default, torch.scatter_add, lies_as_told=True),
-    Operator(aten.index_add.default, torch.index_add, lies_as_told=True),
-    Operator(aten.index_put.default, lies_as_told=True),
-    Operator(aten.cumsum.default, torch.cumsum, lies_as_told=True),
-    Operator(aten.native_batch_norm.default, torch.native_batch_norm, lies_as_told=True),
-    Operator(aten.native_layer_norm.default, torch.native_layer_norm, lies_as_told=True),
+    Operator(aten.mm.default, torch.mm, reliable_strides=True),
+    Operator(aten.bmm.default, torch.bmm, reliable_strides=True),
+    Operator(aten.addmm.default, torch.addmm, reliable_strides=True),
+    Operator(aten.baddbmm.default, torch.baddbmm, reliable_strides=True),
+    Operator(aten.mv.default, torch.mv, reliable_strides=True),
+    Operator(aten.convolution.default, torch.convolution, reliable_strides=True),
+    Operator(aten.index_select.default, torch.index_select, reliable_strides=True),
+    Operator(aten.gather.default, torch.gather, reliable_strides=True),
+    Operator(aten.scatter_add.default, torch.scatter_add, reliable_strides=True),
+    Operator(aten.index_add.default, torch.index_add, reliable_strides=True),
+    Operator(aten.index_put.default, reliable_strides=True),
+    Operator(aten.cumsum.default, torch.cumsum, reliable_strides=True),
+    Operator(aten.native_batch_norm.default, torch.native_batch_norm, reliable_strides=True),
+    Operator(aten.native_layer_norm.default, torch.native_layer_norm, reliable_strides=True),
 )
 
 

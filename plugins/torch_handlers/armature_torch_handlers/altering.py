@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from armature.plugin_api import APART, AS_CAPTURED, Call, TracedTensor, Tracing, Value, handles, set_data_
+from armature.plugin_api import AS_CAPTURED, BETWEEN_PIECES, Call, TracedTensor, Tracing, Value, handles, set_data_
 from armature_torch_handlers.tensor_methods import STATE_METHOD, STATE_METHODS
 
 # methods that change neither a tensor's memory nor its history
@@ -101,5 +101,5 @@ def alter_tensor(tracer: Tracing, tensor: TracedTensor, fn: Callable[..., object
     tracer.recorder.mutates = True
     tracer.effects.alter(tensor)
     result = tracer.graph_call(fn, (tensor, *args), {})
-    next(iter(reversed(tracer.recorder.graph.nodes))).meta[APART if fn in COLLECTING else AS_CAPTURED] = True
+    next(iter(reversed(tracer.recorder.graph.nodes))).meta[BETWEEN_PIECES if fn in COLLECTING else AS_CAPTURED] = True
     return result

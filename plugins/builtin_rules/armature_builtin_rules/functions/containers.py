@@ -23,7 +23,7 @@ from armature.plugin_api import (
 @handles(list)
 def make_list(call: Call, items: Value | None = None) -> Value:
     """A new list."""
-    return ListValue([] if items is None else list(call.tracing.python.taken(items)))
+    return ListValue([] if items is None else list(call.tracing.python.collect_items(items)))
 
 
 @handles(tuple)
@@ -31,13 +31,13 @@ def make_tuple(call: Call, items: Value | None = None) -> Value:
     """A tuple; a tuple is returned unchanged."""
     if isinstance(items, TupleValue) and items.kind is tuple:
         return items
-    return TupleValue([] if items is None else list(call.tracing.python.taken(items)))
+    return TupleValue([] if items is None else list(call.tracing.python.collect_items(items)))
 
 
 @handles(torch.Size)
 def make_size(call: Call, items: Value | None = None) -> Value:
     """torch.Size of ints."""
-    sizes = [] if items is None else list(call.tracing.python.taken(items))
+    sizes = [] if items is None else list(call.tracing.python.collect_items(items))
     if not all(issubclass(size.python_type(), int) for size in sizes):
         call.graph_break("size-of-no-ints")
     return TupleValue(sizes, torch.Size)

@@ -99,7 +99,7 @@ def of_constants(call: Call, kind: type, args: Args, kwargs: Kwargs) -> Value:
     if kind is bytes and args and issubclass(args[0].python_type(), str):
         args = (native(args[0]), *args[1:])
     elif kind is bytes and args and not args[0].is_constant:
-        items = [item.as_constant() for item in call.tracing.python.taken(args[0])]
+        items = [item.as_constant() for item in call.tracing.python.collect_items(args[0])]
         args = (call.new_value(items), *args[1:])
     try:
         named = {name: value.as_constant() for name, value in kwargs.items()}

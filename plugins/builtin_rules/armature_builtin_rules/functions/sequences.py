@@ -118,11 +118,11 @@ def append(tracer: Tracing, self: ListValue, item: Value) -> None:
 def extend(tracer: Tracing, self: ListValue, more: Value) -> None:
     """Append all items of an iterable. Producing them may inspect the list, or raise."""
     if more.plain_items:
-        added = list(tracer.python.taken(more))
+        added = list(tracer.python.collect_items(more))
         tracer.mutate(self)
         self.items.extend(added)
         return
-    for item in tracer.python.taken(more):
+    for item in tracer.python.collect_items(more):
         append(tracer, self, item)
 
 

@@ -28,16 +28,16 @@ from armature.plugin_api import (
     ValueType,
     Walk,
     Write,
+    end_lookup,
     handles,
+    has_layout,
     is_atom,
     is_by_address,
     layout,
-    lies_alike,
     looked_up,
     method_of,
     raise_lacking,
     same_members,
-    settle,
 )
 from armature_builtin_rules.functions.targets import own_methods
 
@@ -152,7 +152,7 @@ class SetValue(SetLike):
         tracer.guards.keys(self.source, [self.entries[key].as_constant() for key in self.table])
         places = layout(self.table)
         if places:
-            tracer.guards.metadata(self.source, functools.partial(lies_alike, places))
+            tracer.guards.metadata(self.source, functools.partial(has_layout, places))
 
     def ordered(self, tracer: Tracing) -> list[Hashable]:
         """The keys in CPython's order, which depends on the set's history and on hashes."""
@@ -328,7 +328,7 @@ def add(tracer: Tracing, self: SetValue, item: Value) -> None:
     self.change(tracer, set.add, item).add(key)
     self.reshaped += key not in self.entries
     self.entries.setdefault(key, item)
-    settle(key)
+    end_lookup(key)
 
 
 def lookup_key(tracer: Tracing, item: Value) -> Hashable:

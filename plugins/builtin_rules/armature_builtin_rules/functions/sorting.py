@@ -50,7 +50,7 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
 def in_order(call: Call, items: Value, *, key: Value | None = None, reverse: Value | None = None) -> Value:
     """A sorted list; the order in which items arrive matters if some may be equal."""
     ordered = key is not None or not items.plain_items
-    given = list(call.tracing.python.taken(items)) if ordered else in_any_order(call.tracing, items)
+    given = list(call.tracing.python.collect_items(items)) if ordered else in_any_order(call.tracing, items)
     return ListValue(sorted_items(call.tracing, given, key, reverse))
 
 

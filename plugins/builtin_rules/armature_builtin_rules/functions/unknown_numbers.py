@@ -20,14 +20,14 @@ from armature.plugin_api import (
     Tracing,
     TupleValue,
     Value,
+    as_graph_number,
     compute_before_graph,
     computed_float,
     is_computed,
-    is_taken,
+    is_runtime_number,
     kind_of_number,
     number_of,
     symbolic_number,
-    taken,
 )
 
 FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
@@ -81,9 +81,9 @@ def total(tracer: Tracing, numbers: list[Value]) -> Value:
     # Later Python versions compensate rounding errors of floats.
     if all(isinstance(number, ConstantValue) for number in numbers):
         return ConstantValue(sum_of(*(number.as_constant() for number in numbers)))
-    found = None if any(map(is_taken, numbers)) else compute_before_graph(tracer, sum_of, tuple(numbers))
+    found = None if any(map(is_runtime_number, numbers)) else compute_before_graph(tracer, sum_of, tuple(numbers))
     if found is None:
-        terms = TupleValue([taken(tracer, number) for number in numbers[1:]])
+        terms = TupleValue([as_graph_number(tracer, number) for number in numbers[1:]])
         found = computed_float(tracer, sum, (terms, numbers[0]))
     return found
 
@@ -96,7 +96,7 @@ def sum_of(first: Any, *others: Any) -> Any:
 def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
     """The result of `float` or a function of `math` for a number only known at run time; None for other functions or
     arguments."""
-    if len(operands) != 1 or not is_taken(operands[0]) or kind_of_number(operands[0]) is None:
+    if len(operands) != 1 or not is_runtime_number(operands[0]) or kind_of_number(operands[0]) is None:
         return None
     if function is math.fabs:
         number = of_function(tracer, float, operands)
