@@ -64,8 +64,7 @@ class GuardRecorder:
         self.records.setdefault(GlobalStateGuard, GlobalStateGuard())
 
     def autocast_dtype(self, device: str) -> None:
-        """The default dtype of autocast on the device, as of the start: contexts that the trace enters may change
-        it."""
+        """The default dtype of autocast on the device as of the start, because the trace may enter contexts."""
         before = self.autocast.get(device)
         answer = torch.get_autocast_dtype(device) if before is None else before
         self.answers(torch.get_autocast_dtype, (device,), {}, answer)

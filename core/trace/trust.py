@@ -1,5 +1,4 @@
-"""Modules that are trusted not to be patched while a program runs: torch and the standard library. Only containers and
-their contents are guarded there."""
+"""Modules trusted not to be patched at run time (torch, the standard library): only their containers are guarded."""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ class Emitter(ABC):
     def emit(self, name: str, *arg: Any) -> None:
         """Add an instruction."""
 
-    # Calls.
-
     def function(self, load: Callable[[], None]) -> None:
         """Push a function and the NULL that its call needs."""
         if NULL_FIRST:
@@ -52,8 +50,6 @@ class Emitter(ABC):
             self.emit("SWAP", 2)
         self.call(1)
 
-    # Lookups.
-
     def attribute(self, name: str) -> None:
         """Replace the object on the stack by its attribute."""
         self.emit("LOAD_ATTR", name if VERSION < (3, 12) else (False, name))
@@ -65,8 +61,6 @@ class Emitter(ABC):
     def load_cell(self, variable: Any) -> None:
         """Push a cell itself."""
         self.emit("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST", variable)
-
-    # Construction.
 
     def make_function(self, *, closure: bool) -> None:
         """Make a function of the code on top of the stack. closure: a tuple of cells lies below it."""
@@ -83,8 +77,6 @@ class Emitter(ABC):
             self.emit("LIST_TO_TUPLE")
         else:
             self.emit("CALL_INTRINSIC_1", Intrinsic1Op.INTRINSIC_LIST_TO_TUPLE)
-
-    # Jumps forward.
 
     def jump_if_false(self, label: Any) -> None:
         """Jump if the bool on the stack is False."""

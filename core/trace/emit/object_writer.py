@@ -111,8 +111,7 @@ class ObjectWriter(Emitter, Generic[V, W_contra, T_co]):
         defaults: Sequence[V] = (),
         cells: Sequence[V | str] = (),
     ) -> None:
-        """Push a function. code: the code object, or a function that pushes it. cells: values, or names of variables of
-        this frame."""
+        """Push a function. code: its code, or a function that pushes it. cells: values, or this frame's variables."""
         self.null_function(FunctionType)
         if isinstance(code, CodeType):
             self.constant(code)

@@ -27,8 +27,8 @@ from armature.trace.values.tensor import TensorValue
 
 @attrs.define(eq=False)
 class ValueWriter(ObjectWriter[Value, Write, Trace]):
-    """Writes code that pushes the objects of values. `main`: the instructions after the call of the graph, which
-    returns `outputs`."""
+    """Writes code that pushes the objects of values. `main`: the code after the graph's call, which returns
+    `outputs`."""
 
     main: list[Instr] = attrs.field(factory=list)
     outputs: dict[fx.Node, int] = attrs.field(factory=dict)
@@ -63,8 +63,6 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
 
     def cannot(self, value: Value) -> NoReturn:
         raise self.tracer.breaks.break_at(None, "value-not-rebuilt", type=value.describe()).blaming(value)
-
-    # The interface that values use to rebuild themselves.
 
     def load(self, value: Value) -> None:
         held = self._held.get(value)
@@ -159,8 +157,6 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
 
     def dict_of(self, items: dict[str, Value]) -> Value:
         return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
-
-    # Sources.
 
     def load_source(self, source: Source) -> None:
         held = self._paths.get(source)

@@ -134,8 +134,8 @@ def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
 
 
 def note_error(tracer: Trace, node: fx.Node) -> None:
-    """Called for each node after a change. If the node may raise after a tensor with gradients was changed, the graph
-    may have to end before it."""
+    """Called for nodes after a change: if one may raise after gradients' tensors changed, the graph may end before
+    it."""
     if tracer.request.fullgraph or not may_raise(node):
         return
     tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))

@@ -68,8 +68,6 @@ class Sizes:
         """torch's symbolic-shape environment."""
         return self.fakes.symbols
 
-    # Values.
-
     def of_int(self, number: int, source: Source) -> SymbolicValue:
         """The symbolic value of an int of the program."""
         known = self._ints.get(source)
@@ -174,8 +172,6 @@ class Sizes:
         except DATA_DEPENDENT:
             raise self.breaks.break_at(None, "branch-on-unknown-size", test=self.stack.expression()) from None
 
-    # The graph.
-
     def argument(self, number: Any) -> Any:
         """The representation of a symbolic number among a node's arguments: a node, or the number if it is known."""
         last = self.recorder.last
@@ -201,8 +197,6 @@ class Sizes:
             summary, trace, _ = self.stack.origin()
             for node in fresh:
                 node.meta.update(origin=summary, stack_trace=trace)
-
-    # Guards.
 
     def guards(self) -> tuple[Guard, ...]:
         """Guards on the symbols: ranges, decisions made while tracing and later, strides. No decision may follow."""

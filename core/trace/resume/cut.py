@@ -116,8 +116,7 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
 
 
 def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
-    """The stack; a call of a C method gets its function and object as separate items, as CPython's error messages tell
-    them apart."""
+    """The stack; a call of a C method gets its function and object separately, as CPython's error messages do."""
     stack = list(frame.stack)
     place = len(stack) - operands(inst) if inst.opname in CALLS else -1
     if place < 0 or OF_METHOD not in stack[place : place + 2]:

@@ -108,8 +108,6 @@ class FrameWriter(Emitter):
         load()
         self.make_function(closure=bool(free))
 
-    # The stack.
-
     def push_stack(self, layout: Layout) -> None:
         """Restore the stack from its variables, and the exceptions that are being handled."""
         handled = 0
@@ -176,8 +174,6 @@ class FrameWriter(Emitter):
             self.emit("LOAD_CONST", None)
         self.call(3)
         self.emit("POP_TOP")
-
-    # The whole code.
 
     def begin(self) -> list[str]:
         """Write the first instructions. Returns the free variables: those of the origin, and its cells."""

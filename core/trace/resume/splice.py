@@ -55,8 +55,6 @@ class BreakWriter(FrameWriter):
     hands_back: bool
     kept: frozenset[str] = frozenset()
 
-    # Run one instruction unchanged.
-
     def run(self, position: int, layout: Layout, bound: frozenset[str], *, inner: bool) -> None:
         """Run the instruction at a position and continue after it. `inner`: call the code that replaces its call."""
         instructions = decode(self.origin)
@@ -144,8 +142,6 @@ class BreakWriter(FrameWriter):
                 layout = layout[: len(layout) + effect(inst, False)]
             self.copy(position)
             position += 1
-
-    # Continuing.
 
     def leave(self, position: int, layout: Layout, bound: frozenset[str]) -> None:
         """Continue at a position: in a resume function, or here if only a `return` is left."""

@@ -81,8 +81,7 @@ def right_goes_first(left: type, right: type, reflected: str) -> bool:
 
 
 def right_compares_first(left: type, right: type) -> bool:
-    """Whether the right operand of a comparison is asked first: its class derives from the left one's (3.3.1). It need
-    not override the method."""
+    """Whether the right operand of a comparison is asked first: its class derives from the left one's (3.3.1)."""
     return left is not right and issubclass(right, left)
 
 

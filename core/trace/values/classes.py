@@ -50,8 +50,7 @@ def find_in_class(cls: type, name: str, after: type | None = None) -> Found | No
 
 
 def rely_on_class(tracer: Tracing, cls: type, *names: str, after: type | None = None) -> None:
-    """Guard which class each name is found in, or that it is not found: no class searched earlier may gain it. `after`:
-    search only behind that class."""
+    """Guard which class each name is found in, or that none has it. `after`: search only behind that class."""
     known = (id(cls), names, id(after))
     if known in tracer.guards.lookups:
         return

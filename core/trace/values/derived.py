@@ -54,8 +54,8 @@ def makes_its_own(value: Value, method: str) -> bool:
 
 
 def asks_the_program(value: Value, *names: str) -> bool:
-    """Whether the class of a value derives from a builtin type and overrides a method that C code may call; only the
-    named ones, if any are given."""
+    """Whether a class derived from a builtin type overrides a method that C code may call (one of `names`, if
+    given)."""
     cls = value.python_type()
     return value.base is not None and any(overrides(cls, name) for name in names or AS_ARGUMENT)
 

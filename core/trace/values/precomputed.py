@@ -41,8 +41,8 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 @attrs.define(eq=False)
 class PrecomputedValue(Value):
-    """An object computed by a call before the graph, of which only the type is known: a generator's state. example: its
-    value while tracing."""
+    """The result of a call before the graph, known only by type: a generator's state. example: its value while
+    tracing."""
 
     kind: type
     example: Any
