@@ -188,6 +188,26 @@ def test_functions_that_are_no_graphs() -> None:
     assert break_of(learned_mask, *inputs()) in ("flex-attention-gradient", "autograd-function")
 
 
+def learned_score_and_mask(q, k, v):
+    def score(s, b, h, i, j):
+        return s + WEIGHT[h, i]
+
+    blocks = create_block_mask(
+        lambda b, h, i, j: WEIGHT[h, i] > WEIGHT[h, j] - 9, 2, HEADS, LENGTH, LENGTH, device="cpu"
+    )
+    return flex_attention(q, k, v, block_mask=blocks, score_mod=score)
+
+
+def test_what_both_functions_learn_is_not_dropped_in_silence() -> None:
+    """The operator by itself gives a result without that gradient; torch's function around it raises an error."""
+    errors = []
+    for run in (learned_score_and_mask, armature.compile(learned_score_and_mask, backend="eager")):
+        with pytest.raises(RuntimeError, match="require grad are not supported") as error:
+            run(*inputs())
+        errors.append(type(error.value))
+    assert errors[0] is errors[1]
+
+
 def test_a_break_inside_of_vmap_leaves_its_levels() -> None:
     def branch(q, k, v):
         def mask(b, h, i, j):

@@ -6,12 +6,16 @@ traced normally.
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Sequence
+from types import CodeType
 
 import torch
 
 from armature.plugin_api import (
     Call,
+    GraphBreak,
     TracedTensor,
     TupleValue,
     Value,
@@ -23,6 +27,7 @@ from armature.plugin_api import (
 from armature_torch_handlers.programs.bodies import Body, Like, needs_gradient, trace_body
 from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
+AROUND = "torch.nn.attention.flex_attention"  # the module of torch's Python function; `import torch` leaves it out
 Q_INDICES = 7  # position, in a flattened block mask, of the part needed for gradients
 
 
@@ -37,8 +42,31 @@ def flex_attention(
     scale: Value,
     options: Value,
 ) -> Value | None:
-    """Attention output, log-sum-exp, and largest scores."""
-    tracer, tensors = call.tracing, (query, key, value)
+    """Attention output, log-sum-exp, and largest scores.
+
+    The operator itself would ignore gradients of what the functions close over. torch's Python function around it
+    treats them, so where this is no part of the graph, all of that function runs eagerly.
+    """
+    try:
+        return attention(call, (query, key, value), score_mod, block_mask, scale, options)
+    except GraphBreak as stop:
+        outside = list(itertools.takewhile(lambda location: not is_around(location.code), stop.locations))
+        stop.locations = tuple(outside) or stop.locations
+        raise
+
+
+def is_around(code: CodeType) -> bool:
+    """Whether code is that of torch's Python function."""
+    function = getattr(sys.modules.get(AROUND), "flex_attention", None)
+    return function is not None and code == function.__code__
+
+
+def attention(
+    call: Call, tensors: Sequence[Value], score_mod: Value, block_mask: Value, scale: Value, options: Value
+) -> Value | None:
+    """The same as a node of the graph. Raises GraphBreak."""
+    tracer = call.tracing
+    query, key, value = tensors
     if not isinstance(query, TracedTensor) or not isinstance(key, TracedTensor) or not isinstance(value, TracedTensor):
         return None
     *blocks, mask_mod = tracer.unpack(block_mask)
