@@ -105,7 +105,7 @@ def disagreements(op: Overload, dtype: torch.dtype) -> tuple[int, list[str]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 def test_layouts_are_those_of_the_kernels(part: int) -> None:
     wrong, never = {}, []
     for op in list(pointwise())[part::4]:

@@ -70,7 +70,9 @@ def test_in_double_precision(name: str) -> None:
     alike(NETWORKS[name](5, 7, num_layers=2, dropout=0.4).double(), torch.randn(4, 6, 5).double(), backward=True)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == QUICK_KIND else pytest.mark.slow) for name in NETWORKS]
+)
 def test_packed_sequences(name: str) -> None:
     x = rnn.pack_padded_sequence(torch.randn(4, 3, 5), torch.tensor([4, 3, 1]))
     alike(NETWORKS[name](5, 7, num_layers=2, dropout=0.4), x, backward=True)
