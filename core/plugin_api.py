@@ -41,7 +41,7 @@ from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
-from armature.plugin_values import PairedContextValue, tensor_of_class
+from armature.plugin_values import PairedContextValue, call_uncompiled, tensor_of_class
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -76,7 +76,6 @@ from armature.trace.locations import Location, locations_of
 from armature.trace.recording.graph_calls import from_fake as value_of_node
 from armature.trace.recording.graph_calls import record as record_node
 from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
-from armature.trace.recording.uncompiled_calls import call_uncompiled
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import is_iterable
 from armature.trace.signals import TraceSignal

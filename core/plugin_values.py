@@ -1,4 +1,4 @@
-"""Values that plugins may use directly, in addition to those that tracing itself needs."""
+"""Values and calls for plugins to use as they are, beside those that tracing itself needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 import attrs
 import torch
 
-from armature.torch_abi.fake import alias
+from armature.torch_abi.fake import PLAIN_TENSORS, alias, count_write, in_transform
 from armature.torch_abi.overrides import OWN_CLASSES
+from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.data import uncompiled
 from armature.trace.locations import Location, locations_of
-from armature.trace.values.base import Rebuilding, Tracing, Value
+from armature.trace.recording import graph_calls
+from armature.trace.values.base import Args, Rebuilding, Tracing, Value
 from armature.trace.values.context import ContextValue
+from armature.trace.values.floats import FloatValue
+from armature.trace.values.precomputed import PrecomputedNumber
+from armature.trace.values.sequence import TupleValue
 from armature.trace.values.tensor import TensorValue
 
 
@@ -78,3 +84,32 @@ def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorV
     made = TensorValue(fake, node, kind=kind, recorded=torch.is_grad_enabled())
     tracer.objects.by_fake[id(fake)] = made
     return made
+
+
+def call_uncompiled(
+    tracer: Tracing, function: Callable[..., None], name: str, args: Args, read_only: frozenset[int] = frozenset()
+) -> Value:
+    """Add a node that calls `function(*args)` when the graph runs, and returns None. The function receives the
+    program's own tensors, and may write to their memory without autograd's knowledge, except to arguments at the
+    positions `read_only`."""
+    given = tuple([_argument(tracer, value) for value in args])
+    writes = frozenset(range(len(args))) - read_only
+    fakes = [leaf for n, value in enumerate(args) if n in writes for leaf in tree_leaves(value.as_fake(tracer))]
+    for fake in fakes:
+        if isinstance(fake, torch.Tensor):
+            count_write(fake)
+            tracer.recorder.mutates = True
+    node = graph_calls.record(tracer, "call_function", uncompiled(function, name, writes), given, {})
+    node.meta["example_value"] = None
+    return tracer.constant(None)
+
+
+def _argument(tracer: Tracing, value: Value) -> object:
+    if isinstance(value, TupleValue):
+        return tuple([_argument(tracer, item) for item in value.items])
+    if isinstance(value, FloatValue):
+        return value.as_constant()  # guarded
+    foreign = isinstance(value, TensorValue) and value.python_type() not in PLAIN_TENSORS
+    if foreign or isinstance(value, PrecomputedNumber) or in_transform():
+        tracer.graph_break("argument-of-outside-call", type=value.describe())
+    return value.as_argument(tracer)

@@ -1,4 +1,4 @@
-"""Splits a captured graph at calls that are not passed to a back end (`trace/recording/uncompiled_calls.py`) or that
+"""Splits a captured graph at calls that are not passed to a back end (`plugin_values.py`) or that
 switch on gradients of a tensor (`trace/recording/tensor_state.py`). The parts in between are compiled, a piece at a
 time, and an outer graph calls the pieces and those calls.
 

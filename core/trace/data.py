@@ -24,7 +24,7 @@ UNCOMPILED = "runs_uncompiled"
 
 
 def is_uncompiled(node: fx.Node) -> bool:
-    """Whether a graph node is a call that isn't passed to a back end (`recording/uncompiled_calls.py`)."""
+    """Whether a graph node is a call that isn't passed to a back end (`call_uncompiled` of `plugin_values.py`)."""
     return hasattr(node.target, UNCOMPILED) or is_triton_operator(node.target)
 
 

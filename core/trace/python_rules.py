@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from armature.trace.errors import UserRaised
 from armature.trace.semantics import iteration, keywords, operators
-from armature.trace.values.base import Value
+from armature.trace.values.base import Value, refuse_result
 from armature.trace.values.classes import class_attribute, overrides
+from armature.trace.values.derived import derives
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class PythonRules:
         if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):
             return value
         method = value.method(self.trace, "__index__")
-        return value if method is None else operators.must_be_int(self.trace, method.call(self.trace, (), {}))
+        made = value if method is None else method.call(self.trace, (), {})
+        if method is not None and not issubclass(made.python_type(), int):
+            refuse_result(self.trace, "__index__", made)
+        return made
 
     def builtin(self, fn: Callable[..., object], *args: Value) -> Value:
         made = self.trace.calls.handled(fn, args, {})
@@ -65,4 +69,4 @@ class PythonRules:
         return owner.method(self.trace, name) if isinstance(owner, UserObjectValue) else None
 
     def iterates_plainly(self, value: Value) -> bool:
-        return value.base is not None and not overrides(value.python_type(), "__iter__")
+        return derives(value) and not overrides(value.python_type(), "__iter__")

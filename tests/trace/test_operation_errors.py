@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import armature
+from armature.testing.handler_kit import break_id
 
 
 class Plain:
@@ -183,3 +184,58 @@ def test_forms_of_tensors(spec: str, dtype: torch.dtype) -> None:
 
     given = torch.ones(2, dtype=dtype), torch.ones((), dtype=dtype)
     assert str(armature.compile(shows, backend="eager")(*given)) == str(shows(*given))
+
+
+class Returning:
+    """An object whose special methods return what they were told to."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __len__(self) -> Any:
+        return self.value
+
+    __bool__ = __hash__ = __index__ = __len__
+
+
+class Hinting:
+    def __iter__(self) -> Any:
+        return iter((1, 2))
+
+    def __length_hint__(self) -> int:
+        return 3
+
+
+class OnlySets:
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+
+def deleted(x: Any) -> Any:
+    del OnlySets()[1]
+    return x
+
+
+@pytest.mark.parametrize(
+    ("program", "broken_by"),
+    [
+        (lambda x: x + len(Returning(-1)), "special-method-result"),
+        (lambda x: x + len(Returning(1 << 70)), "special-method-result"),
+        (lambda x: x + len(Returning("a")), "special-method-result"),
+        (lambda x: x + bool(Returning(2)), "special-method-result"),
+        (lambda x: x + {Returning("a"): 1}[Returning("a")], "special-method-result"),
+        (lambda x: x + [1, 2][Returning("a")], "special-method-result"),
+        (lambda x: x + len(list(Hinting())), "iteration-of-object"),
+        (deleted, "item-of-object"),
+    ],
+)
+def test_what_special_methods_may_not_return_is_left_to_python(program: Any, broken_by: str) -> None:
+    x = torch.ones(1)
+    assert break_id(program, (x,)) == broken_by
+    found = []
+    for run in (program, armature.compile(program, backend="eager")):
+        try:
+            found.append(str(run(x)))
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            found.append(repr(error))
+    assert found[0] == found[1]

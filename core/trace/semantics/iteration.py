@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -16,8 +16,8 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.trace.errors import UserRaised
 from armature.trace.locations import locations_of
 from armature.trace.semantics.slots import is_iterable
-from armature.trace.values.base import Value, raise_lacking, says_not_implemented, type_name
-from armature.trace.values.classes import find_in_class, rely_on_class
+from armature.trace.values.base import Value, raise_lacking, type_name
+from armature.trace.values.classes import find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
 from armature.trace.values.methods import ContainerValue
@@ -57,7 +57,8 @@ def collect_items(tracer: Trace, value: Value) -> Iterator[Value]:
     if isinstance(value, UserObjectValue):
         ask_length(tracer, value)
     elif isinstance(value, IteratorValue) and value.indexed is not None and not value.ended:
-        unless_type_error(functools.partial(value.indexed.length, tracer))
+        with passing_type_error():
+            value.indexed.length(tracer)
     elif value.is_tensor and tracer.overrides.present:
         items = iter(list(items))
         value.length(tracer)
@@ -78,31 +79,24 @@ def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
 
 
 def ask_length(tracer: Trace, value: UserObjectValue) -> None:
-    """`operator.length_hint(value)`. The answer is not used, but asking may raise."""
+    """Call `__len__` as `list` does, to know how much room it needs: it may raise. A `__length_hint__` is left to C."""
     rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
     found = find_in_class(value.cls, "__len__")
-    plain = found is not None and is_written_in_c(found.holder)
-    if plain or (found is not None and unless_type_error(lambda: value.length(tracer)) is not None):
-        return
-    method = value.method(tracer, "__length_hint__")
-    hint = None if method is None else unless_type_error(lambda: method.call(tracer, (), {}))
-    if hint is None or says_not_implemented(hint):
-        return
-    kind = hint.python_type()
-    if not issubclass(kind, int):
-        tracer.raise_error(TypeError, f"__length_hint__ must be an integer, not {type_name(kind)}")
-    if operator.index(hint.as_constant()) < 0:
-        tracer.raise_error(ValueError, "__length_hint__() should return >= 0")
+    with passing_type_error():
+        if found is not None and (is_written_in_c(found.holder) or value.length(tracer) >= 0):
+            return
+    if overrides(value.cls, "__length_hint__"):
+        tracer.graph_break("iteration-of-object", type=value.describe())
 
 
-def unless_type_error(ask: Callable[[], T]) -> T | None:
-    """The result of a call, or None if TypeError of the program leaves it."""
+@contextlib.contextmanager
+def passing_type_error() -> Iterator[None]:
+    """A TypeError of the program is ignored, as `operator.length_hint` does."""
     try:
-        return ask()
+        yield
     except UserRaised as raised:
-        if issubclass(raised.value.python_type(), TypeError):
-            return None
-        raise
+        if not issubclass(raised.value.python_type(), TypeError):
+            raise
 
 
 def iterate(tracer: Trace, value: Value) -> IteratorValue:

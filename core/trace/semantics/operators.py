@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from armature.introspection import MISSING, class_member
@@ -19,7 +20,7 @@ from armature.trace.values import computed, derived, symbolic
 from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_lacking, raise_unordered
 from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import asks_the_program, native
+from armature.trace.values.derived import asks_the_program, derives, native
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.user_object import UserObjectValue
 
@@ -39,24 +40,15 @@ def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
 
 
 def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
-    """`left <op> right` (data model, 3.3.8). in_place: for `left <op>= right`, which says so in its errors."""
+    """`left <op> right` (data model, 3.3.8), by the first row of `BINARY` that gives a value. in_place: for
+    `left <op>= right`, which errors mention."""
     op = OPERATORS[name]
-    if left.is_constant and right.is_constant:
-        return _of_constants(tracer, op, left, right, in_place)
-    if left.is_tensor or right.is_tensor:
-        return _of_tensors(tracer, op, left, right)
-    found = None
-    if left.is_symbolic or right.is_symbolic:
-        found = computed.operate(tracer, name, left, right) or symbolic.operate(tracer, name, left, right)
-    elif name == "or_":
-        found = tracer.calls.handled(type.__or__, (left, right), {})  # `int | None`
-    if found is None and is_derived(left, right):
-        found = _of_derived(tracer, op, left, right, in_place)
-    elif found is None and not _formats(op, left, right):
-        found = by_methods(tracer, op.method, op.reflected, left, right)
-    if found is None and _is_template(op, left):
-        found = tracer.calls.handled(str.__mod__, (left, right), {})
-    return _without_method(tracer, op, left, right, in_place) if found is None else found
+    for _, fits, carry_out in BINARY:
+        if fits(op, left, right):
+            found = carry_out(tracer, op, left, right, in_place)
+            if found is not None:
+                return found
+    _without_method(tracer, op, left, right)
 
 
 def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
@@ -73,24 +65,30 @@ def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_pla
     return fold(tracer, function, a, b)
 
 
-def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
-    """Where an operand is a tensor: in the graph, unless an object of the program knows the operator."""
-    if right.is_tensor and _is_template(op, left):  # the text of a fake is another one
-        made = tracer.calls.handled(str.__mod__, (left, right), {})
-        if made is None:
-            tracer.graph_break("percent-format", type=right.describe())
-        return made
+def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+    """In the graph, unless an object of the program knows the operator."""
     found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
     return tracer.graph_call(op.function, (left, right), {}) if found is None else found
 
 
+def _of_numbers(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    return computed.operate(tracer, op.name, left, right) or symbolic.operate(tracer, op.name, left, right)
+
+
+def _by_handler(target: Any, tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    return tracer.calls.handled(target, (left, right), {})
+
+
+def _text_of_tensor(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+    """Not by folding: the text of a fake tensor is another one."""
+    found = tracer.calls.handled(str.__mod__, (left, right), {})
+    return _without_method(tracer, op, left, right) if found is None else found
+
+
 def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    """Where the class of an operand derives from a builtin type: by its method in Python, if that is asked first, else
-    as objects of the builtin types. None: a text is formatted."""
-    texts = op.name == "mod" and issubclass(left.python_type(), (str, bytes))
-    if texts and asks_the_program(right, *slots.AS_ARGUMENT, *slots.AS_TEXT):
-        unclear(tracer, op.method, left, right)
-    if _may_ask(op, left, right, in_place) and not has_own(tracer, left, right, op.method, op.reflected):
+    """By a method in Python if that is called first, else by those of the builtin types. None: a text is formatted."""
+    own = has_own(tracer, left, right, op.method, op.reflected)
+    if _calls_program(op, left, right, in_place, own):
         unclear(tracer, op.method, left, right)
     if _formats(op, left, right):
         return None
@@ -103,17 +101,25 @@ def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place
         raise_unless_named(tracer, raised, op.method, left, right)
 
 
-def _without_method(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """Operands that no method was found for: folded if tracing knows both, else the TypeError of the program."""
-    function = op.in_place if in_place else op.function
+def _of_objects(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    return by_methods(tracer, op.method, op.reflected, left, right)
+
+
+def _folded(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    """By the function of the operator on objects that tracing knows whole; None: it does not."""
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
-        if _formats(op, left, right):
-            tracer.graph_break("percent-format", type=right.describe())
-        unknown = f"{left.describe()} and {right.describe()}"
-        tracer.graph_break("operator-of-objects", operation=op.name.removesuffix("_"), type=unknown)
-    return fold(tracer, function, *operands)
+        return None
+    return fold(tracer, op.in_place if in_place else op.function, *operands)
+
+
+def _without_method(tracer: Trace, op: Operator, left: Value, right: Value) -> NoReturn:
+    """Break: no row knows the operands, and the TypeError of the program would describe them."""
+    if _formats(op, left, right) or right.is_tensor:
+        tracer.graph_break("percent-format", type=right.describe())
+    unknown = f"{left.describe()} and {right.describe()}"
+    tracer.graph_break("operator-of-objects", operation=op.name.removesuffix("_"), type=unknown)
 
 
 def _formats(op: Operator, left: Value, right: Value) -> bool:
@@ -126,11 +132,30 @@ def _is_template(op: Operator, left: Value) -> bool:
     return op.name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
 
 
-def _may_ask(op: Operator, left: Value, right: Value, in_place: bool) -> bool:
-    """Whether C code asks what the class of an operand defines, which derives from a builtin type."""
-    if not in_place and (derived.makes_its_own(left, op.method) or derived.makes_its_own(right, op.reflected)):
+def _calls_program(op: Operator, left: Value, right: Value, in_place: bool, own: bool) -> bool:
+    """Whether C code may call what the class of an operand defines, which derives from a builtin type. own: a method
+    of an operand in Python is called instead."""
+    formats = op.name == "mod" and issubclass(left.python_type(), (str, bytes))
+    if formats and asks_the_program(right, *slots.AS_ARGUMENT, *slots.AS_TEXT):
         return True
-    return any(asks_the_program(side, *slots.AS_OPERAND) for side in (left, right))
+    made = derived.makes_its_own(left, op.method) or derived.makes_its_own(right, op.reflected)
+    asks = (made and not in_place) or any(asks_the_program(side, *slots.AS_OPERAND) for side in (left, right))
+    return asks and not own
+
+
+Carry = Callable[["Trace", Operator, Value, Value, bool], Value | None]
+# How operands of each kind are operated on, in this order; a row that gives None leaves it to the next that fits.
+BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] = (
+    ("constants", lambda op, left, right: left.is_constant and right.is_constant, _of_constants),
+    ("tensors in a text", lambda op, left, right: right.is_tensor and _is_template(op, left), _text_of_tensor),
+    ("a tensor", lambda op, left, right: left.is_tensor or right.is_tensor, _of_tensors),
+    ("symbolic numbers", lambda op, left, right: left.is_symbolic or right.is_symbolic, _of_numbers),
+    ("classes: `int | None`", lambda op, left, right: op.name == "or_", partial(_by_handler, type.__or__)),
+    ("derived classes", lambda op, left, right: is_derived(left, right), _of_derived),
+    ("objects", lambda op, left, right: not is_derived(left, right) and not _formats(op, left, right), _of_objects),
+    ("a text", lambda op, left, right: _is_template(op, left), partial(_by_handler, str.__mod__)),
+    ("what is known", lambda op, left, right: True, _folded),
+)
 
 
 def raise_unless_named(tracer: Trace, raised: UserRaised, name: str, left: Value, right: Value) -> NoReturn:
@@ -153,15 +178,14 @@ def delete_item(tracer: Trace, container: Value, key: Value) -> None:
 
 
 def check_holds_items(tracer: Trace, container: Value, name: str) -> None:
-    """Break the graph where a class has no such method: C words the error, also by the key."""
-    kind = container.python_type()
-    if class_member(kind, name) is MISSING and class_member(kind, slots.SLOT_MATES[name]) is MISSING:
+    """Break the graph if a class has no such method: C words the error, also by the key."""
+    if class_member(container.python_type(), name) is MISSING:
         tracer.graph_break("item-of-object", operation=name, type=container.describe())
 
 
 def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
-    if left.is_tensor and right.base is not None and issubclass(right.python_type(), (int, float, complex)):
+    if left.is_tensor and derives(right) and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
     for side in (left, right):
         if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *slots.LOOKUPS):
@@ -199,7 +223,7 @@ def by_comparing(tracer: Trace, name: str, reflected: str, left: Value, right: V
 
 def is_derived(left: Value, right: Value) -> bool:
     """Whether the class of an operand derives from a builtin type. Tensors know of no such classes."""
-    return (left.base is not None or right.base is not None) and not (left.is_tensor or right.is_tensor)
+    return (derives(left) or derives(right)) and not (left.is_tensor or right.is_tensor)
 
 
 def by_first_method(
@@ -253,33 +277,61 @@ def _by_member(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, 
 def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Value:
     """`left <op>= right`: the value to store (data model, 3.3.8: the in-place method, else as `left <op> right`)."""
     op = OPERATORS[name]
-    if left.is_tensor:
-        found = left.binary(tracer, op.in_place_method, right) if tracer.overrides.present else None
-        return tracer.graph_call(op.in_place, (left, right), {}) if found is None else found
-    if is_derived(left, right):
-        found = (
-            left.binary(tracer, op.in_place_method, right)
-            if overrides(left.python_type(), op.in_place_method)
-            else None
-        )
-        if found is not None:
-            return found
-        if left is right or has_own(tracer, left, right, op.in_place_method, op.method, op.reflected):
-            unclear(tracer, op.in_place_method, left, right)
-    # The method of a number goes before `+=` and `*=` of a sequence, which have slots of their own in C.
-    numbers = isinstance(right, UserObjectValue) and left.python_type() is list and name in ("add", "mul")
-    found = right.binary(tracer, op.reflected, left) if numbers else None
-    if found is None:
-        found = left.binary(tracer, op.in_place_method, right)
-    if found is None and left.base is not None and left.base.mutable:  # the methods of the builtin type change it
-        try:
-            changed = operate_in_place(tracer, name, left.base, right)
-        except UserRaised as raised:
-            raise_unless_named(tracer, raised, op.in_place_method, left, right)
-        return left if changed is left.base else changed
-    if found is None and right.base is not None:  # a set is changed by any set, also by one of a derived class
-        found = left.binary(tracer, op.in_place_method, native(right))
-    return found if found is not None else operate(tracer, name, left, right, in_place=True)
+    for _, fits, carry_out in IN_PLACE:
+        if fits(op, left, right):
+            found = carry_out(tracer, op, left, right)
+            if found is not None:
+                return found
+    return operate(tracer, name, left, right, in_place=True)
+
+
+def _tensor_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
+    found = left.binary(tracer, op.in_place_method, right) if tracer.overrides.present else None
+    return tracer.graph_call(op.in_place, (left, right), {}) if found is None else found
+
+
+def _own_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+    """By the in-place method in Python of a class that derives from a builtin type."""
+    own = overrides(left.python_type(), op.in_place_method)
+    found = left.binary(tracer, op.in_place_method, right) if own else None
+    if found is None and (left is right or has_own(tracer, left, right, op.in_place_method, op.method, op.reflected)):
+        unclear(tracer, op.in_place_method, left, right)
+    return found
+
+
+def _number_first(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+    """The method of a number precedes `+=` and `*=` of a sequence, which have slots of their own in C."""
+    return right.binary(tracer, op.reflected, left) if isinstance(right, UserObjectValue) else None
+
+
+def _by_in_place_method(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+    return left.binary(tracer, op.in_place_method, right)
+
+
+def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
+    """The methods of the builtin type change the object."""
+    part = native(left)
+    try:
+        changed = operate_in_place(tracer, op.name, part, right)
+    except UserRaised as raised:
+        raise_unless_named(tracer, raised, op.in_place_method, left, right)
+    return left if changed is part else changed
+
+
+def _with_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+    """A set accepts any set, also one of a derived class."""
+    return left.binary(tracer, op.in_place_method, native(right))
+
+
+CarryInPlace = Callable[["Trace", Operator, Value, Value], Value | None]
+IN_PLACE: tuple[tuple[str, Callable[[Operator, Value, Value], bool], CarryInPlace], ...] = (
+    ("a tensor", lambda op, left, right: left.is_tensor, _tensor_in_place),
+    ("derived classes", lambda op, left, right: is_derived(left, right), _own_in_place),
+    ("a list", lambda op, left, right: left.python_type() is list and op.name in ("add", "mul"), _number_first),
+    ("all", lambda op, left, right: True, _by_in_place_method),
+    ("mutable, derived", lambda op, left, right: derives(left) and native(left).mutable, _of_builtin_part),
+    ("by one derived", lambda op, left, right: derives(right), _with_builtin_part),
+)
 
 
 def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
@@ -306,23 +358,14 @@ def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
 
 
 def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
-    """`left <op> right` for a comparison (data model, 3.3.1)."""
+    """`left <op> right` for a comparison (data model, 3.3.1), by the first row of `COMPARED` that gives a value."""
     row = COMPARISONS[symbol]
-    if left.is_constant and right.is_constant:
-        return _compare_constants(tracer, row, left, right)
-    if left.is_tensor or right.is_tensor:
-        found = _with_tensor(tracer, by_comparing, row.method, row.reflected, left, right)
-        return tracer.graph_call(row.function, (left, right), {}) if found is None else found
-    found = None
-    if left.is_symbolic or right.is_symbolic:
-        found = symbolic.compare(tracer, row.function, left, right)
-    if found is None:
-        found = by_comparing(tracer, row.method, row.reflected, left, right)
-    if found is None and symbol == "!=":
-        found = _negated_eq(tracer, left, right)
-    if found is None and is_derived(left, right):
-        found = _compare_derived(tracer, row, left, right)
-    return found if found is not None else _compare_objects(tracer, row, left, right)
+    for _, fits, carry_out in COMPARED:
+        if fits(row, left, right):
+            found = carry_out(tracer, row, left, right)
+            if found is not None:
+                return found
+    return _compare_objects(tracer, row, left, right)
 
 
 def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
@@ -334,9 +377,22 @@ def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value
     return fold(tracer, row.function, left.as_constant(), right.as_constant()) if found is None else found
 
 
+def _compare_tensors(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
+    found = _with_tensor(tracer, by_comparing, row.method, row.reflected, left, right)
+    return tracer.graph_call(row.function, (left, right), {}) if found is None else found
+
+
+def _compare_numbers(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+    return symbolic.compare(tracer, row.function, left, right)
+
+
+def _compare_by_methods(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+    return by_comparing(tracer, row.method, row.reflected, left, right)
+
+
 def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
     """As objects of the builtin types that the classes of the operands derive from. None: one object, is it equal?"""
-    plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and side.base is None]
+    plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and not derives(side)]
     if row.symbol == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
         unclear(tracer, "__ne__", left, right)  # it was asked, and did not know
     if left is right and row.symbol in ("==", "!="):
@@ -347,13 +403,24 @@ def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) 
         raise_unless_named(tracer, raised, row.method, left, right)
 
 
-def _negated_eq(tracer: Trace, left: Value, right: Value) -> Value | None:
+def _negated_eq(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
     """By `object.__ne__`, which asks `__eq__`, where a class has that."""
     for first, second in ((left, right), (right, left)):
         equal = first.binary(tracer, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
         if equal is not None:
             return tracer.constant(not equal.truth(tracer))
     return None
+
+
+CarryComparison = Callable[["Trace", Comparison, Value, Value], Value | None]
+COMPARED: tuple[tuple[str, Callable[[Comparison, Value, Value], bool], CarryComparison], ...] = (
+    ("constants", lambda row, left, right: left.is_constant and right.is_constant, _compare_constants),
+    ("a tensor", lambda row, left, right: left.is_tensor or right.is_tensor, _compare_tensors),
+    ("symbolic numbers", lambda row, left, right: left.is_symbolic or right.is_symbolic, _compare_numbers),
+    ("all", lambda row, left, right: True, _compare_by_methods),
+    ("unequal", lambda row, left, right: row.symbol == "!=", _negated_eq),
+    ("derived classes", lambda row, left, right: is_derived(left, right), _compare_derived),
+)
 
 
 def _compare_objects(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
@@ -407,11 +474,3 @@ def _identical_constants(tracer: Trace, left: object, right: object) -> bool:
         # Whether equal numbers and strings are one object is up to CPython.
         tracer.graph_break("identity-of-constants", value=repr(left))
     return False
-
-
-def must_be_int(tracer: Trace, made: Value) -> Value:
-    """What `__index__` has returned. TypeError of the program when that is no int."""
-    kind = made.python_type()
-    if not issubclass(kind, int):
-        tracer.raise_error(TypeError, f"__index__ returned non-int (type {kind.__name__})")
-    return made

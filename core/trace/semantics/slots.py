@@ -109,8 +109,6 @@ LACKING: Mapping[str, str] = {
     "__round__": "type {0} doesn't define __round__ method",
     "__index__": "'{0}' object cannot be interpreted as an integer",
 }
-# Pairs of methods that share one slot of a C type: a class with one of them raises AttributeError for the other.
-SLOT_MATES: Mapping[str, str] = {"__setitem__": "__delitem__", "__delitem__": "__setitem__"}
 
 # The methods that C functions may call on an object whose class derives from a builtin type, by kind of function.
 AS_SEQUENCE = ("__iter__", "__len__", "__getitem__")

@@ -360,6 +360,11 @@ def unless_not_implemented(result: Value) -> Value | None:
     return None if says_not_implemented(result) else result
 
 
+def refuse_result(tracer: Tracing, method: str, result: Value) -> NoReturn:
+    """Break at a special method that returned what CPython refuses: the wording of the error is C's."""
+    tracer.graph_break("special-method-result", method=method, type=result.describe())
+
+
 def raise_lacking(tracer: Tracing, value: Value, method: str) -> NoReturn:
     """Raise the program's TypeError for an operation whose special method the object's class lacks."""
     text = LACKING.get(method, f"'{{0}}' object does not support {method}")

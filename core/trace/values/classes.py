@@ -23,6 +23,7 @@ from armature.trace.values.base import (
     NotConstant,
     Value,
     raise_missing,
+    refuse_result,
     unless_not_implemented,
 )
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
@@ -342,8 +343,7 @@ class ClassValue(Value):
             return self.meta(tracer, "__len__") is None or bool(self.length(tracer))
         made = method.call(tracer, (), {})
         if made.python_type() is not bool:
-            text = f"__bool__ should return bool, returned {made.python_type().__name__}"
-            tracer.raise_error(TypeError, text)
+            refuse_result(tracer, "__bool__", made)
         return made.truth(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:

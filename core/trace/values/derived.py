@@ -38,6 +38,11 @@ def base_of(cls: type) -> type | None:
     return None if any(is_written_in_c(base) for base in between) else found
 
 
+def derives(value: Value) -> bool:
+    """Whether the object's class derives from a builtin type, whose value is known."""
+    return value.base is not None
+
+
 def native(value: Value) -> Value:
     """The value of the object's builtin part, if its class derives from a builtin type; else the value itself."""
     return value.base if value.base is not None else value

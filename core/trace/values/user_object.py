@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-import operator
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace, WrapperDescriptorType
@@ -27,6 +26,7 @@ from armature.trace.values.base import (
     Write,
     raise_lacking,
     raise_missing,
+    refuse_result,
     shares_dict,
     unless_not_implemented,
 )
@@ -131,7 +131,7 @@ class AttributesOfObject(Value):
             raise_lacking(tracer, self, "__hash__")
         hashed = method.call(tracer, (), {})
         if not issubclass(hashed.python_type(), int):
-            tracer.raise_error(TypeError, "__hash__ method should return an integer")
+            refuse_result(tracer, "__hash__", hashed)
         return TracedKey(self, hash(hashed.as_constant()), tracer)
 
     # Attributes.
@@ -408,18 +408,10 @@ class UserObjectValue(AttributesOfObject):
         return self.special(tracer, "__getitem__", key)
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
-        self._has_either(tracer, "__setitem__", "__delitem__")
         self.special(tracer, "__setitem__", key, value)
 
     def delete_item(self, tracer: Tracing, key: Value) -> None:
-        self._has_either(tracer, "__delitem__", "__setitem__")
         self.special(tracer, "__delitem__", key)
-
-    def _has_either(self, tracer: Tracing, wanted: str, other: str) -> None:
-        """Raise the program's AttributeError if the class has only the other of two methods that share a C slot."""
-        if find_in_class(self.cls, wanted) is None and find_in_class(self.cls, other) is not None:
-            rely_on_class(tracer, self.cls, wanted)
-            tracer.raise_error(AttributeError, wanted)
 
     def special(self, tracer: Tracing, name: str, *args: Value) -> Value:
         """The result of a special method, looked up in the class only. TypeError of the program when it has none."""
@@ -446,28 +438,18 @@ class UserObjectValue(AttributesOfObject):
         tracer.graph_break("operator-in-c", operation=name, type=self.describe())
 
     def truth(self, tracer: Tracing) -> bool:
-        method = self.method(tracer, "__bool__")
-        if method is not None:
-            found = method.call(tracer, (), {})
-            kind = found.python_type()
-            if kind is not bool and not found.is_tensor:
-                tracer.raise_error(TypeError, f"__bool__ should return bool, returned {kind.__name__}")
+        if self.method(tracer, "__bool__") is not None or self.refuses("__bool__"):
+            found = self.special(tracer, "__bool__")
+            if found.python_type() is not bool and not found.is_tensor:
+                refuse_result(tracer, "__bool__", found)
             return found.truth(tracer)
-        if self.refuses("__bool__"):
-            tracer.raise_error(TypeError, "'NoneType' object is not callable")
         lacks = self.method(tracer, "__len__") is None and not self.refuses("__len__")
         return lacks or bool(self.length(tracer))
 
     def length(self, tracer: Tracing) -> int:
-        length = tracer.python.index(self.special(tracer, "__len__"))
-        if not issubclass(length.python_type(), int):
-            raise_lacking(tracer, length, "__index__")
-        found: int = operator.index(length.as_constant())
-        if found < 0:
-            tracer.raise_error(ValueError, "__len__() should return >= 0")
-        if found > sys.maxsize:
-            tracer.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
-        return found
+        made = tracer.python.index(self.special(tracer, "__len__"))
+        found: int = made.as_constant() if issubclass(made.python_type(), int) else -1
+        return found if 0 <= found <= sys.maxsize else refuse_result(tracer, "__len__", made)
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:

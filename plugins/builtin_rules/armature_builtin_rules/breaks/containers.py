@@ -373,6 +373,17 @@ ROWS = with_examples(
             cause=_PYTHONS,
         ),
         BreakType(
+            "special-method-result",
+            "Special method with an unusual result",
+            "`{method}` returns {type}, which Python does not accept.",
+            (
+                user_error("Return an int from __len__, __hash__ and __index__, and a bool from __bool__."),
+                user_error("A length is not negative."),
+            ),
+            code="AB0215",
+            cause=_PYTHONS,
+        ),
+        BreakType(
             "attribute-of-new-dict",
             "Attribute of an object that derives from dict",
             "The attribute `{name}` of {type} is read.",

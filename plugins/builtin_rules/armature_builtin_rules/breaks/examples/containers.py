@@ -529,6 +529,27 @@ def item_of_object_mended(x: Tensor) -> Any:
     return x + items[0]
 
 
+class Lengths:
+    """An object that says how long it is."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def special_method_result(x: Tensor) -> Any:
+    try:
+        return x + len(Lengths(-1))
+    except ValueError:
+        return x + 1
+
+
+def special_method_result_mended(x: Tensor) -> Any:
+    return x + len(Lengths(1))
+
+
 UNITS = collections.OrderedDict(width=2)
 UNITS.unit = "mm"  # type: ignore[attr-defined]
 
