@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +17,7 @@ from armature.cli.run import PASS_ON, Arguments, Script
 from armature.cli.scripts import INTERRUPTED, found_script, run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
-from armature.pipeline.repro import SCRIPT
+from armature.pipeline.repro import ERROR, SCRIPT, forget, write_graph
 from armature.pipeline.session import Outcome, session
 from armature.reports.files import CannotWriteReport
 from armature.reports.judges import Judges
@@ -36,8 +37,9 @@ def repro(
     script: Script,
     arguments: Arguments = None,
     out: Annotated[Path, typer.Option(help="folder in which each failure gets a folder of its own")] = Path("repro"),
+    kind: Annotated[Kind, typer.Option(help="what counts as failure; the last two try each graph again")] = Kind.ERROR,
 ) -> None:
-    """Run a program; each failing compilation leaves a folder with a standalone script that reproduces the error."""
+    """Run a program; each graph that fails leaves a folder with a standalone script that reproduces the failure."""
     folder = out.absolute()
     try:
         found_script(script)
@@ -56,21 +58,49 @@ def repro(
     except Exception as error:
         print(shown(error), file=sys.stderr)
         status = 1
-    told(screen, sorted(set(folder.iterdir()) - before))
+    for record in session().compilations:
+        if record.script_folder is not None:
+            forget(record.script_folder, os.getpid())
+    if kind is not Kind.ERROR:
+        leave_faulty(folder, kind, screen)
+    told(screen, sorted(set(folder.iterdir()) - before), kind)
     for failed in (record for record in session().compilations if record.outcome is Outcome.FAILED):
-        text = f"{failed.where} {failed.function}: {failed.reason}; no script can make the program's own backend."
+        text = f"No script can make the program's own backend. {failed.where} {failed.function}: {failed.reason}"
         screen.print(text, markup=False, soft_wrap=True)
     raise typer.Exit(status)
 
 
-def told(screen: Console, made: list[Path]) -> None:
+def leave_faulty(folder: Path, kind: Kind, screen: Console) -> None:
+    """Try each compiled graph of the program by itself, and leave a folder for each that is at fault."""
+    compiled = [record for record in session().compilations if record.outcome is Outcome.COMPILED and record.module]
+    with screen.status("trying") as status, Judges() as judges:
+        for number, record in enumerate(compiled, 1):
+            status.update(f"trying graph {number} of {len(compiled)}")
+            made = write_graph(folder, record, kind.value)
+            said = judges.of_script(made / SCRIPT, record.backend, kind.value)
+            if said:
+                (made / ERROR).write_text(said, encoding="utf-8")
+                screen.print(f"{record.where} {record.function}: {said}", markup=False, soft_wrap=True)
+            else:
+                forget(made, os.getpid())
+
+
+NOTHING = {
+    Kind.ERROR: "Nothing failed to compile.",
+    Kind.WRONG: "All graphs give eager mode's values.",
+    Kind.SLOW: "No graph is slow.",
+}
+
+
+def told(screen: Console, made: list[Path], kind: Kind) -> None:
     """Report what was written."""
     for path in made:
         screen.print(f"Written to {path / SCRIPT}", markup=False, soft_wrap=True)
     if made:
-        screen.print("`armature minify FOLDER` makes the graph smaller.", markup=False)
+        option = "" if kind is Kind.ERROR else f" --kind {kind.value}"
+        screen.print(f"`armature minify FOLDER{option}` makes the graph smaller.", markup=False)
     elif not any(record.outcome is Outcome.FAILED for record in session().compilations):
-        screen.print("Nothing failed to compile.")
+        screen.print(NOTHING[kind])
 
 
 def smaller(

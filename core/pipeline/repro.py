@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
 import json
+import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +22,7 @@ from armature.pipeline.session import Compilation
 
 SCRIPT = "repro.py"
 INPUTS = "inputs.pt"
+ERROR = "error.txt"
 KINDS = ("error", "wrong", "slow")
 
 HEAD = '''"""Shows what goes wrong when armature compiles this graph: status 1 if it does. Made by armature."""
@@ -63,14 +68,36 @@ class CannotWrite(Exception):
 def leave(parent: Path, record: Compilation, error: BaseException) -> Path | None:
     """Make a folder with a reproduction of the failure. None if it can't be made: a report must not fail a run."""
     try:
-        folder = new_folder(parent, record.function)
+        folder = record.script_folder or new_folder(parent, record.function)
         raised = "".join(traceback.format_exception(error))
-        (folder / "error.txt").write_text(raised, encoding="utf-8", errors="backslashreplace")
+        (folder / ERROR).write_text(raised, encoding="utf-8", errors="backslashreplace")
         (folder / "about.json").write_text(json.dumps(about(record, error), indent=1), encoding="utf-8")
         (folder / SCRIPT).write_text(text_of(record), encoding="utf-8", errors="backslashreplace")
     except Exception:
         return None
     return folder
+
+
+def begin(parent: Path, record: Compilation) -> None:
+    """Write the script of a graph before it is compiled. It is deleted when the process ends normally, so it remains
+    where compiling or running the graph kills the process."""
+    with contextlib.suppress(Exception):  # as in `leave`
+        record.script_folder = write_graph(parent, record, "error")
+        atexit.register(forget, record.script_folder, os.getpid())
+
+
+def write_graph(parent: Path, record: Compilation, kind: str) -> Path:
+    """Make a folder with the script of a graph that may be at fault. Errors: CannotWrite, OSError."""
+    folder = new_folder(parent, record.function)
+    (folder / "about.json").write_text(json.dumps(about(record, None), indent=1), encoding="utf-8")
+    (folder / SCRIPT).write_text(text_of(record, kind), encoding="utf-8", errors="backslashreplace")
+    return folder
+
+
+def forget(folder: Path, process: int) -> None:
+    """Delete a folder unless its graph has failed, in the process that made it."""
+    if os.getpid() == process and not (folder / ERROR).exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def new_folder(parent: Path, function: str) -> Path:
@@ -86,23 +113,23 @@ def new_folder(parent: Path, function: str) -> Path:
     raise OSError("no folder can be made")
 
 
-def about(record: Compilation, error: BaseException) -> dict[str, object]:
+def about(record: Compilation, error: BaseException | None) -> dict[str, object]:
     """The failure and its location, as data."""
     return {
         "function": record.function,
         "where": record.where,
         "backend": record.backend,
-        "error": f"{type(error).__name__}: {error}",
+        "error": "the process has not ended normally" if error is None else f"{type(error).__name__}: {error}",
         "torch": torch.__version__,
         "python": sys.version,
     }
 
 
-def text_of(record: Compilation) -> str:
+def text_of(record: Compilation, kind: str = "error") -> str:
     """The script: the captured graph with inputs like those of the call; if there is no graph, the program."""
     if record.module is not None:
         try:
-            return script(record.module, fake_inputs(record.module), record.backend, "error")
+            return script(record.module, fake_inputs(record.module), record.backend, kind)
         except CannotWrite as reason:
             return f"# The graph can't be written by itself: {reason}\n{of_program(record)}"
     return of_program(record)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
@@ -75,6 +76,7 @@ class Compilation:
     callers: tuple[Caller, ...] = ()
     resumes: bool = False  # whether it is the rest of a function after a graph break
     events: list[CompileEvent] = attrs.field(factory=list)
+    script_folder: Path | None = None  # what `ARMATURE_REPRO_DIR` has of it so far
     passes: list[PassRun] = attrs.field(factory=list)  # executed passes, if the settings ask for them
 
     def note_failed(self, failures: Iterable[Mismatch], request: FrameRequest) -> None:

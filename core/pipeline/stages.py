@@ -16,7 +16,7 @@ from armature.errors import invariant
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
 from armature.frame.rerun import Undo
-from armature.pipeline import logs
+from armature.pipeline import logs, repro
 from armature.pipeline.backends import GraphBackend, GraphCallable, native_backend
 from armature.pipeline.notices import timed
 from armature.pipeline.session import Compilation
@@ -68,6 +68,8 @@ def compile_frame(
         print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
     if traced.graph is None:
         return traced, traced.code
+    if ctx.config.repro_dir:
+        repro.begin(Path(ctx.config.repro_dir), record)
     with switches_set_back():  # a back end may run the graph, and fail in its middle
         run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
     as_captured = run == traced.graph.forward or backend is not native_backend  # other back ends may run it as captured

@@ -47,7 +47,11 @@ class Judges:
             path = Path(folder) / SCRIPT
             path.write_text(script(graph, inputs, backend, kind, saved=True), encoding="utf-8")
             torch.save(list(inputs), path.with_name(INPUTS))
-            return self._answer(json.dumps([str(path), backend, kind]))
+            return self.of_script(path, backend, kind)
+
+    def of_script(self, path: Path, backend: str, kind: str) -> str:
+        """The same for the graph in a script."""
+        return self._answer(json.dumps([str(path), backend, kind]))
 
     def _answer(self, question: str) -> str:
         if self._process is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -147,6 +149,33 @@ def test_a_failure_leaves_a_folder_that_minify_makes_small(invoke: Invoke, tmp_p
     assert small.count("cumsum") >= 1 and "relu" not in small and "tanh" not in small
     namespace = __import__("runpy").run_path(str(folder / "minified" / SCRIPT))
     assert "cumsum is <not> there" in minify.fault(namespace["Graph"](), namespace["inputs"](), "faulty", "error")
+
+
+def test_graphs_with_other_values_than_eager_mode_are_found_and_the_others_forgotten(
+    invoke: Invoke, tmp_path: Path, install: Any
+) -> None:
+    install("faulty", INSTALLED)
+    Path("program.py").write_text(
+        "import torch, armature\n"
+        "for fn in (torch.tanh, torch.relu):\n"
+        "    armature.compile(lambda x: fn(x) + 1, backend='wrong')(torch.ones(3))\n"
+    )
+    result = invoke("repro", "program.py", "--out", "kept", "--kind", "wrong")
+    assert result.exit_code == 0 and "not close" in result.output and "--kind wrong" in result.output, result.output
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert "tanh" in (folder / SCRIPT).read_text() and "not close" in (folder / "error.txt").read_text()
+
+
+def test_a_graph_that_ends_the_program_leaves_its_script(tmp_path: Path, install: Any) -> None:
+    install("crashing", CRASHES)
+    text = "import torch, armature\narmature.compile(torch.{}, backend='crashes')(torch.ones(3, 2){})\nprint('well')\n"
+    for name, more in (("relu", ""), ("cumsum", ", 0")):
+        (tmp_path / "program.py").write_text(text.format(name, more))
+        environment = os.environ | {"ARMATURE_REPRO_DIR": str(tmp_path / "kept"), "ARMATURE_STRICT": "0"}
+        run = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True)
+        assert run.returncode == (0 if name == "relu" else -signal.SIGABRT), run.stderr.decode()
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert "cumsum" in (folder / SCRIPT).read_text() and "not ended" in (folder / "about.json").read_text()
 
 
 def test_the_script_stands_alone(tmp_path: Path) -> None:
