@@ -73,8 +73,8 @@ from armature.trace.handlers import (
     tensor_method,
 )
 from armature.trace.locations import Location, locations_of
-from armature.trace.recording.graph_calls import from_fake as value_of_node
-from armature.trace.recording.graph_calls import record as record_node
+from armature.trace.recording.graph_nodes import from_fake as value_of_node
+from armature.trace.recording.graph_nodes import record as record_node
 from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
 from armature.trace.semantics.iteration import advanced
 from armature.trace.semantics.slots import is_iterable

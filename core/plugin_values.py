@@ -14,7 +14,7 @@ from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import uncompiled
 from armature.trace.locations import Location, locations_of
-from armature.trace.recording import graph_calls
+from armature.trace.recording import graph_nodes
 from armature.trace.values.base import Args, Rebuilding, Tracing, Value
 from armature.trace.values.context import ContextValue
 from armature.trace.values.floats import FloatValue
@@ -99,7 +99,7 @@ def call_uncompiled(
         if isinstance(fake, torch.Tensor):
             count_write(fake)
             tracer.recorder.mutates = True
-    node = graph_calls.record(tracer, "call_function", uncompiled(function, name, writes), given, {})
+    node = graph_nodes.record(tracer, "call_function", uncompiled(function, name, writes), given, {})
     node.meta["example_value"] = None
     return tracer.constant(None)
 

@@ -21,7 +21,7 @@ from armature.rules.errors import BadTarget, SignatureMismatch
 from armature.rules.targets import called_from, check_target, original, own_copy, place, refusal
 from armature.rules.user import Mark, UserRows
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
-from armature.trace.calls import call_opaque
+from armature.trace.callables import call_opaque
 from armature.trace.handlers import Handler, Polyfill
 
 __all__ = ["allow_in_graph", "disable", "substitute", "trace_through"]

@@ -16,10 +16,10 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.introspection import dict_of
-from armature.trace import calls
+from armature.trace import callables
 from armature.trace.frame_state import Trace
 from armature.trace.python_rules import PythonRules
-from armature.trace.recording import graph_calls
+from armature.trace.recording import graph_nodes
 from armature.trace.recording.torch_function import dispatched
 from armature.trace.semantics import inlining
 from armature.trace.values.base import Args, Kwargs, Value
@@ -38,18 +38,18 @@ class Calls:
     """The verbs of `protocols.CallVerbs`, which documents them."""
 
     def __init__(self, trace: Trace) -> None:
-        self.call_object = partial(calls.call_object, trace)
-        self.call_class = partial(calls.call_class, trace)
-        self.instantiate = partial(calls.instantiate, trace)
+        self.call_object = partial(callables.call_object, trace)
+        self.call_class = partial(callables.call_class, trace)
+        self.instantiate = partial(callables.instantiate, trace)
         self.inline_closure = partial(inlining.inline_closure, trace)
-        self.inline_python = partial(calls.inline_python, trace)
-        self.call_whole = partial(calls.call_whole, trace)
+        self.inline_python = partial(callables.inline_python, trace)
+        self.call_whole = partial(callables.call_whole, trace)
         self.resume = partial(inlining.run_frame, trace)
-        self.handled = partial(calls.handled_by_plugins, trace)
-        self.handled_as = partial(calls.handled_as, trace)
-        self.has_handler = partial(calls.has_handler, trace)
-        self.goes_first = partial(calls.goes_first, trace)
-        self.read_in_c = partial(calls.read_in_c, trace)
+        self.handled = partial(callables.handled_by_plugins, trace)
+        self.handled_as = partial(callables.handled_as, trace)
+        self.has_handler = partial(callables.has_handler, trace)
+        self.goes_first = partial(callables.goes_first, trace)
+        self.read_in_c = partial(callables.read_in_c, trace)
 
 
 @attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
@@ -93,7 +93,7 @@ class Tracer(Trace):
         self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
     ) -> Value:
         """Put a call in the graph; its result is known from a run of it, or of `fake`, on fake tensors."""
-        return graph_calls.graph_call(self, fn, args, kwargs, fake)
+        return graph_nodes.graph_call(self, fn, args, kwargs, fake)
 
     def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
         """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
@@ -101,11 +101,11 @@ class Tracer(Trace):
 
     def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
         """Put a call that changes torch's state in the graph; arguments are constants, nodes. leave: takes it back."""
-        return graph_calls.state_call(self, fn, arguments, leave)
+        return graph_nodes.state_call(self, fn, arguments, leave)
 
     def lift(self, value: TensorValue | SymbolicValue) -> fx.Node:
         """The graph input of a tensor or int of the program."""
-        return graph_calls.lift(self, value)
+        return graph_nodes.lift(self, value)
 
     def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
         """`owner.__dict__` as the program has it."""

@@ -17,7 +17,7 @@ from armature.plugin_api import CompileEvent, Pass, hookimpl
 from armature.plugins import manager
 from armature.reports.record import Outcome
 from armature.reports.recorder import Recorder
-from armature.trace.recording import graph_calls
+from armature.trace.recording import graph_nodes
 
 X = torch.ones(3)
 
@@ -97,7 +97,7 @@ def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
         return x
 
     place, name = {
-        "trace": (graph_calls, "record"),
+        "trace": (graph_nodes, "record"),
         "graph": (torch._subclasses.FakeTensorMode, "__torch_dispatch__"),
         "lower": (lower._Lowering, "call"),
     }[stage]

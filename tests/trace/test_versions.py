@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from armature.trace.calls import CLASS_ROWS
+from armature.trace.callables import CLASS_ROWS
 from armature.trace.errors import GraphBreak
 from armature.trace.instructions import decode, slot_names
 from armature.trace.semantics import inlining

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.recording import graph_calls
+from armature.trace.recording import graph_nodes
 from armature.trace.values.base import Value
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def change_before_graph(
 
     Breaks the graph if user code in the graph might need to see the object as it was.
     """
-    if not all(graph_calls.is_torchs(node.target) for node in tracer.recorder.calls()):
+    if not all(graph_nodes.is_torchs(node.target) for node in tracer.recorder.calls()):
         tracer.graph_break("random-after-own-code", type=value.describe())
     tracer.precalls.changed.setdefault(value, (read, write))
 

@@ -16,7 +16,7 @@ from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.raising import may_raise, tensors_of
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import LEAVE
-from armature.trace.recording import graph_calls
+from armature.trace.recording import graph_nodes
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _is_plain(node: fx.Node) -> bool:
 
 def can_rerun(tracer: Trace, undo: Undo) -> bool:
     """Whether a frame may rerun when its graph raises: nothing visible may have happened by then."""
-    return (undo.kept or not undo.happens) and graph_calls.only_computes(tracer)
+    return (undo.kept or not undo.happens) and graph_nodes.only_computes(tracer)
 
 
 def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from armature.trace.opcodes import (
     attrs,
     build,
-    call,
     exceptions,
+    functions,
     generators,
     imports,
     jumps,
@@ -22,7 +22,7 @@ from armature.trace.opcodes import (
 from armature.trace.opcodes.table import OpcodeFunction, collect_opcodes
 from armature.trace.versions import VERSION
 
-SHARED = (stack, names, operators, build, attrs, call, jumps, exceptions, generators, imports, match)
+SHARED = (stack, names, operators, build, attrs, functions, jumps, exceptions, generators, imports, match)
 LATER = {(3, 11): (), (3, 12): (py312,), (3, 13): (py312, py313)}  # what replaces or adds to the shared opcodes
 
 OPCODES: Mapping[str, OpcodeFunction] = collect_opcodes(*SHARED, *LATER[VERSION])

@@ -6,7 +6,7 @@ import builtins
 
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
-from armature.trace.opcodes.call import push_callable
+from armature.trace.opcodes.functions import push_callable
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import Value
 from armature.trace.values.function import CellValue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import STOPITERATION_ERROR, Instruction
-from armature.trace.opcodes.call import push_callable
+from armature.trace.opcodes.functions import push_callable
 from armature.trace.opcodes.names import pop_variable
 from armature.trace.opcodes.table import opcode
 from armature.trace.values.base import NULL, Null
