@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Tests start some two hundred Python processes. Where bytecode may not stand beside the sources (as containers often
 # have it) each would compile all of armature, which takes longer than what most of them do: it stands elsewhere.
@@ -28,8 +28,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import torch  # after the settings, which it reads
 
 # The same examples in each run: what fails then is what was changed. `make fuzz` draws others.
-settings.register_profile("fixed", derandomize=True, print_blob=True)
-settings.register_profile("random", derandomize=False, print_blob=True)
+# How long they take to draw says more of the machine than of the test.
+LOADED = [HealthCheck.too_slow]
+settings.register_profile("fixed", derandomize=True, print_blob=True, suppress_health_check=LOADED)
+settings.register_profile("random", derandomize=False, print_blob=True, suppress_health_check=LOADED)
 settings.load_profile("fixed")
 
 pytest_plugins = ("pytester",)  # for tests of the conformance kits

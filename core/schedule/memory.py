@@ -11,7 +11,7 @@ import attrs
 import torch
 
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Reduce, Store, View
-from armature.lower.index import Index, add, mul, sub
+from armature.lower.index import Index, add, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
@@ -129,15 +129,18 @@ class _Planner:
 
     def in_place(self, kernel: Kernel, old: str, new: str) -> bool:
         """Whether `new` may be computed in the memory of `old`: each element is read only where it is written."""
-        if old in self.returned or not same_layout(self.buffers[old], self.buffers[new]):
+        mine_is, old_is = self.buffers[new], self.buffers[old]
+        if old in self.returned or room(old_is) != room(mine_is):
+            return False
+        if new in self.returned and not same_layout(old_is, mine_is):
             return False
         stores = [(n, s) for n, p in enumerate(kernel.passes) for s in (*p.inner_stores, *p.outer_stores)]
         mine = [(n, s) for n, s in stores if s.buffer == new]
-        if len(mine) != 1 or mine[0][1].atomic or mine[0][0] != len(kernel.passes) - 1:
+        if len(mine) != 1 or mine[0][1].atomic or mine[0][1].indirect or mine[0][0] != len(kernel.passes) - 1:
             return False
-        where = mine[0][1].index
+        where = linear(mine[0][1].index, mine_is.strides)
         loads = [n for n in _nodes(kernel) if isinstance(n, Load) and n.buffer == old]
-        return all(load.index == where and not load.indirect for load in loads)
+        return all(linear(load.index, old_is.strides) == where and not load.indirect for load in loads)
 
 
 def same_layout(one: Buffer, other: Buffer) -> bool:
@@ -154,10 +157,11 @@ def _stores(kernel: Kernel) -> list[Store]:
 
 
 def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
-    """The kernel with reads of `old` renamed to `new`, now that they share memory."""
+    """The kernel with reads of `old` replaced by reads of `new`, which is in the same memory, where it is written."""
+    [where] = [store.index for store in _stores(kernel) if store.buffer == new]
 
     def change(node: Node) -> Node:
-        return attrs.evolve(node, buffer=new) if isinstance(node, Load) and node.buffer == old else node
+        return attrs.evolve(node, buffer=new, index=where) if isinstance(node, Load) and node.buffer == old else node
 
     table = rebuild([root for s in _stores(kernel) for root in store_roots(s)], change)
     passes = tuple(

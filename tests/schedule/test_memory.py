@@ -6,10 +6,13 @@ import attrs
 import pytest
 import torch
 
+from armature.lower import layout
 from armature.schedule.data import Allocate, KernelPlan, Release
 from armature.schedule.schedule import schedule
+from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import context
 from tests.support.loop_graphs import LoopWriter
+from tests.support.plan_kit import run_plan
 
 aten = torch.ops.aten
 
@@ -53,3 +56,19 @@ def test_memory_of_other_devices_is_given_back_before_something_else_is_allocate
 def test_memory_of_other_devices_is_taken_over_where_nothing_is_allocated_between() -> None:
     plan, early, late = chain("meta", between=False)
     assert taken_over(plan, late) == early
+
+
+@pytest.mark.parametrize(
+    ("order", "in_place"), [((0, 1, 2), True), ((1, 0, 2), False)], ids=["as it lies", "other places"]
+)
+def test_a_product_is_overwritten_by_what_is_computed_of_a_view_of_it(order: tuple[int, ...], in_place: bool) -> None:
+    """The activation between two linear layers: the product has two axes, the program's tensor three."""
+    w = LoopWriter()
+    x, y = w.input(6, 4), w.input(4, 8)
+    product = w.extern(aten.mm.default, x, y, shape=(6, 8))
+    rows = w.op("tanh", layout.permute(layout.reshape(product, (2, 3, 8)), order))
+    graph = w.graph(w.extern(aten.mm.default, layout.reshape(rows, (6, 8)), w.input(8, 4), shape=(6, 4)))
+    plan = schedule(graph, context(()))
+    assert taken_over(plan, rows.buffer) == (product.buffer if in_place else None)
+    args = w.arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
