@@ -1,4 +1,4 @@
-"""Calls of functions and classes: a handler, a polyfill, what the interpreter itself does, then what the rules say."""
+"""Calls of functions and classes: by a handler, a polyfill, the interpreter itself, or the rules."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ if TYPE_CHECKING:
 
 
 def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
-    """What a rule that goes before handlers says; None: trace into it as usual."""
+    """The result according to a rule that precedes handlers; None: trace into the function as usual."""
     if verdict.decision is Decision.SKIP:
         tracer.graph_break(verdict.breaks, function=describe(plan.fn).name, reason=verdict.reason)
     return tracer.graph_call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
 
 
 def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
-    """What a rule of high priority, a handler or the polyfill gives, None when there is none or all decline."""
+    """The result of a rule of high priority, a handler or the polyfill; None if there is none or all decline."""
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
     if type(plan.fn) is FunctionType and not takes(plan.fn, len(args), kwargs):
-        return None  # what Python says of such a call is said where its body is traced, or when it runs
+        return None  # the error of such a call is raised where its body is traced, or at run time
     call = Call(plan.fn, tuple(args), kwargs, tracer)
     for handler in plan.handlers:
         try:
@@ -85,7 +85,7 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
                 raise
             if handler.complete:
                 tracer.graph_break("function-arguments", function=describe(plan.fn).name)
-            found = None  # it has no say in such a call
+            found = None  # it does not apply to such a call
         if found is not None:
             return found
     if plan.polyfill is not None:
@@ -94,34 +94,34 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
 
 
 def handled_by_plugins(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
-    """The same of a callable."""
+    """Like `handled`, for a callable."""
     return handled(tracer, tracer.knowledge.plan_of(fn), args, kwargs)
 
 
 def has_handler(tracer: Trace, fn: object) -> bool:
-    """Whether a handler or a polyfill knows a callable."""
+    """Whether a handler or a polyfill exists for a callable."""
     plan = tracer.knowledge.plan_of(fn)
     return bool(plan.handlers) or plan.polyfill is not None
 
 
 def goes_first(tracer: Trace, fn: object) -> bool:
-    """Whether a handler, a polyfill, or a rule that goes before these, knows a callable."""
+    """Whether a handler, a polyfill, or a rule that precedes them, exists for a callable."""
     return tracer.knowledge.plan_of(fn).speaks
 
 
 def handled_as(tracer: Trace, target: Callable[..., object], fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
-    """What the handler of a target that stands for many functions gives for one of them."""
+    """The result, for one function, of the handler whose target stands for many functions."""
     handler: Handler | None = tracer.knowledge.tables.handler(target)
     return None if handler is None else handler.fn(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
 
 
 def call_opaque(call: Call, /, *args: Value, **kwargs: Value) -> Value | None:
-    """The handler of functions that are not to be looked into, which the row for `opaque_function` knows."""
+    """The handler of opaque functions, which is registered for `opaque_function`."""
     return handled_as(whole(call.tracing), opaque_function, call.fn, args, kwargs)
 
 
 def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """What a polyfill gives. The generators made by its own code stand for iterators that C code would have made."""
+    """The result of a polyfill. Generators made by its own code replace the iterators that C code would have made."""
     in_c = is_written_in_c(plan.fn)
     if in_c and not takes(replacement, len(args), kwargs):
         tracer.graph_break("function-arguments", function=describe(plan.fn).name)
@@ -135,7 +135,7 @@ def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: A
 
 
 def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
-    """Call a function that exists as a Python object: what plugins or the interpreter know, else what the rules say."""
+    """Call a function that exists as a Python object: as plugins or the interpreter define, else by the rules."""
     if tracer.overrides.present:
         found = torch_function.called(tracer, fn, args, kwargs)
         if found is not None:
@@ -156,7 +156,7 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
 
 
 def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
-    """A call that the program has marked, or of the `__get__` of a method in C; None: it is none of these."""
+    """A call of a function that the program has marked, or of a C method's `__get__`; None for others."""
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
     if allowed_in_graph(fn):
@@ -167,7 +167,7 @@ def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value
 
 
 def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value | None:
-    """A method, called as a function of the object that it is a method of; None: the rules are to say."""
+    """A method called as a function, with its object as argument; None if the rules decide."""
     owner, rest = args[0], args[1:]
     if isinstance(owner, TensorValue) and tracer.overrides.present:
         found = _of_tensor(tracer, fn, owner, rest, kwargs)
@@ -180,7 +180,7 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
         if method is not None:
             result = method.call_method(tracer, fn.__name__, rest, kwargs)
             if result is method and method.mutable and fn.__name__.startswith("__i"):
-                return owner  # `__iadd__` gives the object itself
+                return owner  # `__iadd__` returns the object itself
             return result
     if isinstance(owner, ContextValue) and getattr(fn, "__name__", "") in ("__enter__", "__exit__"):
         return owner.call_method(tracer, fn.__name__, rest, kwargs)
@@ -188,7 +188,7 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
 
 
 def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value:
-    """A call as its verdict says: traced into, a node of the graph, or a graph break."""
+    """A call according to its verdict: traced into, a node of the graph, or a graph break."""
     verdict = tracer.knowledge.verdict(fn)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph_call(fn, args, kwargs)
@@ -197,14 +197,14 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
         return tracer.as_value(original).call(tracer, args, kwargs)
     if verdict.decision is Decision.SKIP and is_of_torch_compile(fn):
         return value.get_attribute(tracer, ORIGINAL).call(tracer, args, kwargs)
-    # The wrapper of `torch.compiler.disable(recursive=False)` is in a file whose functions are traced otherwise.
+    # The wrapper of `torch.compiler.disable(recursive=False)` is in a file whose other functions are traced.
     if disabled := why_disabled(fn):
         tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return inlining.inline_function(tracer, value, args, kwargs)
     if verdict.decision is Decision.SKIP and type(fn) is WrapperDescriptorType and fn.__name__ == "__next__":
         tracer.graph_break("next-of-iterator", type=fn.__objclass__.__name__)
-    # What a rule says to trace into may have no Python code.
+    # A rule may ask to trace into a callable without Python code.
     tracer.graph_break(
         verdict.breaks if verdict.decision is Decision.SKIP else "function-in-c",
         function=_named(fn, value, args),
@@ -213,14 +213,14 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
 
 
 def _named(fn: Any, value: Value, args: Args) -> str:
-    """How a callable is called in a break: where it is the `__new__` of a base in C, as the class that is made."""
+    """The name of a callable in a break: for the `__new__` of a C base class, the class being made."""
     if type(fn) is BuiltinFunctionType and fn.__name__ == "__new__" and args and isinstance(args[0], ClassValue):
         return describe(args[0].cls).name
     return value.describe()
 
 
 def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
-    """A method of torch's tensors, or the `__get__` of an attribute, as `__torch_function__` gets them."""
+    """A tensor method, or an attribute's `__get__`, in the form passed to `__torch_function__`."""
     if type(fn) in C_METHODS and fn.__objclass__ in OWN_CLASSES:
         return tensor.torch_method(tracer, fn.__name__, args, kwargs)
     of = getattr(fn, "__self__", None)
@@ -238,9 +238,9 @@ def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: 
 
 
 def read_in_c(tracer: Trace, cls: type, lookup: object, name: str) -> NoReturn:
-    """Break where an attribute is read that `lookup`, written in C, looks up: as rules for the class's module say."""
+    """Break, as rules for the class's module say, where an attribute is read by a `lookup` written in C."""
     verdict, kind = tracer.knowledge.verdict(lookup), describe(cls).name
-    if verdict.breaks == "function-in-c":  # no rule
+    if verdict.breaks == "function-in-c":  # there is no rule
         tracer.graph_break("attribute-in-c", name=name, type=kind)
     tracer.graph_break(verdict.breaks, function=f"{kind}.{name}", reason=verdict.reason)
 
@@ -249,19 +249,19 @@ C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
 def method_of_base(fn: Any, owner: Value) -> Value | None:
-    """For a method in C called on its object, as in `list.append(obj, item)`: what the object is as one of its type."""
+    """The builtin part of an object on which a C method is called as a function, as in `list.append(obj, item)`."""
     kind = fn.__objclass__
     if owner.base is not None:
         return owner.base if issubclass(owner.base.python_type(), kind) and kind is not object else None
     if isinstance(owner, ConstantValue) and isinstance(owner.value, enum.Enum) and kind in PLAIN:
-        return ConstantValue(PLAIN[kind](owner.value))  # the enum may have another method of the name
+        return ConstantValue(PLAIN[kind](owner.value))  # the enum may have another method of this name
     if kind is tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
-        return TupleValue(owner.items)  # whose methods give tuples
+        return TupleValue(owner.items)  # its methods return tuples
     return owner if kind in BASES and issubclass(owner.python_type(), kind) else None
 
 
 def _call_for_real(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """Call a function whose result the program says to be the same each time."""
+    """Call a function whose result is constant, according to the program."""
     plain = [arg.as_constant() for arg in args]
     named = {name: value.as_constant() for name, value in kwargs.items()}
     try:
@@ -271,7 +271,7 @@ def _call_for_real(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kw
 
 
 def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """Trace into a Python function, whatever the rules say of it."""
+    """Trace into a Python function, whatever the rules say."""
     if isinstance(fn, MethodType):
         args, fn = (tracer.as_value(fn.__self__), *args), fn.__func__
     value = tracer.as_value(fn)
@@ -281,7 +281,8 @@ def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwa
 
 
 def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """Trace a call that no break may cut: it leaves things half done in between. A Python function is traced into."""
+    """Trace a call that no break may cut, because it leaves inconsistent state in between. A Python function is traced
+    into."""
     tracer.stack.atomic_depth += 1
     try:
         if isinstance(fn, Value):
@@ -295,7 +296,7 @@ def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs
 
 
 def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    """Call a class: what stands in the tables, else by the first row that fits."""
+    """Call a class: by its rows in the tables, else by the first row of CLASS_ROWS that fits."""
     cls = value.cls
     if cls is torch.device and tracer.overrides.asks_modes:
         answer = tracer.dispatched(cls, args, kwargs)
@@ -311,7 +312,7 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
 
 
 def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    """By the handler of `BaseException.__new__`, which answers for all classes of exceptions, and `__init__`."""
+    """By the handler of `BaseException.__new__`, which covers all exception classes, and `__init__`."""
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("exception-class-with-new", type=value.describe())
@@ -371,7 +372,7 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
 
 
 def new_object(tracer: Trace, cls: type) -> Value:
-    """An object as `object.__new__` makes it."""
+    """The object made by `object.__new__`."""
     row: ValueType | None = tracer.knowledge.tables.value_type_of_class(cls)
     return UserObjectValue(cls) if row is None or row.instance is None else row.instance(cls)
 
@@ -379,7 +380,7 @@ def new_object(tracer: Trace, cls: type) -> Value:
 def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
     init = find_in_class(made.cls, "__init__")
     if made.base is not None and (init is None or not isinstance(init.obj, FunctionType)):
-        if init is not None and init.holder is not object:  # else it was made whole by `__new__`
+        if init is not None and init.holder is not object:  # otherwise `__new__` has initialised it
             fill: Any = init.obj
             check_call(tracer, fill, 1 + len(args), kwargs, f"{made.describe()}.__init__()")
             made.base.call_method(tracer, "__init__", args, kwargs)
@@ -393,7 +394,7 @@ def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs
 
 
 def _returns_none(tracer: Trace, result: Value) -> None:
-    """What `__init__` gave. TypeError of the program when that is anything."""
+    """Check the result of `__init__`. TypeError of the program if it is not None."""
     kind = result.python_type()
     if kind is not NoneType:
         tracer.raise_error(TypeError, f"__init__() should return None, not '{type_name(kind)}'")

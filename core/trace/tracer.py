@@ -35,7 +35,7 @@ from armature.trace.wrap import as_value, wrap
 
 
 class Calls:
-    """The verbs of `protocols.CallVerbs`, which documents them."""
+    """Implements `protocols.CallVerbs`, which documents each verb."""
 
     def __init__(self, trace: Trace) -> None:
         self.call_object = partial(callables.call_object, trace)
@@ -52,9 +52,9 @@ class Calls:
         self.read_in_c = partial(callables.read_in_c, trace)
 
 
-@attrs.define(eq=False, repr=False)  # holds all there is, each value by many ways
+@attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
 class Tracer(Trace):
-    """One trace of one frame, with what values and opcodes may ask of it."""
+    """One trace of one frame, with the verbs for values, opcodes and plugins."""
 
     python: PythonRules = attrs.field(init=False)
     calls: Calls = attrs.field(init=False)
@@ -70,7 +70,7 @@ class Tracer(Trace):
         return wrap(self, obj, source)
 
     def as_value(self, obj: object) -> Value:
-        """The value of an object made or found by tracing itself; a Value stays as it is."""
+        """The value of an object made or found by tracing itself; a Value is returned unchanged."""
         return obj if issubclass(type(obj), Value) else as_value(self, obj)  # type: ignore[return-value]
 
     def constant(self, obj: object) -> Value:
@@ -92,19 +92,19 @@ class Tracer(Trace):
     def graph_call(
         self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
     ) -> Value:
-        """Put a call in the graph; its result is known from a run of it, or of `fake`, on fake tensors."""
+        """Put a call in the graph; running it, or `fake`, on fake tensors determines its result."""
         return graph_nodes.graph_call(self, fn, args, kwargs, fake)
 
     def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-        """What `__torch_function__` of modes or of arguments makes of a call; None: nobody takes it over."""
+        """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
         return dispatched(self, fn, args, kwargs)
 
     def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
-        """Put a call that changes torch's state in the graph; arguments are constants, nodes. leave: takes it back."""
+        """Put a call in the graph that changes torch's state; arguments are constants or nodes. leave: undoes it."""
         return graph_nodes.state_call(self, fn, arguments, leave)
 
     def lift(self, value: TensorValue | SymbolicValue) -> fx.Node:
-        """The graph input of a tensor or int of the program."""
+        """The graph input for a tensor or int of the program."""
         return graph_nodes.lift(self, value)
 
     def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
@@ -119,21 +119,21 @@ class Tracer(Trace):
     # Effects, exceptions, breaks.
 
     def mutate(self, value: Value) -> None:
-        """The object of the value is about to change."""
+        """Record that the value's object is about to change."""
         if isinstance(value.source, ObjectSource) and isinstance(value, DictValue) and value.fixed:
             self.graph_break("changes-globals")
         self.effects.record(value)
 
     def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
-        """The program raises `kind(message)` here."""
+        """Raise `kind(message)` in the program."""
         raise raising(self, ExceptionValue(kind, [ConstantValue(message)]))
 
     def raise_value(self, kind: type[BaseException], args: tuple[Value, ...]) -> NoReturn:
-        """The program raises `kind(*args)` here."""
+        """Raise `kind(*args)` in the program."""
         raise raising(self, ExceptionValue(kind, list(args)))
 
     def raise_real(self, error: Exception) -> NoReturn:
-        """The program raises what a function run on constants has raised."""
+        """Raise, in the program, an error that a function run on constants has raised."""
         raise raising(self, ExceptionValue(type(error), [self.as_value(arg) for arg in error.args])) from None
 
     def as_exception(self, value: Value) -> ExceptionValue:
@@ -145,5 +145,5 @@ class Tracer(Trace):
         return value
 
     def graph_break(self, type_id: str, **facts: object) -> NoReturn:
-        """Stop: this can't go in one graph."""
+        """Break the graph here."""
         raise self.breaks.break_at(None, type_id, **facts)

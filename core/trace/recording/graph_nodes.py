@@ -46,20 +46,20 @@ if TYPE_CHECKING:
     from armature.trace.values.base import Tracing
 
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
-# `x.__iadd__(y)` and its kind change `x`, which only operators say of themselves.
+# `x.__iadd__(y)` and the like change `x`, but only the operators are known to.
 BY_OPERATOR: dict[str, Callable[..., Any]] = {
     "__idiv__": operator.itruediv,
     **{f"__{fn.__name__}__": fn for fn in IN_PLACE_OPERATORS if fn is not operator.setitem},
 }
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
-PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # but for their arguments
+PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # except for their arguments
 NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
-# Python's classes that torch takes for dtypes; FX would write `<class 'float'>`.
+# Python classes that torch accepts as dtypes; FX would write `<class 'float'>`.
 DTYPES: dict[object, torch.dtype] = {
     bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
 }  # fmt: skip
 NOT_A_NAME = re.compile(r"\W+")
-# A module keeps its members in tables: self.__dict__['_modules']['fc'] is read by people as self.fc.
+# A module stores its members in tables: `self.__dict__['_modules']['fc']` is shown as self.fc.
 MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
 
 
@@ -70,7 +70,8 @@ def graph_call(
     kwargs: Kwargs,
     fake: Callable[..., Any] | None = None,
 ) -> Value:
-    """Record a call. Returns a tensor, a nest of tensors, or a constant that the fake run tells (then without a node).
+    """Record a call. Returns a tensor, a nest of tensors, or a constant that the fake run determines (then without a
+    node).
 
     `fake`: run on the fakes in place of `fn`.
     """
@@ -93,7 +94,7 @@ def graph_call(
 
 
 def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-    """What a call with floats of the program, or with numbers known before the graph, returns; None: it has none."""
+    """The result of a call with floats of the program, or with numbers known before the graph; None if it has none."""
     state = tracer.overrides
     if (tracer.sizes.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
@@ -108,7 +109,7 @@ def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs:
 def _recorded(
     tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None
 ) -> Value:
-    """Run a call on the fakes, and put it in the graph unless its result is a constant or a tensor that is known."""
+    """Run a call on the fakes, and add it to the graph unless its result is a constant or a known tensor."""
     arguments = tuple([arg.as_argument(tracer) for arg in args])
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     targets = mutation.written(fn, args, kwargs)
@@ -122,7 +123,7 @@ def _recorded(
     changes = bool(mutation.seen(tracer, args, kwargs) or targets)
     if result is not None and not changes and is_constant_result(result):
         return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
-    if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have made numbers of them
+    if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have turned them into numbers
         arguments = tuple([arg.as_argument(tracer) for arg in args])
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     if changes:
@@ -130,7 +131,7 @@ def _recorded(
     elif (known := tracer.objects.by_fake.get(id(result))) is not None:
         return known  # `x.contiguous()` of a contiguous tensor is `x`
     if fn is operator.pow and not isinstance(arguments[0], fx.Node):
-        fn = torch.pow  # FX writes `-1 ** x`, which is another thing than `(-1) ** x`
+        fn = torch.pow  # FX writes `-1 ** x`, which differs from `(-1) ** x`
     if tracer.effects.chosen_dtype is not None:
         fn = under_default_dtype(tracer, fn, tracer.effects.chosen_dtype)
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
@@ -143,7 +144,7 @@ def _recorded(
 def in_graphs_terms(
     tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
 ) -> tuple[Callable[..., Any] | str, Args, Kwargs]:
-    """The call with operators for their methods, and its arguments as plugins put them."""
+    """The call with operators in place of their methods, and its arguments as rewritten by plugins."""
     fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
     args, kwargs = by_position(method_name(fn), args, kwargs)
     for rewrite in tracer.recorder.rewrites:
@@ -152,21 +153,21 @@ def in_graphs_terms(
 
 
 def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """A call of a function in TorchScript."""
-    if tracer.overrides.present:  # it asks its arguments itself
+    """A call of a TorchScript function."""
+    if tracer.overrides.present:  # it checks its arguments for overrides itself
         tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
     return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
 
 
 def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
-    """A function that is called while the default dtype is the one that the frame has set."""
-    if tracer.recorder.subgraph_depth:  # such a graph may run when the default is another one
+    """A function called while the frame has changed the default dtype."""
+    if tracer.recorder.subgraph_depth:  # such a graph may run under another default dtype
         tracer.graph_break("default-dtype-in-parts")
     return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
 
 def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:
-    """Whether floats of the program among the arguments need not be known."""
+    """Whether floats of the program may stay unknown as arguments."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
     given = [isinstance(value, FloatValue) for value in (*args, *kwargs.values())]
     tensors = [value.dtype for value in args if isinstance(value, TensorValue)]
@@ -174,7 +175,7 @@ def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bo
 
 
 def _keeping_floats(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
-    """The call with numbers that the graph is given; with constants, where its fakes want to know them."""
+    """The call with graph inputs for numbers, or constants where fakes need their values."""
     tracer.recorder.keeps_floats = True
     try:
         return graph_call(tracer, fn, args, kwargs)
@@ -192,7 +193,7 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
     fakes = [arg.as_fake(tracer) for arg in args]
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
-    # torch's operators in Python keep symbols where those in C++ ask for numbers; they are slower.
+    # torch's Python implementations preserve symbols where those in C++ ask for numbers; they are slower.
     dispatcher = enable_python_dispatcher() if tracer.sizes.quantities else NULL_CONTEXT
     asking = wrapper_subclasses.asking([*fakes, *named.values()]) if tracer.overrides.wrappers else NULL_CONTEXT
     try:
@@ -219,7 +220,7 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
 
 
 def is_constant_result(result: object) -> bool:
-    """Whether a fake run's result is a Python object with no tensor in it."""
+    """Whether a fake run's result is a Python object that contains no tensor."""
     if is_atom(result):
         return True
     if isinstance(result, (torch.Size, range)) or (isinstance(result, SYMBOLIC) and not is_unbacked(result)):
@@ -228,7 +229,7 @@ def is_constant_result(result: object) -> bool:
 
 
 def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    """A node with the user's line."""
+    """Add a node with the user's line."""
     if of_torch(target):
         args = tuple(as_dtype(arg) for arg in args)
         kwargs = {name: as_dtype(arg) for name, arg in kwargs.items()}
@@ -242,14 +243,14 @@ def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwarg
 
 
 def as_dtype(argument: object) -> object:
-    """The dtype that a class of Python's numbers stands for; any other argument as it is."""
+    """The dtype that a Python number class represents; any other argument unchanged."""
     return DTYPES.get(argument, argument) if isinstance(argument, type) else argument
 
 
 def state_call(
     tracer: Trace, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
 ) -> fx.Node:
-    """A node for a call that only changes torch's state. leave: takes its result, and sets the state back."""
+    """Add a node for a call that only changes torch's state. leave: takes its result, and restores the state."""
     node = record(tracer, "call_function", fn, arguments, {})
     node.meta["changes_state"] = True
     if leave is not None:
@@ -258,7 +259,7 @@ def state_call(
 
 
 def only_computes(tracer: Trace) -> bool:
-    """Whether the graph calls nothing but torch, and changes no state of torch but what can be set back."""
+    """Whether the graph calls only torch, and changes no torch state that can't be restored."""
     return all(
         LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
         for node in tracer.recorder.calls()
@@ -266,12 +267,12 @@ def only_computes(tracer: Trace) -> bool:
 
 
 def is_left(node: fx.Node) -> bool:
-    """Whether a node changes state that can be set back without it, or leaves a context that another node enters."""
+    """Whether a node changes state that can be restored without it, or leaves a context that another node enters."""
     return node.target in CHANGED_BY or any(LEAVE in given.meta for given in node.all_input_nodes)
 
 
 def is_torchs(target: Any) -> bool:
-    """Whether what a node calls is torch's own, and leaves gradients alone."""
+    """Whether the called function is torch's own, and does not involve gradients."""
     target = getattr(target, "in_default_dtype", target)
     if isinstance(target, str):
         return target != "backward"
@@ -286,7 +287,7 @@ def from_fake(tracer: Tracing, result: Any, node: fx.Node) -> Value:
     tracer.sizes.bind_result(result, node)
     if isinstance(result, torch.Tensor):
         known: Value | None = tracer.objects.by_fake.get(id(result))
-        if known is not None:  # an operator in place returns its argument
+        if known is not None:  # an in-place operator returns its argument
             return known
         tensor_state.mark_leaf(result, node)
         value = TensorValue(result, node)
@@ -310,18 +311,18 @@ def item_of(tracer: Tracing, item: Any, node: fx.Node, position: int) -> Value:
 
 
 def lift(tracer: Trace, value: TensorValue | SymbolicValue) -> fx.Node:
-    """Make a tensor or int of the program an input of the graph, when it is first used."""
+    """Make a tensor or int of the program a graph input when it is first used."""
     if value.node is None:
-        if value.source is None:  # made in a graph of its own, and kept: the graph breaks at the call that made it
+        if value.source is None:  # made in a subgraph and still used: the graph breaks at the call that made it
             places = tracer.recorder.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
             raise tracer.breaks.break_at(places, "kept-from-inner-graph", type=value.describe())
         label = NOT_A_NAME.sub("_", MODULE_TABLE.sub("", value.source.expr)).strip("_")
         graph, last = tracer.recorder.graph, tracer.recorder.inputs[-1].node if tracer.recorder.inputs else None
         first = next(iter(graph.nodes), None)
         with graph.inserting_before(first) if last is None else graph.inserting_after(last):
-            # FX takes a first argument of the name "self" for the module's own.
+            # FX treats a first argument named "self" as the module.
             value.node = graph.placeholder("self_0" if label == "self" else label)
-        value.node.target = value.node.name  # two paths can give one label: the name is the graph's only one
+        value.node.target = value.node.name  # several sources can have one label; the node's name is unique
         value.node.meta["example_value"] = value.fake
         tracer.recorder.inputs.append(value)
     return value.node

@@ -1,7 +1,7 @@
-"""Operators on values: folded on constants, in the graph on tensors, by the methods of the types on others.
+"""Operators on values: folded for constants, in the graph for tensors, otherwise by the methods of the types.
 
-Which methods are asked, and in which order, is said in `slots.py`. What a method of a builtin type does is said by the
-value class of the type (`Value.binary`).
+`slots.py` defines which methods are called, and in which order. A builtin type's methods are implemented by its value
+class (`Value.binary`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
 
 Ask = Callable[["Trace", str, str, Value, Value], Value | None]
-TOO_LARGE = 1 << 20  # bytes or bits of a folded result that the program itself might never have computed
+TOO_LARGE = 1 << 20  # size of a folded result, in bytes or bits, that the program itself might never have computed
 
 
 def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
-    """The constant that a function gives for constants; what it raises, the program raises."""
+    """Apply a function to constants; its exceptions are raised in the program."""
     try:
         return tracer.as_value(function(*operands))
     except Exception as error:
@@ -40,8 +40,8 @@ def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
 
 
 def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
-    """`left <op> right` (data model, 3.3.8), by the first row of `BINARY` that gives a value. in_place: for
-    `left <op>= right`, which errors mention."""
+    """`left <op> right` (data model, 3.3.8), by the first row of `BINARY` that returns a value. in_place: for `left
+    <op>= right`, which errors mention."""
     op = OPERATORS[name]
     for _, fits, carry_out in BINARY:
         if fits(op, left, right):
@@ -52,7 +52,7 @@ def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool 
 
 
 def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """By a method that the class of an enum member has, else folded."""
+    """By a method of an enum member's class, else folded."""
     found = _by_member(tracer, by_methods, op.method, op.reflected, left, right)
     if found is not None:
         return found
@@ -66,7 +66,7 @@ def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_pla
 
 
 def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """In the graph, unless an object of the program knows the operator."""
+    """In the graph, unless an object of the program implements the operator."""
     found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
     return tracer.graph_call(op.function, (left, right), {}) if found is None else found
 
@@ -80,7 +80,7 @@ def _by_handler(target: Any, tracer: Trace, op: Operator, left: Value, right: Va
 
 
 def _text_of_tensor(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """Not by folding: the text of a fake tensor is another one."""
+    """Not folded, because the text of a fake tensor differs."""
     found = tracer.calls.handled(str.__mod__, (left, right), {})
     return _without_method(tracer, op, left, right) if found is None else found
 
@@ -106,7 +106,7 @@ def _of_objects(tracer: Trace, op: Operator, left: Value, right: Value, in_place
 
 
 def _folded(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    """By the function of the operator on objects that tracing knows whole; None: it does not."""
+    """Apply the operator's function to objects that tracing knows completely; None if it does not."""
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
@@ -115,7 +115,7 @@ def _folded(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bo
 
 
 def _without_method(tracer: Trace, op: Operator, left: Value, right: Value) -> NoReturn:
-    """Break: no row knows the operands, and the TypeError of the program would describe them."""
+    """Break, because no row supports the operands, and the program's TypeError would describe them."""
     if _formats(op, left, right) or right.is_tensor:
         tracer.graph_break("percent-format", type=right.describe())
     unknown = f"{left.describe()} and {right.describe()}"
@@ -123,12 +123,12 @@ def _without_method(tracer: Trace, op: Operator, left: Value, right: Value) -> N
 
 
 def _formats(op: Operator, left: Value, right: Value) -> bool:
-    """Whether it is `text % operand`, of which the method of the operand is not asked: only that of a text may be."""
+    """Whether it is `text % operand`, which never calls the operand's method, only the text's."""
     return op.name == "mod" and left.python_type() is str and not issubclass(right.python_type(), str)
 
 
 def _is_template(op: Operator, left: Value) -> bool:
-    """Whether the operation is `text % operand`, and tracing knows the text."""
+    """Whether it is `text % operand` with a known text."""
     return op.name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
 
 
@@ -159,7 +159,8 @@ BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] 
 
 
 def raise_unless_named(tracer: Trace, raised: UserRaised, name: str, left: Value, right: Value) -> NoReturn:
-    """What builtin types have raised for objects of derived classes. A TypeError would name their classes: a break."""
+    """Re-raise what builtin types have raised for objects of derived classes, unless it is a TypeError, which would
+    name their classes: that breaks."""
     if raised.value.python_type() is TypeError:
         unclear(tracer, name, left, right)
     raise raised
@@ -178,27 +179,28 @@ def delete_item(tracer: Trace, container: Value, key: Value) -> None:
 
 
 def check_holds_items(tracer: Trace, container: Value, name: str) -> None:
-    """Break the graph if a class has no such method: C words the error, also by the key."""
+    """Break the graph if a class has no such method, because C words the error, depending on the key."""
     if class_member(container.python_type(), name) is MISSING:
         tracer.graph_break("item-of-object", operation=name, type=container.describe())
 
 
 def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """A tensor and an object of the program: torch leaves it to the object, if that knows the operator."""
+    """A tensor and an object of the program: torch defers to the object if that implements the operator."""
     if left.is_tensor and derives(right) and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
     for side in (left, right):
         if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *slots.LOOKUPS):
-            unclear(tracer, name, left, right)  # torch asks the object for `__torch_function__`
+            unclear(tracer, name, left, right)  # torch calls the object's `__torch_function__`
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return ask(tracer, name, reflected, left, right)
     return None
 
 
 def by_methods(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """A binary operator by the methods of the operands, in the order of `slots.right_goes_first`. None: neither knows.
+    """A binary operator by the operands' methods, in the order of `slots.right_goes_first`. None: neither implements
+    it.
 
-    Two objects of one class of the program reflect nothing (data model, 3.3.8).
+    Two objects of one class of the program have no reflected call (data model, 3.3.8).
     """
     mine, theirs = left.python_type(), right.python_type()
     if is_derived(left, right):
@@ -212,7 +214,7 @@ def by_methods(tracer: Trace, name: str, reflected: str, left: Value, right: Val
 
 
 def by_comparing(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """A comparison by the methods of the operands (data model, 3.3.1). None: neither knows."""
+    """A comparison by the operands' methods (data model, 3.3.1). None: neither implements it."""
     if is_derived(left, right):
         return by_first_method(tracer, name, reflected, left, right)
     order = [(left, name, right), (right, reflected, left)]
@@ -222,17 +224,17 @@ def by_comparing(tracer: Trace, name: str, reflected: str, left: Value, right: V
 
 
 def is_derived(left: Value, right: Value) -> bool:
-    """Whether the class of an operand derives from a builtin type. Tensors know of no such classes."""
+    """Whether the class of an operand derives from a builtin type. Tensors don't support such classes."""
     return (derives(left) or derives(right)) and not (left.is_tensor or right.is_tensor)
 
 
 def by_first_method(
     tracer: Trace, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
 ) -> Value | None:
-    """By the method of the class that is asked first, where one derives from a builtin type. None: all are builtin.
+    """By the method of the class that is asked first, if one derives from a builtin type. None: both are builtin.
 
-    Whose turn comes next depends on the slots that the classes have in C: a break. right_first: whether the right
-    operand's class, if it derives from the left one's, goes before that.
+    Which method is next depends on the classes' C slots, so that breaks. right_first: whether a right operand whose
+    class derives from the left one's is asked before it.
     """
     mine, theirs = left.python_type(), right.python_type()
     if not has_own(tracer, left, right, name, reflected):
@@ -254,7 +256,7 @@ def has_own(tracer: Trace, left: Value, right: Value, *names: str) -> bool:
 
 
 def unclear(tracer: Trace, name: str, left: Value, right: Value) -> NoReturn:
-    """Break: tracing does not know which method carries the operation out."""
+    """Break: tracing does not know which method implements the operation."""
     operands = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("operator-method-order", operation=name, type=operands)
 
@@ -268,7 +270,7 @@ def _first_known(tracer: Trace, order: list[tuple[Value, str, Value]]) -> Value 
 
 
 def _by_member(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """By the method that the class of an enum member defines. None: neither has one."""
+    """By a method that an enum member's class defines. None: neither has one."""
     if any(issubclass(side.python_type(), enum.Enum) for side in (left, right)):
         return ask(tracer, name, reflected, left, right)
     return None
@@ -309,7 +311,7 @@ def _by_in_place_method(tracer: Trace, op: Operator, left: Value, right: Value) 
 
 
 def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
-    """The methods of the builtin type change the object."""
+    """The methods of the builtin type, which change the object."""
     part = native(left)
     try:
         changed = operate_in_place(tracer, op.name, part, right)
@@ -319,7 +321,7 @@ def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> 
 
 
 def _with_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
-    """A set accepts any set, also one of a derived class."""
+    """A set accepts any set, including one of a derived class."""
     return left.binary(tracer, op.in_place_method, native(right))
 
 
@@ -358,7 +360,7 @@ def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
 
 
 def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
-    """`left <op> right` for a comparison (data model, 3.3.1), by the first row of `COMPARED` that gives a value."""
+    """`left <op> right` for a comparison (data model, 3.3.1), by the first row of `COMPARED` that returns a value."""
     row = COMPARISONS[symbol]
     for _, fits, carry_out in COMPARED:
         if fits(row, left, right):
@@ -369,7 +371,7 @@ def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
-    """By a method that the class of an enum member has, else folded."""
+    """By a method of an enum member's class, else folded."""
     found = _by_member(tracer, by_comparing, row.method, row.reflected, left, right)
     if found is None and row.symbol == "!=":
         equal = _by_member(tracer, by_comparing, "__eq__", "__eq__", left, right)
@@ -391,10 +393,11 @@ def _compare_by_methods(tracer: Trace, row: Comparison, left: Value, right: Valu
 
 
 def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
-    """As objects of the builtin types that the classes of the operands derive from. None: one object, is it equal?"""
+    """As objects of the builtin types from which the operands' classes derive. None: one object compared for equality
+    with itself."""
     plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and not derives(side)]
     if row.symbol == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
-        unclear(tracer, "__ne__", left, right)  # it was asked, and did not know
+        unclear(tracer, "__ne__", left, right)  # it was called, and declined
     if left is right and row.symbol in ("==", "!="):
         return None
     try:
@@ -404,7 +407,7 @@ def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) 
 
 
 def _negated_eq(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
-    """By `object.__ne__`, which asks `__eq__`, where a class has that."""
+    """By `object.__ne__`, which calls `__eq__`, if a class has that."""
     for first, second in ((left, right), (right, left)):
         equal = first.binary(tracer, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
         if equal is not None:
@@ -424,10 +427,10 @@ COMPARED: tuple[tuple[str, Callable[[Comparison, Value, Value], bool], CarryComp
 
 
 def _compare_objects(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
-    """Objects without a method for it: constants by value, others equal only themselves."""
+    """Objects without a method for it: constants compare by value, others equal only themselves."""
     methods = {row.method, row.reflected} | ({"__eq__"} if row.symbol == "!=" else set())
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
-    asked = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # and did not know
+    asked = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # it was called, and declined
     try:
         if not asked:
             return fold(tracer, row.function, left.as_object(), right.as_object())
@@ -450,7 +453,7 @@ def plain_identity(value: Value) -> bool:
 
 
 def same_or_equal(tracer: Trace, left: Value, right: Value) -> bool:
-    """How containers compare members: identical, or equal."""
+    """Whether two values are identical or equal, as containers compare members."""
     return left is right or compare(tracer, "==", left, right).truth(tracer)
 
 
@@ -471,6 +474,6 @@ def _identical_constants(tracer: Trace, left: object, right: object) -> bool:
     if left is right:
         return True
     if type(left) is type(right) and type(left) in SCALARS and left == right:
-        # Whether equal numbers and strings are one object is up to CPython.
+        # Whether equal numbers or strings are the same object depends on CPython.
         tracer.graph_break("identity-of-constants", value=repr(left))
     return False
