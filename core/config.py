@@ -207,6 +207,11 @@ class Config:
         env="ARMATURE_RECORD_LAUNCHES",
         help="Record what a graph launches on a device that can, and launch it as one (mode reduce-overhead).",
     )
+    frozen: bool = setting(
+        False,
+        env="ARMATURE_FROZEN",
+        help="In inference, compute what depends on parameters and buffers alone once, and again after a write to one.",
+    )
     max_kernel_nodes: int = setting(
         400, env="ARMATURE_MAX_KERNEL_NODES", minimum=1, help="Most operations fused into one kernel."
     )

@@ -36,6 +36,7 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
+from armature.graph.frozen import frozen_values
 from armature.graph.known import KnownValues, NotKnown, written_number
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
@@ -45,7 +46,7 @@ from armature.plugin_values import PairedContextValue, call_uncompiled, tensor_o
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
-from armature.torch_abi import data_parallel, grad_modes
+from armature.torch_abi import data_parallel, grad_modes, onednn
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
@@ -274,6 +275,7 @@ __all__ = [
     "existing",
     "fake_of",
     "find_in_class",
+    "frozen_values",
     "function_of",
     "functional_collectives",
     "fundamental",
@@ -313,6 +315,7 @@ __all__ = [
     "number_of",
     "numpy_layer",
     "object_source",
+    "onednn",
     "opaque_function",
     "ours",
     "overload",

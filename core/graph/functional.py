@@ -15,7 +15,7 @@ from torch import fx
 
 from armature import interrupts
 from armature.events import CompileEvent, EventKind
-from armature.graph import origins
+from armature.graph import frozen, origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
 from armature.graph.passes import run_passes
@@ -128,11 +128,16 @@ class _Compilation:
             origins.restore(graph)
         aot.give_memory(graph)
         graph.meta["kind"] = kind
+        freezes = self.ctx.config.frozen and kind is GraphKind.INFERENCE
+        if freezes:
+            frozen.mark(graph, self.traced.inputs)
         graph = run_passes("post_grad", graph, self.ctx)
+        preparation = frozen.take_out(graph) if freezes else None
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter)
+        prepared = range(len(self.traced.inputs), len(places)) if preparation is not None else range(0)
+        fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter).union(prepared)
         # AOTAutograd merged inputs that share memory, or replaced a wrapper subclass by its inner tensors.
-        if len(places) != len(self.traced.inputs) or any(map(_is_wrapper, self.traced.inputs)):
+        if len(places) != len(self.traced.inputs) + len(prepared) or any(map(_is_wrapper, self.traced.inputs)):
             fixed = frozenset()
         aten = AtenGraph(
             name=f"{_identifier(self.traced.name)}_{kind.value}",
@@ -144,7 +149,8 @@ class _Compilation:
         if self.ctx.config.strict:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
-        return cast(Callable[[list[Any]], Any], getattr(compiled, "call", compiled))
+        call = cast(Callable[[list[Any]], Any], getattr(compiled, "call", compiled))
+        return call if preparation is None else frozen.Prepared(call, preparation)
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

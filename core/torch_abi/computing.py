@@ -1,4 +1,4 @@
-"""Seam to torch's dispatch modes: runs deterministic operators only, on real tensors."""
+"""Seam to torch's dispatch modes: runs operators on real tensors, whatever the program or a tracer has switched on."""
 
 from __future__ import annotations
 
@@ -32,4 +32,11 @@ class OnlyConstants(TorchDispatchMode):
 def on_constants() -> Iterator[None]:
     """In this context no gradients are recorded, fake tensor modes are off, and OnlyConstants is on."""
     with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), OnlyConstants():
+        yield
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """In this context operators run as they are called: gradients, modes, inference mode and autocast are off."""
+    with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), torch._C._DisableAutocast():
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import attrs
 import torch
@@ -87,6 +88,15 @@ def is_pure(node: fx.Node) -> bool:
     """Whether the node calls a deterministic operator that writes nothing."""
     operator = node.target
     return isinstance(operator, torch._ops.OpOverload) and not operator._schema.is_mutable and not is_random(node)
+
+
+def add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> fx.Node:
+    """A call in the graph of `like`, with its own value and the origin of `like`."""
+    made = like.graph.call_function(target, args, kwargs)
+    made.meta.update(like.meta)
+    values = fx.map_arg((args, kwargs), lambda n: n.meta["val"])
+    made.meta["val"] = target(*values[0], **values[1])
+    return made
 
 
 def returned(graph: fx.Graph) -> set[fx.Node]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import torch
@@ -100,6 +100,13 @@ def is_image(node: fx.Node) -> bool:
 def is_channels_last(value: Tensor) -> bool:
     """Whether the elements are in memory as [N, H, W, C]."""
     return value.is_contiguous(memory_format=torch.channels_last)
+
+
+def is_product(convolution: fx.Node) -> bool:
+    """Whether torch multiplies matrices for it on a CPU: windows of one element, in an image with channels last."""
+    image, weight, _, stride, padding, *_, groups = cast(tuple[Any, ...], convolution.args)
+    ones = {*fake_of(weight).shape[2:], *stride, groups}
+    return ones == {1} and not any(padding) and is_image(image) and is_channels_last(fake_of(image))
 
 
 @attrs.define(eq=False)

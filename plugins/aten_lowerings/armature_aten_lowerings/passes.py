@@ -12,6 +12,7 @@ from armature.plugin_api import Pass, Services
 from armature_aten_lowerings import (
     attention,
     constants,
+    frozen,
     joins,
     layouts,
     masked_writes,
@@ -23,7 +24,7 @@ from armature_aten_lowerings import (
     scalars,
     selections,
 )
-from armature_aten_lowerings.common import is_random, share_common_values
+from armature_aten_lowerings.common import add_call, is_random, share_common_values
 
 aten = torch.ops.aten
 NARROW, WIDE = 16, 32
@@ -62,12 +63,17 @@ def split_bias(module: object, ctx: Services) -> object:
 
 
 def split_convolution_bias(module: object, ctx: Services) -> object:
-    """On a GPU, add the bias of a convolution in the loops that follow: the library uses a separate kernel."""
+    """Add the bias of a convolution in the loops that follow where the library runs over its result again for it: on a
+    GPU, and on a CPU where it multiplies matrices."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
         bias, value = node.args[2], node.meta["val"]
-        if isinstance(bias, fx.Node) and value.device.type == "cuda" and _read_by_loops(node, ctx, returned=True):
+        if not isinstance(bias, fx.Node):
+            continue
+        on_gpu = value.device.type == "cuda" and _read_by_loops(node, ctx, returned=True)
+        on_cpu = value.device.type == "cpu" and value.dtype == torch.float32 and layouts.is_product(node)
+        if on_gpu or (on_cpu and _read_by_loops(node, ctx)):
             move_bias_after(node)
     return module
 
@@ -89,7 +95,7 @@ def sum_gradient_of_bias(node: fx.Node) -> None:
     value = gradient.meta["val"]
     for result in [user for user in node.users if user.args[1] == 2]:
         with node.graph.inserting_before(result):
-            total = _add_call(result, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
+            total = add_call(result, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
         result.replace_all_uses_with(total)
         node.graph.erase_node(result)
     node.args = (gradient, *between, [image, weight, False])
@@ -103,9 +109,9 @@ def move_bias_after(node: fx.Node) -> None:
     image, weight, bias, *options = node.args
     axes = node.meta["val"].dim()
     with node.graph.inserting_before(node):
-        plain = _add_call(node, aten.convolution.default, image, weight, None, *options)
-        row = _add_call(node, aten.view.default, bias, [1, -1, *[1] * (axes - 2)])
-        total = _add_call(node, aten.add.Tensor, plain, row)
+        plain = add_call(node, aten.convolution.default, image, weight, None, *options)
+        row = add_call(node, aten.view.default, bias, [1, -1, *[1] * (axes - 2)])
+        total = add_call(node, aten.add.Tensor, plain, row)
     node.replace_all_uses_with(total)
     node.graph.erase_node(node)
 
@@ -121,11 +127,11 @@ def write_out_narrow_products(module: object, ctx: Services) -> object:
             if node.kwargs or not _is_narrow(node.meta["val"], left.meta["val"], right.meta["val"]):
                 continue
             with module.graph.inserting_before(node):
-                rows = _add_call(node, aten.unsqueeze.default, left, 1)
-                columns = _add_call(node, aten.unsqueeze.default, _add_call(node, aten.t.default, right), 0)
-                total = _add_call(node, aten.sum.dim_IntList, _add_call(node, aten.mul.Tensor, rows, columns), [2])
+                rows = add_call(node, aten.unsqueeze.default, left, 1)
+                columns = add_call(node, aten.unsqueeze.default, add_call(node, aten.t.default, right), 0)
+                total = add_call(node, aten.sum.dim_IntList, add_call(node, aten.mul.Tensor, rows, columns), [2])
                 if target is aten.addmm.default:
-                    total = _add_call(node, aten.add.Tensor, total, node.args[0])
+                    total = add_call(node, aten.add.Tensor, total, node.args[0])
             node.replace_all_uses_with(total)
             module.graph.erase_node(node)
     return module
@@ -142,14 +148,6 @@ def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
     along_inner = left.stride(1) == 1 and right.stride(0) == 1 and inner >= WIDE
     along_columns = right.stride(1) == 1 and columns >= WIDE
     return (along_inner or along_columns) and min(sizes) <= NARROW and math.prod(sizes) <= NARROW_WORK
-
-
-def _add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any) -> fx.Node:
-    """Add a call to the graph of `like`, with its value and origin."""
-    made = like.graph.call_function(target, args)
-    made.meta.update(like.meta)
-    made.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
-    return made
 
 
 def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool:
@@ -184,12 +182,14 @@ PASSES: tuple[Pass, ...] = (
     Pass("signs-for-backward", "joint", saving.keep_signs, after=("detached",)),
     Pass("places-in-windows", "joint", saving.keep_window_positions, after=("channels-last-training",)),
     Pass("channels-last-training", "joint", layouts.use_channels_last),
-    Pass("channels-last", "post_grad", layouts.use_channels_last),
+    Pass("frozen-batch-norms", "post_grad", frozen.fold_batch_norms),
+    Pass("channels-last", "post_grad", layouts.use_channels_last, after=("frozen-batch-norms",)),
     Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),
     Pass("constants", "post_grad", constants.compute_constants, after=("channels-last",)),
     Pass("writes-of-the-same", "post_grad", part_writes.drop_writes_of_the_same, after=("constants",)),
     Pass("joins", "post_grad", joins.simplify, after=("constants",)),
     Pass("common-values", "post_grad", share_common_values, after=("joins", "sums-of-selections")),
+    Pass("frozen-convolutions", "post_grad", frozen.pack_convolutions, after=("common-values",)),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),

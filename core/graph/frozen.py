@@ -1,0 +1,238 @@
+"""Inference with frozen weights: what a graph computes of parameters and buffers alone is computed once and kept.
+
+The graph gets these values as further inputs. They are computed again when a parameter or buffer has been written to
+or replaced. Writes through `.data`, or through memory shared with NumPy, are not noticed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+from armature.torch_abi.computing import undisturbed
+from armature.torch_abi.operators import UNTOLD_VIEWS, may_write
+from armature.trace.data import GraphInput
+
+Call = Callable[[list[Any]], Any]
+OWN = ("aten", "prims", "armature")  # the namespaces of operators that do nothing besides what they return
+GROWTH = 2
+"""A value with more than this many times the bytes of what it is computed from is computed in each call."""
+SMALL = 1 << 12  # bytes below which growth does not matter
+_VERSION, _ADDRESS = operator.attrgetter("_version"), Tensor.data_ptr
+UNSET = frozenset((
+    torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, torch.ops.aten.empty_like.default,
+    torch.ops.aten.empty_permuted.default, torch.ops.aten.new_empty.default, torch.ops.aten.new_empty_strided.default,
+))  # fmt: skip
+"""Operators whose result is whatever the memory held."""
+
+
+def mark(module: fx.GraphModule, inputs: Sequence[GraphInput]) -> None:
+    """Set `meta["frozen"]` on the placeholders of parameters and buffers that the graph does not write to."""
+    places = module.graph.find_nodes(op="placeholder")
+    if len(places) != len(inputs):  # inputs that share memory became one
+        return
+    for place, given in zip(places, inputs, strict=True):
+        written = any(user.target is torch.ops.aten.copy_.default and user.args[0] is place for user in place.users)
+        if given.is_parameter and not written and _counts_writes(given):
+            place.meta["frozen"] = True
+
+
+def _counts_writes(given: GraphInput) -> bool:
+    """Whether the input is a plain tensor that counts the writes to it. One made in inference mode does not."""
+    real = None if given.real is None else given.real()
+    if real is None or type(real) not in (Tensor, torch.nn.Parameter) or real.layout is not torch.strided:
+        return False
+    return not real.is_inference()
+
+
+def frozen_values(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes whose values depend on frozen inputs and constants alone, the former and the latter among them."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        fixed = node.op == "get_attr" or (node.op == "placeholder" and node.meta.get("frozen", False))
+        if fixed or (_is_pure(node) and all(needed in found for needed in node.all_input_nodes)):
+            found.add(node)
+    return found
+
+
+def _is_pure(node: fx.Node) -> bool:
+    """Whether the node computes the same of the same inputs, and does nothing besides."""
+    target = node.target
+    if target is operator.getitem:
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in OWN or target in UNSET:
+        return False
+    return not may_write(target) and torch.Tag.nondeterministic_seeded not in target.tags
+
+
+@attrs.frozen(eq=False)
+class Preparation:
+    """The part of a graph that is computed once. places: positions of the frozen inputs that it takes. module: returns
+    a tuple of the values that the rest of the graph takes as its last inputs. layouts: their fakes."""
+
+    places: tuple[int, ...]
+    module: fx.GraphModule
+    layouts: tuple[Tensor, ...]
+
+
+def take_out(module: fx.GraphModule) -> Preparation | None:
+    """Remove from the graph what depends on frozen inputs alone, and give it placeholders for those values. None if
+    there is nothing worth keeping; the graph is then as before."""
+    graph = module.graph
+    known = frozen_values(graph)
+    places = graph.find_nodes(op="placeholder")
+    if not any(place.meta.get("frozen") for place in places):
+        return None
+    kept = list(_kept(graph, known))
+    if not kept:
+        return None
+    inner = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    needed = _needed_by(kept)
+    taken = tuple(k for k, place in enumerate(places) if place in needed)
+    for node in graph.nodes:
+        if node in needed:
+            copies[node] = inner.node_copy(node, copies.__getitem__)
+    inner.output(tuple(copies[node] for node in kept))
+    preparation = Preparation(taken, fx.GraphModule(module, inner), tuple(node.meta["val"] for node in kept))
+    last = places[-1]
+    for number, node in enumerate(kept):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"prepared_{number}")
+        last.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(last)
+    for node in reversed([*graph.nodes]):
+        if node in known and node.op == "call_function" and not node.users:
+            graph.erase_node(node)
+    module.recompile()
+    return preparation
+
+
+def _kept(graph: fx.Graph, known: set[fx.Node]) -> Iterator[fx.Node]:
+    """The nodes whose values are kept: those nearest to readers that depend on more. Views and constants stay in the
+    graph."""
+    results = _reached_by_results(graph)
+    todo = [needed for reader in graph.nodes if reader not in known for needed in reader.all_input_nodes]
+    seen: set[fx.Node] = set()
+    while todo:
+        node = todo.pop()
+        if node in seen or node not in known or node.op != "call_function":
+            continue
+        seen.add(node)
+        if _is_view(node) or node in results or not _is_worth_keeping(node) or not _hangs_on_inputs(node):
+            todo += node.all_input_nodes
+        else:
+            yield node
+
+
+def _reached_by_results(graph: fx.Graph) -> set[fx.Node]:
+    """What the graph returns, and what that consists of views of: each call gives a tensor of its own."""
+    found: set[fx.Node] = set()
+    todo = list(graph.output_node().all_input_nodes)
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += node.all_input_nodes if _is_view(node) else ()
+    return found
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether the node is a view, or one result of an operator that makes several."""
+    if node.target is operator.getitem:
+        return _is_view(node.all_input_nodes[0])
+    schema = getattr(node.target, "_schema", None)
+    may_return_input = node.target in UNTOLD_VIEWS
+    return may_return_input or (schema is not None and any(one.alias_info is not None for one in schema.returns))
+
+
+def _hangs_on_inputs(node: fx.Node) -> bool:
+    """Whether the node depends on a frozen input: what depends on constants alone is left to the passes for these."""
+    return any(needed.op == "placeholder" for needed in _needed_by([node]))
+
+
+def _needed_by(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes and all that they are computed from."""
+    found: set[fx.Node] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += node.all_input_nodes
+    return found
+
+
+def _is_worth_keeping(node: fx.Node) -> bool:
+    """Whether the value is one dense tensor, and reading it takes not much more than reading what it is made of."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized:
+        return False
+    if any(type(number) is not int for number in (*value.shape, *value.stride())):
+        return False
+    read = sum(_bytes_read(one) for n in node.all_input_nodes if isinstance(one := n.meta.get("val"), Tensor))
+    return value.nbytes <= max(GROWTH * read, SMALL)
+
+
+def _bytes_read(value: Tensor) -> int:
+    """The bytes in memory; those of elements that the tensor has several times count once."""
+    sizes = (size for size, stride in zip(value.shape, value.stride(), strict=True) if stride != 0)
+    return math.prod(sizes) * value.itemsize
+
+
+@attrs.frozen(eq=False)
+class _Kept:
+    """Prepared values, and what the inputs were like when they were computed."""
+
+    inputs: tuple[weakref.ref[Tensor], ...]
+    state: list[int]
+    values: tuple[Tensor, ...]
+
+
+@attrs.frozen(eq=False)
+class Prepared:
+    """Calls a graph with the values that were prepared of its frozen inputs."""
+
+    run: Call
+    preparation: Preparation
+    kept: dict[tuple[int, ...], _Kept] = attrs.field(factory=dict)
+
+    def __call__(self, args: list[Any]) -> Any:
+        given = [args[k] for k in self.preparation.places]
+        key = tuple(map(id, given))
+        kept = self.kept.get(key)
+        if kept is None or kept.state != _state(given):
+            kept = self.kept[key] = self._prepared(key, given)
+        args.extend(kept.values)
+        return self.run(args)
+
+    def _prepared(self, key: tuple[int, ...], given: list[Tensor]) -> _Kept:
+        """The values for these inputs. They go away with the first of the inputs that does."""
+
+        def forget(_: object, kept: dict[tuple[int, ...], _Kept] = self.kept) -> None:
+            kept.pop(key, None)
+
+        state = _state(given)  # before they are read: a write in between is then seen in the next call
+        with undisturbed():
+            found = self.preparation.module(*given)
+            values = tuple(map(_laid_out, found, self.preparation.layouts))
+        return _Kept(tuple(weakref.ref(one, forget) for one in given), state, values)
+
+
+def _state(given: list[Tensor]) -> list[int]:
+    """How often each tensor has been written to, and where it is: `p.data = ...` moves a parameter."""
+    return [*map(_VERSION, given), *map(_ADDRESS, given)]  # a loop in Python takes three times as long
+
+
+def _laid_out(value: Tensor, like: Tensor) -> Tensor:
+    """The value with the strides that the graph was compiled for. One in a library's own layout is left alone."""
+    if value.layout is not torch.strided or value.stride() == like.stride():
+        return value
+    return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device).copy_(value)

@@ -1,0 +1,133 @@
+"""Convolutions with frozen weights: batch norms become part of them, and oneDNN has their weights in its own layout.
+
+The weights are computed where the graph uses them; the core computes once what depends on frozen inputs alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from armature.plugin_api import Services, fake_of, frozen_values, onednn
+from armature_aten_lowerings.common import add_call
+from armature_aten_lowerings.layouts import is_channels_last, is_image, is_product
+
+aten = torch.ops.aten
+ACTIVATIONS: dict[object, str] = {aten.relu.default: "relu", aten.hardtanh.default: "hardtanh"}
+"""What oneDNN computes while the result of a convolution is in registers, no slower than a loop of ours."""
+
+
+def fold_batch_norms(module: object, ctx: Services) -> object:
+    """The pass: a convolution and the batch norm after it become one convolution if all their weights are frozen."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    norms = module.graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_no_training.default)
+    known = frozen_values(module.graph) if norms else set()
+    for norm in norms:
+        convolution = norm.args[0]
+        if convolution.target is aten.convolution.default and len(convolution.users) == 1:
+            _fold(norm, convolution, known)
+    return module
+
+
+def _fold(norm: fx.Node, convolution: fx.Node, known: set[fx.Node]) -> None:
+    _, *figures, _, eps = cast(tuple[Any, ...], norm.args)
+    image, weight, bias, *options = cast(tuple[Any, ...], convolution.args)
+    needed = [n for n in (*figures, weight, bias) if n is not None]
+    transposed = options[3]
+    same_dtype = fake_of(convolution).dtype == norm.meta["val"][0].dtype
+    if transposed or not same_dtype or not all(n in known for n in needed):
+        return
+    if any(user.target is not operator.getitem or user.args[1] != 0 for user in norm.users if user.users):
+        return
+    first = [user for user in norm.users if user.args[1] == 0]
+    with norm.graph.inserting_before(convolution):
+        weight, bias = _folded(convolution, [*figures, eps], weight, bias)
+        made = add_call(convolution, aten.convolution.default, image, weight, bias, *options)
+    made.meta["val"] = fake_of(convolution)
+    for result in first:
+        result.replace_all_uses_with(made)
+    for node in (*norm.users, norm, convolution):
+        norm.graph.erase_node(node)
+
+
+def _folded(like: fx.Node, figures: list[Any], weight: fx.Node, bias: fx.Node | None) -> tuple[fx.Node, fx.Node]:
+    """Weight and bias of a convolution that includes the batch norm after it, computed in float32 at least and rounded
+    once."""
+    dtype = fake_of(weight).dtype
+    *norm, eps = figures
+    factor, summand, mean, variance, wide_weight, bias = (_widened(like, one) for one in (*norm, weight, bias))
+    scale = add_call(like, aten.rsqrt.default, add_call(like, aten.add.Scalar, variance, eps))
+    if factor is not None:
+        scale = add_call(like, aten.mul.Tensor, scale, factor)
+    ones = [1] * (fake_of(weight).dim() - 1)
+    new_weight = add_call(like, aten.mul.Tensor, wide_weight, add_call(like, aten.view.default, scale, [-1, *ones]))
+    offset = add_call(like, aten.neg.default, mean) if bias is None else add_call(like, aten.sub.Tensor, bias, mean)
+    new_bias = add_call(like, aten.mul.Tensor, offset, scale)
+    if summand is not None:
+        new_bias = add_call(like, aten.add.Tensor, new_bias, summand)
+    return _converted(like, new_weight, dtype), _converted(like, new_bias, dtype)
+
+
+def _widened(like: fx.Node, value: fx.Node | None) -> Any:
+    """The value in float32, if it has fewer bits."""
+    if value is None or fake_of(value).dtype not in (torch.half, torch.bfloat16):
+        return value
+    return _converted(like, value, torch.float32)
+
+
+def _converted(like: fx.Node, value: fx.Node, dtype: torch.dtype) -> fx.Node:
+    if fake_of(value).dtype == dtype:
+        return value
+    return add_call(like, aten._to_copy.default, value, dtype=dtype)
+
+
+def pack_convolutions(module: object, ctx: Services) -> object:
+    """The pass: on a CPU, convolutions of images with channels last read frozen weights in oneDNN's own layout, and
+    compute the activation behind them."""
+    if not isinstance(module, fx.GraphModule) or not onednn.is_there():
+        return module
+    convolutions = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
+    known = frozen_values(module.graph) if convolutions else set()
+    for node in convolutions:
+        if node.args[1] in known and _is_packable(node):
+            _pack(node)
+    return module
+
+
+def _is_packable(node: fx.Node) -> bool:
+    image, weight, *_, transposed, _, _ = cast(tuple[Any, ...], node.args)
+    result = fake_of(node)
+    # torch multiplies matrices as fast as oneDNN where these are large, and up to three times faster where not.
+    return bool(
+        not (transposed or is_product(node))
+        and is_image(image)
+        and result.device.type == "cpu"
+        and result.dtype == fake_of(weight).dtype == torch.float32
+        and is_channels_last(fake_of(image))
+        and is_channels_last(result)
+    )
+
+
+def _pack(node: fx.Node) -> None:
+    image, weight, bias, stride, padding, dilation, _, _, groups = node.args
+    after = next(iter(node.users)) if len(node.users) == 1 else None
+    activation = ACTIVATIONS.get(after.target, "none") if after is not None else "none"
+    last = node if activation == "none" or after is None else after
+    bounds = list(last.args[1:])
+    numbers = [*bounds, *(-1.0, 1.0)[len(bounds) :]] if activation == "hardtanh" else []
+    with node.graph.inserting_before(last):
+        packed = add_call(
+            node, onednn.PACKED_WEIGHT, weight, padding, stride, dilation, groups, list(fake_of(image).shape)
+        )
+        made = add_call(
+            last, onednn.fused_convolution(), image, packed, bias, padding, stride, dilation, groups,
+            activation, numbers, "",
+        )  # fmt: skip
+    made.meta["val"] = fake_of(last)
+    last.replace_all_uses_with(made)
+    for gone in dict.fromkeys((last, node)):
+        node.graph.erase_node(gone)
