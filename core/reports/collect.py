@@ -20,7 +20,7 @@ from armature.pipeline.session import Compilation, Limit, Records, Skip
 from armature.pipeline.session import Outcome as Ended
 from armature.plugins.plugin_manager import CORE, PluginManager, manager
 from armature.reports import carets, source_lines
-from armature.reports.graphs import captured_graph, compiled_graph
+from armature.reports.graphs import captured_graph, compiled_graph, with_inputs
 from armature.reports.record import (
     Break,
     Frame,
@@ -139,7 +139,9 @@ class Collector:
 
     def _graphs(self, frame: int, record: Compilation) -> list[Graph]:
         first = len(self.graphs)
-        found = [compiled_graph(first + k, frame, graph) for k, graph in enumerate(record.graphs)]
+        found = [
+            with_inputs(compiled_graph(first + k, frame, graph), record.inputs) for k, graph in enumerate(record.graphs)
+        ]
         if not found and record.module is not None and record.outcome is Ended.COMPILED:
             found = [captured_graph(first, frame, record.function, record.module)]
         self.graphs += found

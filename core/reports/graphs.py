@@ -32,6 +32,16 @@ def compiled_graph(number: int, frame: int, graph: CompiledGraph) -> Graph:
     return Graph(number, frame, graph.name, graph.aten.kind.value, nodes, kernels, graph.program.wrapper, memory)
 
 
+def with_inputs(graph: Graph, inputs: Sequence[tuple[str, object]]) -> Graph:
+    """The graph with the program's expressions for its inputs, if these are those of the captured graph."""
+    own = [node for node in graph.nodes if node.kind == "input"]
+    if [node.type for node in own] != [type_of(fake) for _, fake in inputs]:
+        return graph
+    named = {node.name: expression for node, (expression, _) in zip(own, inputs, strict=True) if expression}
+    nodes = (attrs.evolve(node, target=named.get(node.name, node.target)) for node in graph.nodes)
+    return attrs.evolve(graph, nodes=tuple(nodes))
+
+
 def captured_graph(number: int, frame: int, name: str, module: fx.GraphModule) -> Graph:
     """The record of a graph that a backend took as it was captured."""
     return Graph(number, frame, name, "captured", tuple(nodes_in(module.graph, {})))

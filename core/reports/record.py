@@ -154,7 +154,7 @@ class Node:
 
     name: str = told("unique in its graph")
     kind: str = told('"input", "operator" or "output"')
-    target: str = told("what it calls", default="")
+    target: str = told("what it calls; of an input, the program's expression for it", default="")
     inputs: tuple[str, ...] = told("names of the nodes it uses", default=())
     type: str = told("dtype and sizes of its result", default="")
     place: Place | None = told("the line of the program that it comes from", default=None)

@@ -244,3 +244,11 @@ def test_the_object_of_a_method_in_progress_is_told_in_words() -> None:
         compiled(torch.ones(2))
     told = {failure.expression for frame in recorder.recording().recompiled for failure in frame.failures}
     assert "len(held)" in told and "len(<object whose method is called>)" in told
+
+
+def test_inputs_of_a_graph_are_named_as_the_program_names_them() -> None:
+    with Recorder() as recorder:
+        armature.compile(Scaled())(X)
+    (graph,) = recorder.recording().graphs
+    named = {node.target for node in graph.nodes if node.kind == "input"}
+    assert named == {"x", "self.inner[0].weight", "self.inner[0].bias"}

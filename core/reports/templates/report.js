@@ -46,7 +46,7 @@ function drawGraph(graph) {
     }
     const hue = hues.get(node[6].find((name) => hues.has(name)));
     const box = make("g", { class: hue === undefined ? node[1] : `${node[1]} fused hue-${hue}`, transform: `translate(${x},${y})`, "data-node": node[0] });
-    const label = node[1] === "operator" ? node[2].replace(/^aten\./, "").replace(/\.(default|Tensor)$/, "") : node[0];
+    const label = node[1] === "operator" ? node[2].replace(/^aten\./, "").replace(/\.(default|Tensor)$/, "") : node[2] || node[0];
     box.append(make("rect", { x: -WIDTH / 2, y: -HEIGHT / 2, width: WIDTH, height: HEIGHT, rx: 5 }));
     box.append(make("text", { "text-anchor": "middle", y: 0 }, shortened(label, 22)));
     box.append(make("text", { "text-anchor": "middle", y: 11, style: "font-size:9px" }, shortened(node[4], 30)));
