@@ -23,7 +23,6 @@ from armature_builtin_rules import (
     derived,
     getters,
     handlers,
-    json_text,
     load,
     partials,
     randomness,
@@ -60,7 +59,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 def armature_handlers() -> Iterable[Handler]:
     """Handlers for Python's builtin functions, and for those of the standard library with side effects."""
     yield from builtin_functions.handlers()
-    yield from collect(buffers, getters, handlers, json_text, reflection, regex, deques, partials, weak, randomness)
+    yield from collect(buffers, getters, handlers, reflection, regex, deques, partials, weak, randomness)
 
 
 @hookimpl

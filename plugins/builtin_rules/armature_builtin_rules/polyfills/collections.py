@@ -1,4 +1,4 @@
-"""Polyfills for the C helpers of collections and heapq."""
+"""Polyfills for the C helpers of collections and heapq. Heaps with the largest item first are left to Python."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ def heappush(heap: list[Any], item: Any, /) -> None:
 
 def heappop(heap: list[Any], /) -> Any:
     """Remove and return the smallest item."""
-    return _popped(heap, _sink)
+    _not_empty(heap)
+    last = heap.pop()
+    return heapreplace(heap, last) if heap else last
 
 
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
     """Remove and return the smallest item, then add one."""
-    return _replaced(heap, item, _sink)
+    _not_empty(heap)
+    first = heap[0]
+    heap[0] = item
+    _sink(heap, 0)
+    return first
 
 
 def heappushpop(heap: list[Any], item: Any, /) -> Any:
@@ -73,56 +79,6 @@ def _sink(heap: list[Any], position: int) -> None:
     _rise(heap, start, position)
 
 
-def heapify_max(heap: list[Any], /) -> None:
-    """Turn a list into a heap with the largest item first."""
-    for position in reversed(range(len(heap) // 2)):
-        _sink_max(heap, position)
-
-
-def heappop_max(heap: list[Any], /) -> Any:
-    """Remove and return the largest item."""
-    return _popped(heap, _sink_max)
-
-
-def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
-    """Remove and return the largest item, then add one."""
-    return _replaced(heap, item, _sink_max)
-
-
-def _popped(heap: list[Any], sink: Callable[[list[Any], int], None]) -> Any:
-    _not_empty(heap)
-    last = heap.pop()
-    return _replaced(heap, last, sink) if heap else last
-
-
-def _replaced(heap: list[Any], item: Any, sink: Callable[[list[Any], int], None]) -> Any:
-    _not_empty(heap)
-    first = heap[0]
-    heap[0] = item
-    sink(heap, 0)
-    return first
-
-
-def _sink_max(heap: list[Any], position: int) -> None:
-    start, end = position, len(heap)
-    item = heap[position]
-    child = 2 * position + 1
-    while child < end:
-        right = child + 1
-        if right < end and not heap[right] < heap[child]:
-            child = right
-        heap[position] = heap[child]
-        position = child
-        child = 2 * position + 1
-    while position > start:
-        parent = (position - 1) >> 1
-        if not heap[parent] < item:
-            break
-        heap[position] = heap[parent]
-        position = parent
-    heap[position] = item
-
-
 STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (vars(collections)["_count_elements"], count_elements),
     (heapq.heappush, heappush),
@@ -130,7 +86,4 @@ STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (heapq.heapreplace, heapreplace),
     (heapq.heappushpop, heappushpop),
     (heapq.heapify, heapify),
-    (heapq._heapify_max, heapify_max),
-    (vars(heapq)["_heappop_max"], heappop_max),
-    (vars(heapq)["_heapreplace_max"], heapreplace_max),
 )
