@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature import interrupts
-from armature.torch_abi.fake_checks import check_dtypes, with_axes_from_front
+from armature.torch_abi.fake_checks import check_operands, with_axes_from_front
 from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
@@ -114,7 +114,7 @@ class WatchingMode(FakeTensorMode):
         interrupts.check()
         if func in QUANTIZING:
             raise UnsupportedOperatorException(func)
-        check_dtypes(func, args)
+        check_operands(func, args)
         args = with_axes_from_front(func, args)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True

@@ -1,4 +1,4 @@
-"""Seam to checks that torch's kernels make and its fake tensors don't: operands whose dtypes do not go together.
+"""Seam to checks that torch's kernels make and its fake tensors don't: operands whose dtypes or sizes do not fit.
 
 A refused call breaks the graph, and the kernel then reports the error.
 """
@@ -66,10 +66,23 @@ def index_is_integer(args: Sequence[Any]) -> bool:
     return args[2].dtype in INDICES
 
 
+def fills(part: Callable[..., torch.Tensor]) -> Check:
+    """Whether the second argument is of the sizes of the part of the first that it is to replace."""
+
+    def check(args: Sequence[Any]) -> bool:
+        target, source, *place = args
+        return part(target, *place).shape == source.shape
+
+    return check
+
+
 CHECKS: Mapping[Any, Check] = {
     **dict.fromkeys((aten.index_put.default, aten.index_put_.default), values_to_put),
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), same(0, 3)),
+    aten.select_scatter.default: fills(aten.select.int),
+    aten.slice_scatter.default: fills(aten.slice.Tensor),
+    aten.diagonal_scatter.default: fills(aten.diagonal.default),
     aten.index_select.default: index_is_integer,
     aten.huber_loss.default: same(0, 1),  # its backward refuses them
     aten.binary_cross_entropy.default: same(0, 1),
@@ -89,9 +102,9 @@ CHECKS: Mapping[Any, Check] = {
 }
 
 
-def check_dtypes(op: Any, args: Sequence[Any]) -> None:
-    """Raise RuntimeError if the kernel of an operator refuses its arguments because of their dtypes."""
+def check_operands(op: Any, args: Sequence[Any]) -> None:
+    """Raise RuntimeError if the kernel of an operator refuses its arguments because of their dtypes or sizes."""
     check = CHECKS.get(op)
     if check is not None and not check(args):
-        dtypes = ", ".join(str(one.dtype) for one in args if isinstance(one, torch.Tensor))
-        raise RuntimeError(f"{op} does not take tensors of {dtypes} together")
+        kinds = ", ".join(f"{one.dtype}{list(one.shape)}" for one in args if isinstance(one, torch.Tensor))
+        raise RuntimeError(f"{op} does not take tensors of {kinds} together")

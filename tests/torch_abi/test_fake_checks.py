@@ -1,4 +1,4 @@
-"""What kernels refuse for its dtypes, compiled functions refuse in the same words; what they take, is taken."""
+"""What kernels refuse for its dtypes or sizes, compiled functions refuse in the same words; what they take, is taken."""
 
 from __future__ import annotations
 
@@ -60,6 +60,13 @@ CALLS: dict[str, tuple[Program, Tensor]] = {
     "binary_cross_entropy": (lambda x, v: F.binary_cross_entropy(x, v), double(3, 4)),
     "weights of nll": (lambda x, v: F.nll_loss(x, torch.tensor([0, 1, 2]), v), double(4)),
     "cross_entropy": (lambda x, v: F.cross_entropy(x, v), double(3, 4)),
+    "select_scatter, more": (lambda x, v: x.select_scatter(v, 0, 1), torch.rand(1, 4)),
+    "select_scatter, fewer": (lambda x, v: x.select_scatter(v, 0, 1), torch.rand(3)),
+    "slice_scatter, fewer": (lambda x, v: x.slice_scatter(v, 0, 0, 3), torch.rand(2, 4)),
+    "slice_scatter, one": (lambda x, v: x.slice_scatter(v, 0, 0, 3), torch.rand(1, 4)),
+    "slice_scatter": (lambda x, v: x.slice_scatter(v, 1, 0, 3, 2), torch.rand(3, 2)),
+    "diagonal_scatter, more": (lambda x, v: x.diagonal_scatter(v, 3), torch.rand(3)),
+    "diagonal_scatter": (lambda x, v: x.diagonal_scatter(v, 1), torch.rand(3)),
     "matmul": (lambda x, v: x @ v, double(4, 4)),
 }
 
@@ -74,7 +81,7 @@ def outcome(program: Program, *args: Tensor) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
-def test_dtypes_are_refused_and_taken_as_in_eager_mode(name: str) -> None:
+def test_operands_are_refused_and_taken_as_in_eager_mode(name: str) -> None:
     program, other = CALLS[name]
     x = torch.rand(3, 4)
     assert outcome(armature.compile(lambda x, v: program(x, v)), x, other) == outcome(program, x, other)
@@ -87,6 +94,9 @@ DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
     aten.index_add_.default: lambda x, v: aten.index_add_.default(x, 0, torch.arange(2), v[:2]),
     aten.index_copy.default: lambda x, v: aten.index_copy.default(x, 0, torch.arange(2), v[:2]),
     aten.index_copy_.default: lambda x, v: aten.index_copy_.default(x, 0, torch.arange(2), v[:2]),
+    aten.select_scatter.default: lambda x, v: aten.select_scatter.default(x, v[0], 0, 1),
+    aten.slice_scatter.default: lambda x, v: aten.slice_scatter.default(x, v[:2], 0, 0, 2),
+    aten.diagonal_scatter.default: lambda x, v: aten.diagonal_scatter.default(x, v[0, :3], 0),
     aten.index_select.default: lambda x, v: aten.index_select.default(x, 0, v[0]),
     aten.huber_loss.default: lambda x, v: aten.huber_loss.default(x, v),
     aten.binary_cross_entropy.default: lambda x, v: aten.binary_cross_entropy.default(x, v),

@@ -360,18 +360,12 @@ def slice_scatter(
 @lowers(aten.select_scatter.default)
 def select_scatter(b: Builder, x: TensorValue, source: TensorValue, dim: int, where: Index) -> TensorValue:
     dim = layout.normal_axis(dim, x.ndim)
-    low, _ = index.bounds(where)
-    from_start = low is not None and low >= 0
-    at = index.add(where, x.shape[dim]) if isinstance(where, int) and not from_start else where
-    known = from_start or isinstance(where, int)
-    if b.written_back and known:
+    at = layout.normal_place(where, x.shape[dim])
+    if b.written_back:
         return _written(b, x, source, source.shape, lambda p: (*p[:dim], at, *p[dim:]))
 
     def element(p: Position) -> Node:
         hit = b.op("eq", b.index_value(p[dim]), b.index_value(at))
-        if not known:  # the sign is unknown: one of the two positions is on the axis
-            from_end = b.op("eq", b.index_value(p[dim]), b.index_value(index.add(at, x.shape[dim])))
-            hit = b.op("logical_or", hit, from_end)
         return b.where(hit, b.load(source, (*p[:dim], *p[dim + 1 :])), b.load(x, p))
 
     return b.loop(element)
