@@ -70,6 +70,7 @@ from armature.trace.handlers import (
     ValueType,
     collect,
     handles,
+    number_asked,
     opaque_function,
     tensor_method,
 )
@@ -311,6 +312,7 @@ __all__ = [
     "namespace_of",
     "native",
     "nested_attention",
+    "number_asked",
     "number_now",
     "number_of",
     "numpy_layer",

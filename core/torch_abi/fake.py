@@ -39,6 +39,7 @@ DATA_DEPENDENT: tuple[type[BaseException], ...] = (
     GuardOnDataDependentSymNode,
 )
 DYNAMIC_SHAPE: tuple[type[BaseException], ...] = (DynamicOutputShapeException,)  # the subset about sizes
+NUMBER: Any = torch.ops.aten._local_scalar_dense.default
 NO_MEMORY = "its data is not allocated yet"  # torch's message to kernels that read memory without checking for it
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
@@ -57,6 +58,7 @@ __all__ = [
     "Axes",
     "FakeTensor",
     "FakeWorld",
+    "NumberAsked",
     "alias",
     "call_with_constants",
     "count_write",
@@ -89,6 +91,14 @@ class Axes:
     inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
 
 
+class NumberAsked(DataDependentOutputException):
+    """An operator asks a fake for its number, which is known without running the graph."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(NUMBER)
+        self.tensor = tensor
+
+
 def reads_numbers(error: Exception) -> bool:
     """Whether this is a fake's error to C++ code that reads the memory of tensors directly."""
     return isinstance(error, RuntimeError) and NO_MEMORY in str(error)
@@ -97,12 +107,14 @@ def reads_numbers(error: Exception) -> bool:
 class WatchingMode(FakeTensorMode):
     """A mode that records operators which draw random numbers or write, and corrects layouts that torch gets wrong.
 
-    written: the tensors that operators have written to since the last query, with their versions before.
+    written: the tensors that operators have written to since the last query, with their versions before. knows: whether
+    the number of a fake is known; an operator that asks for it then raises NumberAsked.
     """
 
     random = False
     relaid: Mapping[Any, Relaid] = NO_SIZES
     written: tuple[tuple[Any, int], ...] = ()
+    knows: Callable[[torch.Tensor], bool] | None = None
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -112,6 +124,8 @@ class WatchingMode(FakeTensorMode):
             rule: Any = func.python_key_table.get(FakeTensorMode)
             return NotImplemented if rule is None else rule(self, *args, **kwargs or {})
         interrupts.check()
+        if func is NUMBER and self.knows is not None and self.knows(args[0]):
+            raise NumberAsked(args[0])
         if func in QUANTIZING:
             raise UnsupportedOperatorException(func)
         check_operands(func, args)
@@ -160,6 +174,15 @@ class FakeWorld:
             yield
         finally:
             self.getitem = before
+
+    @contextlib.contextmanager
+    def knowing(self, knows: Callable[[torch.Tensor], bool]) -> Iterator[None]:
+        """While operators may be told that the number which they ask a fake for is known."""
+        before, self.mode.knows = self.mode.knows, knows
+        try:
+            yield
+        finally:
+            self.mode.knows = before
 
     @property
     def random(self) -> bool:

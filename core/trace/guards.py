@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Hashable, Mapping
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -58,6 +59,16 @@ class GuardRecorder:
         if (key := guard.key) not in self.records:
             guard.say_where(self.user())
             self.records[key] = guard
+
+    @contextlib.contextmanager
+    def provisional(self) -> Iterator[None]:
+        """Forget what is relied on meanwhile if that ends in an exception."""
+        before = dict(self.records)
+        try:
+            yield
+        except BaseException:
+            self.records = before
+            raise
 
     def global_state(self) -> None:
         """Guard the grad mode, autocast, the default dtype and the like."""

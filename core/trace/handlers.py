@@ -103,6 +103,12 @@ def tensor_method(*args: object, **kwargs: object) -> object:
     raise NotImplementedError
 
 
+def number_asked(*args: object, **kwargs: object) -> object:
+    """As the target of a handler it stands for all functions and methods of torch that ask a tensor of the program for
+    its number: that tensor, then the arguments."""
+    raise NotImplementedError
+
+
 @attrs.frozen(eq=False)
 class Call:
     """A call being traced: the function, its arguments as values, and the verbs that a handler uses.

@@ -18,6 +18,7 @@ from armature.torch_abi.fake import (
     DATA_DEPENDENT,
     DYNAMIC_SHAPE,
     UNSUPPORTED_OPERATOR,
+    NumberAsked,
     call_with_constants,
     enable_python_dispatcher,
     reads_numbers,
@@ -30,6 +31,7 @@ from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
 from armature.trace.data import LEAVE
 from armature.trace.errors import GraphBreak
+from armature.trace.handlers import number_asked
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
 from armature.trace.values.base import Args, Kwargs, Value
@@ -118,7 +120,16 @@ def _recorded(
     tracer.fakes.take_written()
     given = (*args, *kwargs.values()) if tracer.overrides.wrappers else ()
     held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
-    result = run_on_fakes(tracer, fake or fn, args, kwargs)
+    try:
+        with tracer.fakes.knowing(functools.partial(is_of_program, tracer)):
+            result = run_on_fakes(tracer, fake or fn, args, kwargs)
+    except NumberAsked as asked:
+        function = getattr(torch.Tensor, fn) if isinstance(fn, str) else fn
+        given = (tracer.objects.by_fake[id(asked.tensor)], *args)
+        found = None if fake else tracer.calls.handled_as(number_asked, function, given, kwargs)
+        if found is not None:
+            return found
+        result = run_on_fakes(tracer, fake or fn, args, kwargs)
     wrapper_subclasses.check_unchanged(tracer, held)
     changes = bool(mutation.seen(tracer, args, kwargs) or targets)
     if result is not None and not changes and is_constant_result(result):
@@ -139,6 +150,12 @@ def _recorded(
     if tracer.recorder.mutates:
         mutation.note_error(tracer, node)
     return made
+
+
+def is_of_program(tracer: Trace, fake: torch.Tensor) -> bool:
+    """Whether this is the fake of a tensor that the frame is given."""
+    value = tracer.objects.by_fake.get(id(fake))
+    return value is not None and value.source is not None and value.real is not None
 
 
 def in_graphs_terms(
@@ -202,7 +219,7 @@ def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
             run = tracer.fakes.getitem if fn is operator.getitem else fn
             return run(*fakes, **named)
-    except RecursionError:
+    except (RecursionError, NumberAsked):
         raise
     except DYNAMIC_SHAPE:
         tracer.graph_break("dynamic-shape-operator", operation=name)

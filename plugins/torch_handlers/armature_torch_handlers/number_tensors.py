@@ -1,4 +1,4 @@
-"""0-d tensors passed where torch needs a number: `x[n]`, `x[:, :n]`, `torch.arange(n)`, `x.expand(n, 4)`.
+"""0-d tensors passed where torch needs a number: `x[n]`, `torch.arange(n)`, `torch.add(x, y, alpha=n)`.
 
 torch reads the number from such a tensor. If it is a CPU tensor that the frame receives, the compiled code can read it
 before the graph. To the graph the number is then like an int of the program: a constant at first, and a symbol once it
@@ -7,19 +7,16 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import attrs
 import torch
-import torch.nn.functional as F
 
 from armature.plugin_api import (
-    Args,
     Call,
     CallSource,
     ConstantValue,
-    Kwargs,
+    GraphBreak,
     ListValue,
     SliceValue,
     TracedTensor,
@@ -27,24 +24,10 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     handles,
+    number_asked,
+    version_of,
 )
 
-# Functions for which all arguments are numbers; functions whose arguments after the first are; and methods.
-NEW = (
-    torch.arange, torch.empty, torch.eye, torch.full, torch.ones, torch.rand, torch.randint, torch.randn,
-    torch.randperm, torch.zeros,
-)  # fmt: skip
-OF_TENSORS = (
-    torch.chunk, torch.diagonal, torch.narrow, torch.roll, torch.select, torch.split, torch.tile, torch.topk,
-    torch.tril, torch.triu, torch.unflatten, F.one_hot, F.pad,
-)  # fmt: skip
-METHODS = tuple(
-    getattr(torch.Tensor, name)
-    for name in (
-        "chunk", "diagonal", "expand", "narrow", "new_empty", "new_full", "new_ones", "new_zeros", "repeat", "reshape",
-        "roll", "select", "split", "tile", "topk", "tril", "triu", "unflatten", "view",
-    )
-)  # fmt: skip
 WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -53,15 +36,16 @@ def number_of(tensor: torch.Tensor) -> int:
     return int(tensor)
 
 
-def with_numbers(tracing: Tracing, value: Value) -> Value:
-    """Replace such tensors by numbers: the value itself, or members of a tuple, list or slice."""
+def with_numbers(tracing: Tracing, value: Value, asked: Value | None = None) -> Value:
+    """Replace such tensors, or only the one `asked` for its number: the value itself, or members of a tuple, list or
+    slice."""
     if isinstance(value, SliceValue):
-        start, stop, step = (with_numbers(tracing, part) for part in value.parts)
+        start, stop, step = (with_numbers(tracing, part, asked) for part in value.parts)
         return value if same((start, stop, step), value.parts) else attrs.evolve(value, parts=(start, stop, step))
     if isinstance(value, ListValue) or (isinstance(value, TupleValue) and value.kind is tuple):
-        items = [with_numbers(tracing, item) for item in value.items]
+        items = [with_numbers(tracing, item, asked) for item in value.items]
         return value if same(items, value.items) else value.like(items)
-    return read(tracing, value) if isinstance(value, TracedTensor) else value
+    return read(tracing, value) if isinstance(value, TracedTensor) and asked in (None, value) else value
 
 
 def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
@@ -75,7 +59,7 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
     if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE or tensor.dim():
         return value
     # If it was written to, or passes through a `__torch_function__`, its number may have changed.
-    if tensor.device.type != "cpu" or tracing.recorder.mutates or tracing.overrides.present:
+    if tensor.device.type != "cpu" or tracing.overrides.present or may_have_changed(tracing, value):
         return value
     number = tracing.fakes.run_real(number_of, tensor)
     place = CallSource(source, number_of, "{}.item()")
@@ -85,28 +69,55 @@ def read(tracing: Tracing, value: TracedTensor) -> Value:
     return ConstantValue(number, source=place)
 
 
-def called(call: Call, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, first: int) -> Value | None:
-    """The call with such tensors replaced by numbers among the arguments from `first` on; None if there are none."""
-    given = (*args[:first], *(with_numbers(call.tracing, arg) for arg in args[first:]))
-    named = {name: arg if name == "out" else with_numbers(call.tracing, arg) for name, arg in kwargs.items()}
-    if same((*given, *named.values()), (*args, *kwargs.values())):
+def may_have_changed(tracing: Tracing, value: TracedTensor) -> bool:
+    """Whether the graph has written to the tensor's memory, under whatever name, or made it another tensor."""
+    if not tracing.recorder.mutates:
+        return value in tracing.effects.altered
+    place = memory_of(value.real)
+    near = [one for one in tracing.objects.by_fake.values() if one is value or meet(memory_of(one.real), place)]
+    return any(was_written(tracing, one) for one in near)
+
+
+def was_written(tracing: Tracing, value: TracedTensor) -> bool:
+    """Whether the graph writes to the tensor, or has made it another one."""
+    effects = tracing.effects
+    known = value in effects.altered or effects.writes_to(value) or effects.writes_uncounted(value)
+    return known or version_of(value.fake) > 0
+
+
+def memory_of(tensor: torch.Tensor | None) -> range:
+    """The addresses of the storage of a tensor of the program, which that of an array may contain."""
+    if tensor is None or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        return range(0)
+    storage = tensor.untyped_storage()
+    return range(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
+
+
+def meet(one: range, other: range) -> bool:
+    """Whether two spans of addresses have some in common."""
+    return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+INDEXING = ("getitem", "setitem", "__getitem__", "__setitem__")
+
+
+@handles(number_asked)
+def asked_for_number(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """The call with the number of the tensor that torch asks for it; None: it is not known, or the call refuses it."""
+    tracing, name = call.tracing, getattr(call.fn, "__name__", "")
+    is_method = getattr(torch.Tensor, name, None) is call.fn
+    fn = name if is_method else call.fn
+    if name in INDEXING and isinstance(args[1], ListValue):  # torch takes one that holds tensors for a tuple
+        args = (args[0], TupleValue(args[1].items), *args[2:])
+    try:
+        with tracing.guards.provisional():
+            rest = [with_numbers(tracing, arg, tensor) for arg in args[1:]]
+            named = {key: arg if key == "out" else with_numbers(tracing, arg, tensor) for key, arg in kwargs.items()}
+            first = list(args[:1])
+            if same((*rest, *named.values()), (*args[1:], *kwargs.values())):
+                first = [arg if is_method else with_numbers(tracing, arg, tensor) for arg in first]
+                if same(first, args[:1]):
+                    return None
+            return call.graph_call(fn, *first, *rest, **named)
+    except GraphBreak:
         return None
-    return call.graph_call(fn, *given, **named)
-
-
-@handles(*NEW)
-def create(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """`torch.zeros(n, 2)`."""
-    return called(call, call.fn, args, kwargs, 0)
-
-
-@handles(*OF_TENSORS)
-def of_tensor(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """`torch.narrow(x, 0, 0, n)`."""
-    return called(call, call.fn, args, kwargs, 1)
-
-
-@handles(*METHODS)
-def method(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """`x.narrow(0, 0, n)`."""
-    return called(call, call.fn.__name__, args, kwargs, 1)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import armature
-from armature.pipeline.session import session
+from armature.pipeline.session import Outcome, session
 
 Function = Callable[[Tensor, Any], Any]
 TIMES = 3
@@ -51,6 +51,29 @@ CONSTANTS: dict[str, Function] = {  # torch makes constants of these numbers, wh
 }
 
 
+ASKED: dict[str, Function] = {  # functions of torch that ask tensors for numbers, in each way in which they take them
+    "linspace": lambda x, n: (torch.linspace(0, 1, n), torch.linspace(0, n, steps=n)),
+    "scalars": lambda x, n: (torch.add(x, x, alpha=n), torch.addmm(x[:6, :6], x[:, :6], x[:, :6], beta=n, alpha=n)),
+    "functions of the library": lambda x, n: F.interpolate(x[None, None], size=(n, n)),
+    "pooling": lambda x, n: (
+        F.adaptive_avg_pool2d(x[None], (n, 1)),
+        F.max_pool2d(x[None], n, stride=n, padding=n // n),
+    ),
+    "axes": lambda x, n: (
+        x.sum(n - n),
+        x.transpose(n - n, 1),
+        torch.softmax(x, dim=n - n),
+        x.movedim([0, n - n + 1], [1, 0]),
+    ),
+    "a list in a tuple": lambda x, n: torch.tensordot(x, x, dims=([n // n, 0], [1, 0])),
+    "spectra": lambda x, n: torch.fft.rfft(x, n=n).abs(),
+    "a list as an index": lambda x, n: x[[n, 0]],
+    "written before": lambda x, n: x.clone().add_(1)[:, :n] + torch.arange(n),
+    "repeated lists": lambda x, n: torch.stack([x] * n),
+    "two tensors": lambda x, n: x.unfold(0, n, n) + torch.zeros(n // n, n).sum(),
+}
+
+
 def check(fn: Function, make: Callable[[int], Any], numbers: tuple[int, ...]) -> None:
     armature.reset()
     quick = armature.compile(fn, fullgraph=True)
@@ -79,6 +102,28 @@ def test_counts(name: str) -> None:
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_numbers_that_become_constants(name: str) -> None:
     check(CONSTANTS[name], torch.tensor, (3, 2, 3))
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("name", ASKED)
+def test_numbers_that_torch_asks_for(name: str, backend: str) -> None:
+    """In one graph, without the setting that reads numbers in the graph."""
+    armature.reset()
+    quick = armature.compile(ASKED[name], backend=backend)
+    for number in (3, 2, 4):
+        x = torch.randn(6, 8)
+        torch.testing.assert_close(quick(x, torch.tensor(number)), ASKED[name](x, torch.tensor(number)))
+    assert {record.outcome for record in session().compilations} == {Outcome.COMPILED}
+
+
+def test_a_call_that_takes_no_number_relies_on_none() -> None:
+    """Where the graph breaks all the same, what a tensor holds is not guarded."""
+    armature.reset()
+    quick = armature.compile(lambda x, n: (x * 2, torch.repeat_interleave(n, n)))
+    for number in (1, 2, 3, 4):
+        torch.testing.assert_close(quick(torch.ones(2), torch.tensor(number))[1], torch.full((number,), number))
+    assert len([one for one in session().compilations if "resumed" not in one.function]) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32])
@@ -112,7 +157,28 @@ def through_an_alias(x: Tensor, n: Tensor) -> Tensor:
     return x[n]
 
 
-@pytest.mark.parametrize("fn", [changed_before, set_before, replaced_before, changed_after, through_an_alias])
+def through_an_array(x: Tensor, n: Tensor) -> Tensor:
+    torch.from_numpy(n.numpy()).add_(1)
+    return x[n] + torch.arange(n)[-1]
+
+
+def after_another_was_written(x: Tensor, n: Tensor) -> Tensor:
+    n.add_(1)
+    return torch.linspace(0, 1, n)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        through_an_array,
+        after_another_was_written,
+        changed_before,
+        set_before,
+        replaced_before,
+        changed_after,
+        through_an_alias,
+    ],
+)
 def test_the_number_is_that_of_the_moment(fn: Function) -> None:
     armature.reset()
     quick = armature.compile(fn)
