@@ -182,6 +182,8 @@ class ModuleValue(ObjectValue):
         held = held_by(self.obj)
         if any(held.get(name) for name in HOOKS) or self.written.keys() & {*HOOKS, "_compiled_call_impl"}:
             return False
+        if any(is_changed(tracer, held.get(name)) for name in HOOKS):
+            return False
         if held.get("_compiled_call_impl") is not None or not no_global_hooks(tracer, GLOBAL_HOOKS):
             return False
         where = DictOfSource(self.found_at())
@@ -224,10 +226,16 @@ def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | No
     return ModuleValue(type(module), obj=module, source=source)
 
 
+def is_changed(tracer: Tracing, table: object) -> bool:
+    """Whether the frame has registered hooks in a table of them, or removed some."""
+    known = tracer.objects.by_id.get(id(table))
+    return known is not None and known[1] in tracer.effects.changed
+
+
 def no_global_hooks(tracer: Tracing, names: tuple[str, ...]) -> bool:
     """Whether no hook is registered for all modules; guarded."""
     namespace = vars(nn.modules.module)
-    if any(namespace[name] for name in names):
+    if any(namespace[name] or is_changed(tracer, namespace[name]) for name in names):
         return False
     for name in names:
         tracer.guards.length(ObjectSource(namespace[name], f"torch.nn.modules.module.{name}"), 0)

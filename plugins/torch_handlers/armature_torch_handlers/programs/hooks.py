@@ -1,20 +1,38 @@
 """Hooks on tensors: for tensors of the program, registered when the frame ends; for tensors of the graph, in the graph.
+Hooks on modules: each gets a number, which the compiled code draws before its graph.
 
 A hook of a tensor that the graph computes is a separate graph, which runs when gradients flow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from types import ModuleType
 from typing import Any
 
 import attrs
 import torch
+from torch.nn.modules import module as modules
+from torch.utils import hooks
 from torch.utils.hooks import RemovableHandle
 
-from armature.plugin_api import Call, TracedTensor, Value, Write, existing, handles
+from armature.plugin_api import (
+    Call,
+    Identity,
+    PrecomputedNumber,
+    TracedTensor,
+    Tracing,
+    Value,
+    Write,
+    change_before_graph,
+    existing,
+    handles,
+)
 from armature_torch_handlers.programs.bodies import Like, trace_body
 from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
+
+OWN: tuple[ModuleType, ...] = (modules, hooks)
 
 
 @attrs.define(eq=False)
@@ -23,6 +41,60 @@ class HandleValue(Value):
 
     def python_type(self) -> type:
         return RemovableHandle
+
+
+@attrs.define(eq=False)
+class HandleNumber(PrecomputedNumber):
+    """The number of a hook that the frame registers, by which torch's own tables hold it: another one each time."""
+
+    def key(self, tracer: Tracing) -> Hashable:
+        if not is_torchs_own(tracer):  # a table of the program may hold an equal number
+            return super().key(tracer)
+        return Identity(self)
+
+
+def is_torchs_own(tracer: Tracing) -> bool:
+    """Whether the code being traced is that of torch which registers and removes hooks."""
+    return any(tracer.stack.frames[-1].namespace is vars(own) for own in OWN)
+
+
+@handles(RemovableHandle.__init__)
+def make_handle(call: Call, self: Value, hooks_dict: Value, *, extra_dict: Value | None = None) -> Value:
+    """What registering a hook on a module gives. Numbers are drawn in the order in which hooks are registered."""
+    tracing = call.tracing
+    change_before_graph(tracing, tracing.as_value(RemovableHandle), numbers_drawn, set_numbers_drawn)
+    count = len(tracing.precalls.calls)
+    number = HandleNumber(RemovableHandle.next_id + count, tracing, source=tracing.precalls.add(draw_number, ()))
+    others = call.constant(None) if extra_dict is None else extra_dict
+    return call.polyfill(fill_handle, self, hooks_dict, number, others)
+
+
+def draw_number() -> int:
+    """The number of the next hook."""
+    number = RemovableHandle.next_id
+    RemovableHandle.next_id += 1
+    return number
+
+
+def numbers_drawn(handles: type[RemovableHandle]) -> int:
+    """How many hooks have a number."""
+    return handles.next_id
+
+
+def set_numbers_drawn(handles: type[RemovableHandle], count: int) -> None:
+    """Give the numbers from there on again."""
+    handles.next_id = count
+
+
+def fill_handle(self: Any, hooks_dict: Any, number: int, extra_dict: Any) -> None:
+    """What `RemovableHandle.__init__` does."""
+    self.hooks_dict_ref = weakref.ref(hooks_dict)
+    self.id = number
+    self.extra_dict_ref = ()
+    if isinstance(extra_dict, dict):
+        self.extra_dict_ref = (weakref.ref(extra_dict),)
+    elif isinstance(extra_dict, list):
+        self.extra_dict_ref = tuple(weakref.ref(one) for one in extra_dict)
 
 
 @handles(torch.Tensor.register_hook)
