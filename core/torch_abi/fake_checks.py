@@ -71,7 +71,7 @@ def fills(part: Callable[..., torch.Tensor]) -> Check:
 
     def check(args: Sequence[Any]) -> bool:
         target, source, *place = args
-        return part(target, *place).shape == source.shape
+        return bool(part(target, *place).shape == source.shape)
 
     return check
 
