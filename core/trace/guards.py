@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -59,16 +58,6 @@ class GuardRecorder:
         if (key := guard.key) not in self.records:
             guard.say_where(self.user())
             self.records[key] = guard
-
-    @contextlib.contextmanager
-    def provisional(self) -> Iterator[None]:
-        """Forget what is relied on meanwhile if that ends in an exception."""
-        before = dict(self.records)
-        try:
-            yield
-        except BaseException:
-            self.records = before
-            raise
 
     def global_state(self) -> None:
         """Guard the grad mode, autocast, the default dtype and the like."""

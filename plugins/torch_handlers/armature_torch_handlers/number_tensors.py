@@ -109,15 +109,16 @@ def asked_for_number(call: Call, tensor: Value, *args: Value, **kwargs: Value) -
     fn = name if is_method else call.fn
     if name in INDEXING and isinstance(args[1], ListValue):  # torch takes one that holds tensors for a tuple
         args = (args[0], TupleValue(args[1].items), *args[2:])
+    relied_on = dict(tracing.guards.records)
+    rest = [with_numbers(tracing, arg, tensor) for arg in args[1:]]
+    named = {key: arg if key == "out" else with_numbers(tracing, arg, tensor) for key, arg in kwargs.items()}
+    first = list(args[:1])
+    if same((*rest, *named.values()), (*args[1:], *kwargs.values())):
+        first = [arg if is_method else with_numbers(tracing, arg, tensor) for arg in first]
+        if same(first, args[:1]):
+            return None
     try:
-        with tracing.guards.provisional():
-            rest = [with_numbers(tracing, arg, tensor) for arg in args[1:]]
-            named = {key: arg if key == "out" else with_numbers(tracing, arg, tensor) for key, arg in kwargs.items()}
-            first = list(args[:1])
-            if same((*rest, *named.values()), (*args[1:], *kwargs.values())):
-                first = [arg if is_method else with_numbers(tracing, arg, tensor) for arg in first]
-                if same(first, args[:1]):
-                    return None
-            return call.graph_call(fn, *first, *rest, **named)
-    except GraphBreak:
+        return call.graph_call(fn, *first, *rest, **named)
+    except GraphBreak:  # then the number is of no use, and not relied on
+        tracing.guards.records = relied_on
         return None
