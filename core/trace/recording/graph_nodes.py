@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from armature import interrupts
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import (
@@ -252,6 +253,7 @@ def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwarg
         kwargs = {name: as_dtype(arg) for name, arg in kwargs.items()}
     if any(isinstance(arg, type) for arg in (*args, *kwargs.values())):  # FX would write `<class 'C'>`
         tracer.graph_break("class-as-argument")
+    interrupts.check()
     node = tracer.recorder.graph.create_node(kind, target, args, kwargs)
     summary, trace, _ = tracer.stack.origin()
     node.meta["origin"] = summary
