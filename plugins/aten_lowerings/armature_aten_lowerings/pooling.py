@@ -52,6 +52,58 @@ def avg_pool2d(
     return _windowed_mean(b, x, windows, pair(stride or kernel), pads, divisor or windows[0] * windows[1])
 
 
+@lowers(aten.avg_pool2d_backward.default)
+def avg_pool2d_backward(
+    b: Builder,
+    grad: TensorValue,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> TensorValue | None:
+    """Windows that touch but do not overlap: each element has the gradient of its window, or none."""
+    windows = pair(kernel)
+    if ceil_mode or pair(stride or kernel) != windows or pair(padding) != (0, 0):
+        return None
+    dtype = compute_dtype(x.dtype)
+    count = b.const(divisor or windows[0] * windows[1], dtype)
+
+    def element(p: Position) -> Node:
+        where = [index.floordiv(c, size) for c, size in zip(p[-2:], windows, strict=True)]
+        value = b.op("div", b.read(grad, (*p[:-2], *where), dtype), count)
+        return b.masked(b.within(*zip(where, grad.shape[-2:], strict=True)), value, 0)
+
+    return b.loop(element)
+
+
+@lowers(aten.upsample_nearest2d_backward.default)
+def upsample_nearest2d_backward(
+    b: Builder,
+    grad: TensorValue,
+    output_size: Sequence[Index],
+    input_size: Sequence[Index],
+    scale_h: float | None = None,
+    scale_w: float | None = None,
+) -> TensorValue | None:
+    """By whole factors: each element has the sum of the gradients of its copies."""
+    pairs = [(n, k) for n, k in zip(output_size, input_size[-2:], strict=True) if isinstance(n, int)]
+    if len(pairs) < 2 or not all(isinstance(k, int) and k and n % k == 0 for n, k in pairs):
+        return None
+    factors = tuple(n // k for n, k in pairs if isinstance(k, int))
+    if any(scale not in (None, factor) for scale, factor in zip((scale_h, scale_w), factors, strict=True)):
+        return None
+    dtype = compute_dtype(grad.dtype)
+
+    def item(p: Position, step: Position) -> Node:
+        where = [index.add(index.mul(c, factor), k) for c, factor, k in zip(p[-2:], factors, step, strict=True)]
+        return b.read(grad, (*p[:-2], *where), dtype)
+
+    return b.loop(lambda p: b.reduce_over("sum", factors, lambda step: item(p, step)))
+
+
 @lowers(aten.max_pool2d_with_indices.default)
 def max_pool2d_with_indices(
     b: Builder,
