@@ -106,3 +106,51 @@ def test_hooks_inside() -> None:
             run(X)
     with saved_tensors_hooks(lambda t: t, lambda t: t):  # allowed again
         pass
+
+
+def profiled(x: Tensor) -> Tensor:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True):
+        y = x * 2
+    with torch.autograd.profiler.profile():
+        return y + 1
+
+
+def test_a_profiler_that_nobody_asks_is_nothing() -> None:
+    compiled = api.compile(profiled, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), X * 2 + 1)
+
+
+def read_after(x: Tensor) -> tuple[Tensor, bool]:
+    with torch.profiler.profile() as recorded:
+        y = x.sin() * 2
+    return y, any("sin" in one.key for one in recorded.key_averages())
+
+
+def handed_on(x: Tensor) -> tuple[Tensor, bool]:
+    found: list[Any] = []
+    with torch.autograd.profiler.profile() as recorded:
+        found.append(recorded)
+        y = x.sin() * 2
+    return y, any("sin" in one.key for one in found[0].key_averages())
+
+
+def read_in_the_middle(x: Tensor) -> tuple[Tensor, bool]:
+    with torch.profiler.profile() as recorded:
+        y = x.sin()
+        api.graph_break("here")
+        y = y * 2
+    return y, any("sin" in one.key for one in recorded.key_averages())
+
+
+def calls_back(x: Tensor) -> tuple[Tensor, bool]:
+    told: list[bool] = []
+    with torch.profiler.profile(on_trace_ready=lambda profiler: told.append(True)):
+        y = x * 2
+    return y, told == [True]
+
+
+@pytest.mark.parametrize("fn", [read_after, handed_on, read_in_the_middle, calls_back], ids=lambda fn: fn.__name__)
+def test_profilers_that_are_asked_have_recorded(fn: Callable[[Tensor], tuple[Tensor, bool]]) -> None:
+    result, recorded = api.compile(fn, backend="eager")(X)
+    assert torch.equal(result, fn(X)[0])
+    assert recorded

@@ -231,7 +231,7 @@ ROWS = with_examples(
         BreakType(
             "profiles",
             "Profiler started or stopped in the function",
-            "{function} starts, stops or sets up a profiler.",
+            "{function} starts or stops a profiler whose records are read or handed on, or one from outside.",
             (
                 fundamental("Start and stop it around the compiled function."),
                 supportable("`torch.profiler.record_function` marks a part of the function, and stays in the graph."),

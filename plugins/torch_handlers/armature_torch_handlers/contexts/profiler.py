@@ -1,21 +1,60 @@
-"""Profiler ranges: a compiled graph has no ranges inside, so entering one does nothing."""
+"""Profiler ranges, and profilers that nobody asks what they have recorded: a compiled graph has no ranges inside, so
+entering one does nothing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
+
+import attrs
 
 from armature.plugin_api import (
     Call,
+    GraphBreak,
+    Location,
+    Rebuilding,
     Source,
     Tracing,
     Value,
     ValueType,
     existing,
     handles,
+    locations_of,
 )
 from armature_torch_handlers.contexts.nothing import NullContextValue
 
 RANGES = existing("torch.autograd.profiler.record_function")
+PROFILERS = existing("torch.profiler.profile", "torch.autograd.profiler.profile")
+# Arguments that only say what is recorded. Others call functions of the program, or take effect outside.
+OF_RECORDS = frozenset({
+    "acc_events", "activities", "enabled", "profile_memory", "record_shapes", "use_cpu", "with_flops", "with_modules",
+    "with_stack",
+})  # fmt: skip
+
+
+@attrs.define(eq=False)
+class ProfilerValue(NullContextValue):
+    """A profiler made in the frame. made_at: where, for the graph to end there if its records are read after all."""
+
+    made_at: tuple[Location, ...]
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name in ("__enter__", "__exit__"):
+            return super().get_attribute(tracer, name)
+        self.needed(tracer)
+
+    def clone(self) -> Value:
+        return ProfilerValue(self.kind, self.made_at)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        self.needed(out.tracer)
+
+    def needed(self, tracer: Tracing) -> NoReturn:
+        """End the graph where the profiler was made: it has to see what runs from there on."""
+        try:
+            tracer.graph_break("profiles", function=f"{self.kind.__module__}.{self.kind.__qualname__}")
+        except GraphBreak as stop:
+            stop.locations = self.made_at
+            raise
 
 
 @handles(*RANGES)
@@ -23,6 +62,15 @@ def record_function(call: Call, name: Value, args: Value | None = None) -> Value
     """A context that does nothing."""
     kind: Any = call.fn
     return NullContextValue(kind)
+
+
+@handles(*PROFILERS)
+def profile(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The same, as long as it is only entered and left."""
+    if args or not kwargs.keys() <= OF_RECORDS:
+        return None
+    kind: Any = call.fn
+    return ProfilerValue(kind, locations_of(call.tracing.stack.frames))
 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
