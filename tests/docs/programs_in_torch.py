@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.utils.checkpoint
 from torch import nn
+from torch._dynamo.comptime import comptime
 from torch._higher_order_ops import wrap
 from torch._higher_order_ops import wrap as W
 from torch._higher_order_ops.strict_mode import strict_mode
@@ -423,3 +424,32 @@ LAYER = nn.Linear(3, 3)
 
 def gb0300(x: Any) -> Any:
     return x + np.finfo(np.float32).bits
+
+
+def gb0027(x: Any) -> Any:
+    made = [x + 1]
+    return x * (made[0] is x)
+
+
+def gb0030(x: Any) -> Any:
+    comptime.graph_break()  # does nothing but while torch.compile traces
+    return x + 1
+
+
+def gb0264(x: Any) -> Any:
+    return torch.nn.Parameter(x).detach() + 1
+
+
+def gb1381(x: Any) -> Any:
+    weight = torch.ones(2, 3, requires_grad=True)
+    loss = (weight * x).sum()
+    (first,) = torch.autograd.grad(loss, weight, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, weight)
+    return first + second
+
+
+def gb4927(x: Any) -> Any:
+    weight = torch.ones(2, 3, requires_grad=True)
+    made = weight * x
+    (found,) = torch.autograd.grad(made.sum(), weight, retain_graph=True)
+    return found, made

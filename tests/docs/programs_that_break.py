@@ -416,3 +416,46 @@ def gb9522(x: Any) -> Any:
 
 def gb9672(x: Any) -> Any:
     return x + len(type.__dict__["__mro__"].__get__(Plain))
+
+
+def gb0018(x):
+    count = torch.nonzero(x > 0).size(0)
+    return (lambda y, k: y * k)(x, count)
+
+
+def gb0193(x):
+    return x + 1, max(x.shape[0], "b")
+
+
+def gb0245(x):
+    return torch.nested.nested_tensor(x).to_padded_tensor(0.0)
+
+
+def gb0318(x):
+    return associative_scan(lambda a, b: {"z": a + b}, x, 0, combine_mode="generic")
+
+
+class NoForward(torch.autograd.Function):
+    forward = len
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def gb0346(x):
+    return NoForward.apply(x)
+
+
+def gb0359(x):
+    q = x.reshape(1, 1, 2, 3)
+    return x + 1, torch.backends.cuda.SDPAParams(q, q, q, None, 0.0, False, False).dropout
+
+
+@torch._dynamo.assume_constant_result
+def assumed(x):
+    return 3
+
+
+def gb2520(x):
+    return x * assumed(x)

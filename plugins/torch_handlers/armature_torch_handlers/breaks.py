@@ -60,7 +60,6 @@ OWN = with_examples(
                 "GB0304",
                 "GB0308",
                 "GB0316",
-                "GB0318",
                 "GB0322",
                 "GB0323",
                 "GB0325",
@@ -124,6 +123,7 @@ OWN = with_examples(
             ),
             code="AB0177",
             also=(
+                "GB0346",
                 "GB0085",
                 "GB0138",
                 "GB0144",

@@ -27,7 +27,6 @@ ROWS = with_examples(
                 "GB7230",
                 "GB0270",
                 "GB0183",
-                "GB0346",
                 "GB0262",
                 "GB0263",
                 "GB0154",

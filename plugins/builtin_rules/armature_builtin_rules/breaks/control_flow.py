@@ -56,6 +56,7 @@ ROWS = with_examples(
             code="GB0088",
             torch_name="Observed exception",
             also=(
+                "GB0193",
                 "GB0089",
                 "GB0111",
                 "GB0178",
@@ -170,7 +171,7 @@ ROWS = with_examples(
             ),
             code="GB0086",
             torch_name="Not a Python constant",
-            also=("GB0190", "GB0186", "GB0254"),
+            also=("GB2520", "GB0190", "GB0186", "GB0254"),
             cause="The next step depends on it, and a graph is captured before tensors have values.",
         ),
         BreakType(

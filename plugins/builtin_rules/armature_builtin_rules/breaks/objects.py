@@ -18,7 +18,7 @@ ROWS = with_examples(
             "The attribute `{name}` of {type} is read, which C code computes.",
             (_READ, _PLUGIN),
             code="AB0088",
-            also=("GB0136", "GB0137", "GB0159", "GB0359", "GB9522"),
+            also=("GB0136", "GB0137", "GB0159", "GB9522"),
             cause=_IN_C,
         ),
         BreakType(

@@ -36,7 +36,7 @@ ROWS = with_examples(
             (_SAYS, user_error("Check the operator's signature in torch's documentation.")),
             code="GB0112",
             torch_name="TypeError when making fake tensor call",
-            also=("GB5195", "GB0319", "GB6735"),
+            also=("GB0318", "GB0245", "GB5195", "GB0319", "GB6735"),
             cause="An operator that raises an error has no result that could be part of the graph.",
         ),
         BreakType(
@@ -122,7 +122,7 @@ ROWS = with_examples(
             (_ARGUMENTS, _TAKE_APART),
             code="GB0055",
             torch_name="Failed to convert args/kwargs to proxy",
-            also=("GB0236", "GB0238", "GB0239", "GB6210", "GB2520", "GB3840", "GB0243", "GB0223"),
+            also=("GB0236", "GB0238", "GB0239", "GB6210", "GB3840", "GB0243", "GB0223"),
             cause="A graph can hold only tensors and plain values.",
         ),
         BreakType(

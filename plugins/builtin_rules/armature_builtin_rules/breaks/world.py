@@ -63,7 +63,7 @@ ROWS = with_examples(
             ),
             code="GB0177",
             torch_name="can't handle functions not implemented in python ",
-            also=("GB0059", "GB0071", "GB0147", "GB0148", "GB0193", "GB0278", "GB0140", "GB0298", "GB0808"),
+            also=("GB0359", "GB0059", "GB0071", "GB0147", "GB0148", "GB0278", "GB0140", "GB0298", "GB0808"),
             cause="There is no Python code to follow.",
         ),
         BreakType(
@@ -258,7 +258,7 @@ ROWS = with_examples(
             "{function} creates an object with its own memory layout.",
             (_OUTSIDE, fundamental("Pad to one length and use a mask instead of packed sequences.")),
             code="AB0160",
-            also=("GB0245", "GB0014"),
+            also=("GB0014",),
             cause="A graph describes tensors by size and stride only.",
         ),
         BreakType(
