@@ -14,6 +14,7 @@ from torch import Tensor
 import armature
 from armature.lower.data import ExternCall
 from armature.pipeline.session import session
+from armature.testing.lowering_kit import Kit
 
 WINDOWS: dict[str, dict[str, Any]] = {
     "square": {"kernel_size": 2},
@@ -109,3 +110,10 @@ def test_gradients_of_averages_and_of_enlarged_images(program: str, layout: str)
     torch.testing.assert_close(found.grad, expected.grad)
     assert found.grad is not None and expected.grad is not None and found.grad.stride() == expected.grad.stride()
     assert program in OVERLAPPING or calls() == 0
+
+
+def test_gradients_of_the_enlarging_operator(kit: Kit) -> None:
+    """Programs reach it by name only: torch decomposes `interpolate` where gradients are recorded."""
+    backward = torch.ops.aten.upsample_nearest2d_backward.default
+    for size in ([10, 8], [15, 4]):
+        kit.check(backward, torch.randn(2, 3, *size), size, [2, 3, 5, 4])
