@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import fractions
 import functools
 import operator
 import types
@@ -453,3 +454,19 @@ def gb4927(x: Any) -> Any:
     made = weight * x
     (found,) = torch.autograd.grad(made.sum(), weight, retain_graph=True)
     return found, made
+
+
+class Scaled(torch.Tensor):
+    @staticmethod
+    def __new__(cls, x, scale):
+        made = torch.Tensor._make_subclass(cls, x)
+        made.scale = scale
+        return made
+
+
+def gb0026(x: Any) -> Any:
+    return (Scaled(x, 3) * 2).as_subclass(torch.Tensor)
+
+
+def gb0116(x: Any) -> Any:
+    return x + 1, fractions.Fraction(1, 2)

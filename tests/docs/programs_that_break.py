@@ -459,3 +459,27 @@ def assumed(x):
 
 def gb2520(x):
     return x * assumed(x)
+
+
+def gb0096(x):
+    torch.backends.an_attribute = 3
+    return x + 1
+
+
+def gb0301(x):
+    return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), ("a",))
+
+
+class NoBackward(torch.autograd.Function):
+    backward = len
+
+    @staticmethod
+    def forward(ctx, x):
+        return x + 1
+
+
+LEARNED = torch.ones(2, 3, requires_grad=True)
+
+
+def gb0348(x):
+    return NoBackward.apply(x * LEARNED)

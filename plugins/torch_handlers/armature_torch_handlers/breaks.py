@@ -47,7 +47,7 @@ OWN = with_examples(
             (_FUNCTIONS, _WHERE),
             code="GB0340",
             torch_name="torch.cond: unsupported branch return type",
-            also=("GB0302", "GB0311", "GB0312", "GB0313", "GB0350", "GB0349", "GB0040", "GB0041"),
+            also=("GB0301", "GB0302", "GB0311", "GB0312", "GB0313", "GB0350", "GB0349", "GB0040", "GB0041"),
             cause=_GRAPHS,
         ),
         BreakType(

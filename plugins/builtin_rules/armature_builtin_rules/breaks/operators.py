@@ -112,7 +112,6 @@ ROWS = with_examples(
             "{type} is passed to a function that is a single step of the graph.",
             (_ARGUMENTS, _TAKE_APART),
             code="AB0133",
-            also=("GB0301",),
             cause="A graph has no way to refer to it.",
         ),
         BreakType(
@@ -122,7 +121,7 @@ ROWS = with_examples(
             (_ARGUMENTS, _TAKE_APART),
             code="GB0055",
             torch_name="Failed to convert args/kwargs to proxy",
-            also=("GB0236", "GB0238", "GB0239", "GB6210", "GB3840", "GB0243", "GB0223"),
+            also=("GB0236", "GB0238", "GB0239", "GB3840", "GB0243", "GB0223"),
             cause="A graph can hold only tensors and plain values.",
         ),
         BreakType(

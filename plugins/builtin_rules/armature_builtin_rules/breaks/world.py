@@ -310,7 +310,7 @@ ROWS = with_examples(
             "{function} traces, compiles or records a program itself.",
             (_OUTSIDE, fundamental("Use only one of the two for this part of the program.")),
             code="AB0162",
-            also=("GB0068", "GB0102", "GB0078", "GB0329", "GB2977"),
+            also=("GB6210", "GB0068", "GB0102", "GB0078", "GB0329", "GB2977"),
             cause="It records the code that runs, and would record the compiler as well.",
         ),
         BreakType(
