@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from armature.plugin_api import Call, NotConstant, TracedTensor, Value, handles
+from armature_torch_handlers.number_tensors import with_numbers
 
 LOWEST = 1e-11
 NAMES = (
@@ -20,7 +21,7 @@ def inverse_transform(call: Call, input: Value, *args: Value, **kwargs: Value) -
     given = {**dict(zip(NAMES, args)), **kwargs}
     window = given.pop("window", None)
     try:
-        known: dict[str, Any] = {name: value.as_constant() for name, value in given.items()}
+        known: dict[str, Any] = {name: with_numbers(call.tracing, value).as_constant() for name, value in given.items()}
     except NotConstant:
         return None
     if window is not None and window.is_constant and window.as_constant() is None:

@@ -67,6 +67,7 @@ ASKED: dict[str, Function] = {  # functions of torch that ask tensors for number
     ),
     "a list in a tuple": lambda x, n: torch.tensordot(x, x, dims=([n // n, 0], [1, 0])),
     "spectra": lambda x, n: torch.fft.rfft(x, n=n).abs(),
+    "inverse spectra": lambda x, n: torch.istft(torch.ones(3, 5, dtype=torch.complex64), 4, hop_length=n, center=False),
     "a list as an index": lambda x, n: x[[n, 0]],
     "written before": lambda x, n: x.clone().add_(1)[:, :n] + torch.arange(n),
     "repeated lists": lambda x, n: torch.stack([x] * n),
@@ -104,7 +105,7 @@ def test_numbers_that_become_constants(name: str) -> None:
     check(CONSTANTS[name], torch.tensor, (3, 2, 3))
 
 
-@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence", "ignore:A window was not provided")
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 @pytest.mark.parametrize("name", ASKED)
 def test_numbers_that_torch_asks_for(name: str, backend: str) -> None:
