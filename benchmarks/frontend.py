@@ -96,7 +96,7 @@ def overhead_table(row: Rows) -> Table:
 def main(
     models: Annotated[str, typer.Option(help="comma-separated names; all by default")] = ",".join(ZOO),
     modes: Annotated[str, typer.Option(help="infer, train")] = ",".join(MODES),
-    rounds: Annotated[int, typer.Option(help="times that each compiler traces each model")] = 5,
+    rounds: Annotated[int, typer.Option(help="how often each compiler traces each model")] = 5,
     json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
 ) -> None:
     """Measure and print."""

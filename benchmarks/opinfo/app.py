@@ -43,7 +43,7 @@ def main(
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, from 1")] = "",
     jobs: Annotated[int, typer.Option(help="processes at a time")] = os.cpu_count() or 1,
     timeout: Annotated[float, typer.Option(help="seconds for one operator")] = 900.0,
-    limit: Annotated[float, typer.Option(help="seconds for all of it; 0: none")] = 0.0,
+    limit: Annotated[float, typer.Option(help="seconds for the whole run; 0: no limit")] = 0.0,
     out: Annotated[Path, typer.Option(help="folder for the tables and JSON")] = Path("opinfo-results"),
 ) -> None:
     """Every operator's samples, compiled and compared with eager mode and float64."""

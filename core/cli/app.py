@@ -34,7 +34,7 @@ def show_version(wanted: bool) -> None:
 
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print versions and leave.")
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print versions and exit.")
     ] = False,
 ) -> None:
     """A pluggable compiler for PyTorch."""

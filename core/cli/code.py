@@ -88,7 +88,7 @@ def code(
     script: Script,
     arguments: Arguments = None,
     stage: Annotated[Stage, typer.Option(help="which stage to print")] = Stage.KERNELS,
-    passes: Annotated[bool, typer.Option("--passes", help="print what each pass found and left instead")] = False,
+    passes: Annotated[bool, typer.Option("--passes", help="print the input and output of each pass instead")] = False,
 ) -> None:
     """Run a program and print the result of a stage, with the lines it comes from."""
     try:

@@ -25,15 +25,15 @@ from armature.reports.recorder import Recorder
 
 FOUND = 1  # exit status where --fail-on-... found something
 
-Html = Annotated[Path | None, typer.Option(help="also write a web page that stands alone")]
+Html = Annotated[Path | None, typer.Option(help="also write a self-contained web page")]
 Json = Annotated[Path | None, typer.Option("--json", help="also write the record as data")]
 Sarif = Annotated[Path | None, typer.Option(help="also write breaks and recompilations for code scanners")]
-Trace = Annotated[Path | None, typer.Option(help="also write a trace of compile and run for Perfetto")]
+Trace = Annotated[Path | None, typer.Option(help="also write a trace of compilation and execution for Perfetto")]
 Github = Annotated[bool, typer.Option(help="print annotations for GitHub Actions")]
 Guards = Annotated[bool, typer.Option(help="list the guards too")]
-FailOnBreak = Annotated[bool, typer.Option(help="status 1 if a graph broke")]
-FailOnRecompile = Annotated[bool, typer.Option(help="status 1 if something was compiled again")]
-Baseline = Annotated[Path | None, typer.Option(help="an earlier --json: what it has does not count as failure")]
+FailOnBreak = Annotated[bool, typer.Option(help="exit with status 1 if a graph broke")]
+FailOnRecompile = Annotated[bool, typer.Option(help="exit with status 1 if something was recompiled")]
+Baseline = Annotated[Path | None, typer.Option(help="the --json file of an earlier run: findings in it do not count as failures")]
 Capture = Annotated[bool, typer.Option("--capture-only", help="capture graphs, and run them operator by operator")]
 
 

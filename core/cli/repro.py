@@ -36,7 +36,7 @@ class Kind(StrEnum):
 def repro(
     script: Script,
     arguments: Arguments = None,
-    out: Annotated[Path, typer.Option(help="folder in which each failure gets a folder of its own")] = Path("repro"),
+    out: Annotated[Path, typer.Option(help="folder in which each failure gets its own folder")] = Path("repro"),
     kind: Annotated[Kind, typer.Option(help="what counts as failure; the last two try each graph again")] = Kind.ERROR,
 ) -> None:
     """Run a program; each graph that fails leaves a folder with a standalone script that reproduces the failure."""
