@@ -33,7 +33,7 @@ Github = Annotated[bool, typer.Option(help="print annotations for GitHub Actions
 Guards = Annotated[bool, typer.Option(help="list the guards too")]
 FailOnBreak = Annotated[bool, typer.Option(help="exit with status 1 if a graph broke")]
 FailOnRecompile = Annotated[bool, typer.Option(help="exit with status 1 if something was recompiled")]
-Baseline = Annotated[Path | None, typer.Option(help="the --json file of an earlier run: findings in it do not count as failures")]
+Baseline = Annotated[Path | None, typer.Option(help="--json file of an earlier run: its findings are not failures")]
 Capture = Annotated[bool, typer.Option("--capture-only", help="capture graphs, and run them operator by operator")]
 
 
