@@ -244,7 +244,7 @@ def main(
     modes: Annotated[str, typer.Option(help="infer, train")] = "infer,train",
     compilers: Annotated[str, typer.Option(help="which to compare; eager is always measured")] = ",".join(COMPILERS),
     budget: Annotated[float, typer.Option(help="seconds of steady-state measuring a model")] = 4.0,
-    jobs_at_once: Annotated[int, typer.Option("--jobs", help="number of parallel measurements, each on its share of the cores")] = 1,
+    jobs_at_once: Annotated[int, typer.Option("--jobs", help="parallel measurements, each on its share of cores")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
 ) -> None:
     """Measure and print."""

@@ -103,7 +103,7 @@ def main(
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts")] = "",
     jobs: Annotated[int, typer.Option(help="number of parallel processes")] = max(1, (os.cpu_count() or 2) // 2),
     timeout: Annotated[float, typer.Option(help="seconds for one model")] = 240.0,
-    limit: Annotated[float, typer.Option(help="seconds for the whole run; models not run by then are listed. 0: no limit")] = 0.0,
+    limit: Annotated[float, typer.Option(help="for the whole run, in seconds; 0: no limit")] = 0.0,
     out: Annotated[Path, typer.Option(help="folder for rows.jsonl, zoo.json and zoo.html")] = Path("build/zoo"),
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     auto: Annotated[bool, typer.Option(help="run armature's kernels too, not only the captured graphs")] = True,

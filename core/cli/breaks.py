@@ -73,7 +73,7 @@ def of_program(
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="the id in reports, such as data-dependent-branch, or its code")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="the id in reports (data-dependent-branch) or its code")],
     as_json: Annotated[bool, typer.Option("--json", help="print it as data")] = False,
 ) -> None:
     """Say what a kind of graph break means, why it is one, and what to do, with an example."""

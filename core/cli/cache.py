@@ -66,7 +66,7 @@ def list_files(as_json: AsJson = False) -> None:
 
 
 def verify(
-    remove: Annotated[bool, typer.Option("--remove", help="remove invalid ones, which would be rebuilt anyway")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="remove invalid kernels; they are built again")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that built kernels are unchanged, and accessible to their owner only. Status 1 if a bad one remains."""
