@@ -25,10 +25,10 @@ from rich.table import Table
 
 import armature
 from armature.frame.guards import tree
-from armature.pipeline import logs, session
+from armature.pipeline import logs, session, stages
 from armature.reports import recorder
 from armature.reports.recorder import Recorder
-from armature.trace import user_stack
+from armature.trace import stack as trace_stack
 from benchmarks.compilers import ROOT  # noqa: F401  puts examples/ on the path
 
 from models.catalogue import EXAMPLES  # isort: skip
@@ -42,8 +42,9 @@ FOR_REPORTS: tuple[tuple[Any, str], ...] = (
     (session, "callers"),
     (session.Compilation, "note_failed"),
     (logs, "tell"),
-    (user_stack, "with_columns"),
-    (user_stack, "seen_values"),
+    (stages, "spoken"),
+    (trace_stack, "with_columns"),
+    (trace_stack, "seen_values"),
     (recorder.Sampler, "_take"),
 )
 
