@@ -15,7 +15,7 @@ NAMES = (
 )  # fmt: skip
 
 
-@handles(torch.istft)
+@handles(torch.istft, torch.Tensor.istft)
 def inverse_transform(call: Call, input: Value, *args: Value, **kwargs: Value) -> Value | None:
     """Decompose for known sizes and valid arguments; eager mode reports errors for others."""
     given = {**dict(zip(NAMES, args)), **kwargs}

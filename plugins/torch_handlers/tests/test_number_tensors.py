@@ -67,7 +67,7 @@ ASKED: dict[str, Function] = {  # functions of torch that ask tensors for number
     ),
     "a list in a tuple": lambda x, n: torch.tensordot(x, x, dims=([n // n, 0], [1, 0])),
     "spectra": lambda x, n: torch.fft.rfft(x, n=n).abs(),
-    "inverse spectra": lambda x, n: torch.istft(torch.ones(3, 5, dtype=torch.complex64), 4, hop_length=n, center=False),
+    "inverse spectra": lambda x, n: torch.ones(3, 5, dtype=torch.complex64).istft(4, hop_length=n, center=False),
     "a list as an index": lambda x, n: x[[n, 0]],
     "written before": lambda x, n: x.clone().add_(1)[:, :n] + torch.arange(n),
     "repeated lists": lambda x, n: torch.stack([x] * n),
