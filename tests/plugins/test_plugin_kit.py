@@ -74,7 +74,7 @@ def many(*args: Any) -> None:
 
 WRONG_ROWS: dict[str, tuple[str, list[Any], str]] = {
     "handler without call": ("handlers", [Handler((len,), nothing)], "does not take the call"),
-    "polyfill in C": ("polyfills", [Polyfill(math.sqrt, math.fabs)], "no Python function"),
+    "polyfill in C": ("polyfills", [Polyfill(math.sqrt, math.fabs)], "not a Python function"),
     "polyfill that takes less": ("polyfills", [Polyfill(math.pow, lambda x: x)], "fewer arguments"),
     "break type with a bad id": ("break_types", [BreakType("My IO", "IO", "It reads.", ("Do not.",))], "lower-case"),
     "break type with a bad template": ("break_types", [BreakType("io", "IO", "It {reads.", ("Do not.",))], "template"),

@@ -92,7 +92,7 @@ def test_no_project(tmp_path: Path) -> None:
         ("skip = 3", 2, "not a list"),
         ('skip = "json.dumps"', 2, "not a list"),
         ("skip = [\n 3,\n]", 2, "has the entry 3"),
-        ('skip = [\n "json.dumps",\n "json dumps",\n]', 4, "no dotted name"),
+        ('skip = [\n "json.dumps",\n "json dumps",\n]', 4, "not a dotted name"),
         ('skip = [\n { reason = "r" },\n]', 3, "has no name"),
         ('skip = [\n { name = "json.dumps", why = "x" },\n]', 3, "has no 'why'"),
         ('skip = [\n { name = "json.dumps", reason = "" },\n]', 3, "reason is ''"),
@@ -113,7 +113,7 @@ def test_bad_entries_name_file_and_line(tmp_path: Path, section: str, line: int,
 @pytest.mark.parametrize("text", ["[tool.armature]\nrules = 3", "[tool]\narmature = 3"])
 def test_a_section_that_is_no_table(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(BadProjectRule, match="no table") as caught:
+    with pytest.raises(BadProjectRule, match="not a table") as caught:
         project_rules(tmp_path)
     assert str(caught.value).startswith(f"{path}:2")
 

@@ -202,12 +202,13 @@ def test_results_that_are_inputs_are_the_programs_own(recorder: Recorder) -> Non
 def test_parameters_that_move_are_recorded_again(recorder: Recorder) -> None:
     model = nn.Linear(3, 2)
     compiled = armature.compile(model, **OPTIONS)
+    weights = [torch.randn(2, 3) for _ in range(3)]  # alive, so that none lies where another one was
     with torch.no_grad():
-        for _ in range(3):
+        for weight in weights:
+            model.weight.data = weight
             for _ in range(3):
                 x = torch.randn(4, 3)
                 torch.testing.assert_close(compiled(x), model(x))
-            model.weight.data = torch.randn(2, 3)
     assert recorder.records == 3
 
 

@@ -233,6 +233,7 @@ def flex_attention_function_mended(q: Tensor) -> Any:
 
 
 BIAS = torch.linspace(0, 1, 16, requires_grad=True)
+FIXED = torch.linspace(0, 1, 16)
 
 
 def blocks_of(bias: Tensor) -> tuple[Any, ...]:
@@ -255,11 +256,11 @@ def flex_attention_gradient_called(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def flex_attention_gradient_mended_inputs() -> tuple[Any, ...]:
-    return blocks_of(BIAS.detach())
+    return blocks_of(FIXED)
 
 
 def flex_attention_gradient_mended(q: Tensor, fixed_mask: Any) -> Any:
-    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + BIAS[j], block_mask=fixed_mask)
+    return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score + FIXED[j], block_mask=fixed_mask)
 
 
 def flex_attention_gradient_mended_called(fn: Callable[..., Any], *args: Any) -> Any:
