@@ -167,3 +167,19 @@ def test_autocast_stays() -> None:
     torch.testing.assert_close(
         armature.compile(program, fullgraph=True)(q, k, v), program(q, k, v), rtol=0.05, atol=0.05
     )
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_one_head_of_one_sequence(training: bool) -> None:
+    """Along axes of one element, steps of the operator's result are others than those of the program's."""
+
+    def attend(x: Tensor, w: Tensor) -> Tensor:
+        q, k, v = (x @ w).reshape(1, 1024, 3, 1, 16).transpose(1, 3).unbind(dim=2)
+        return torch.matmul(torch.matmul(q * 0.3, k.transpose(2, 3)).softmax(-1), v) + q
+
+    x, w = torch.randn(1, 1024, 16), torch.randn(16, 48, requires_grad=training)
+    for got, want in zip(
+        results(armature.compile(attend, fullgraph=True), (x, w)), results(attend, (x, w)), strict=True
+    ):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5 * float(want.abs().max()))
+    assert training or fused()
