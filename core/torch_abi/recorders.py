@@ -12,7 +12,8 @@ from types import CodeType, FunctionType
 import torch
 import torch.fx._symbolic_trace as symbolic_trace
 import torch.fx.experimental.proxy_tensor
-from torch.compiler import is_compiling
+from torch import compiler
+from torch.compiler import is_dynamo_compiling
 
 from armature.introspection import existing
 
@@ -37,8 +38,11 @@ def at_work() -> bool:
     """Whether one of them records the next calls on this thread. Called in each call of a compiled function.
 
     torch.compile treats its own check for this as True, so it traces the original callable, not the compiled function.
+    The flags are read as they are: `torch.compiler.is_compiling` takes twice as long as all of this.
     """
-    return is_compiling() or jit_tracing() or symbolic_trace._is_fx_tracing_flag
+    if is_dynamo_compiling() or compiler._is_compiling_flag or symbolic_trace._is_fx_tracing_flag:
+        return True
+    return jit_tracing()
 
 
 def fx_at_work() -> bool:
