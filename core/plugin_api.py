@@ -36,7 +36,7 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
-from armature.graph.frozen import frozen_values
+from armature.graph.frozen import frozen_values, with_all_inputs
 from armature.graph.known import KnownValues, NotKnown, written_number
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
@@ -344,6 +344,7 @@ __all__ = [
     "user_error",
     "value_of_node",
     "version_of",
+    "with_all_inputs",
     "with_examples",
     "written_number",
 ]

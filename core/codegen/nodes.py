@@ -16,7 +16,7 @@ import attrs
 from armature.lower.data import Const, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
 from armature.lower.index import Var
 from armature.schedule.data import Kernel, Pass
-from armature.schedule.walk import depends, operands, postorder, rebuild, store_roots, structure
+from armature.schedule.walk import depends, postorder, rebuild, recomputed_operands, store_roots, structure
 
 
 @attrs.frozen(eq=False)
@@ -128,12 +128,7 @@ def _unguarded(node: Node) -> tuple[Node, ...]:
     runs over."""
     if isinstance(node, Masked):
         return (node.cond,)
-    return () if isinstance(node, Reduce) else operands(node)
-
-
-def _anew(node: Node) -> tuple[Node, ...]:
-    """What a pass computes for a node, under a condition too."""
-    return () if isinstance(node, Reduce) else operands(node)
+    return recomputed_operands(node)
 
 
 class _Scopes:
@@ -201,7 +196,7 @@ class _Walker:
         self.scopes.open.append(set())
         accumulates: list[Accumulate] = []
         # A scan takes in each point, also where its value is only needed under a condition.
-        self.let((n for n in postorder(roots, _anew, self.scopes) if isinstance(n, Scan)), inside)
+        self.let((n for n in postorder(roots, recomputed_operands, self.scopes) if isinstance(n, Scan)), inside)
         for node in item.reductions:
             self.let((node.value,), inside)
             accumulates.append(Accumulate(self.name(node, "red"), node))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -95,7 +95,7 @@ def take_out(module: fx.GraphModule) -> Preparation | None:
         return None
     inner = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    needed = _needed_by(kept)
+    needed = with_all_inputs(kept)
     taken = tuple(k for k, place in enumerate(places) if place in needed)
     for node in graph.nodes:
         if node in needed:
@@ -155,11 +155,11 @@ def _is_view(node: fx.Node) -> bool:
 
 def _hangs_on_inputs(node: fx.Node) -> bool:
     """Whether the node depends on a frozen input: what depends on constants alone is left to the passes for these."""
-    return any(needed.op == "placeholder" for needed in _needed_by([node]))
+    return any(needed.op == "placeholder" for needed in with_all_inputs([node]))
 
 
-def _needed_by(nodes: Sequence[fx.Node]) -> set[fx.Node]:
-    """The nodes and all that they are computed from."""
+def with_all_inputs(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """The nodes and all that they are computed from, directly or not."""
     found: set[fx.Node] = set()
     todo = list(nodes)
     while todo:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from armature.lower.data import Const, ExternCall, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
 from armature.schedule.batch import body_of
 from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch
-from armature.schedule.walk import operands, postorder, store_roots
+from armature.schedule.walk import postorder, recomputed_operands, store_roots
 
 _COLUMN = 84
 
@@ -81,7 +81,7 @@ def _store(store: Store, names: dict[Node, str], indent: str) -> list[str]:
 
 def _values(roots: tuple[Node, ...], names: dict[Node, str], indent: str) -> list[str]:
     lines: list[str] = []
-    for node in postorder(roots, lambda n: () if isinstance(n, Reduce) else operands(n), names):
+    for node in postorder(roots, recomputed_operands, names):
         if isinstance(node, (Const, Reduce)):
             continue
         text = _describe(node, names)

@@ -11,7 +11,7 @@ from armature.lower.sharing import shared_memory
 from armature.schedule.batch import body_of
 from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch, Release
 from armature.schedule.dependencies import reads_of
-from armature.schedule.walk import depends, operands, postorder, store_roots
+from armature.schedule.walk import depends, operands, postorder, recomputed_operands, store_roots
 
 
 def verify(plan: KernelPlan) -> None:
@@ -112,7 +112,7 @@ def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
     written: set[str] = set()
     for item in kernel.passes:
         roots = (root for s in (*item.inner_stores, *item.outer_stores) for root in store_roots(s))
-        fresh = postorder((*roots, *(r.value for r in item.reductions)), _recomputed_operands)
+        fresh = postorder((*roots, *(r.value for r in item.reductions)), recomputed_operands)
         again = {node.buffer for node in fresh if isinstance(node, Load)} & written
         invariant(not again, "a pass reads what an earlier one has written", kernel=kernel.name, buffers=again)
         written.update(s.buffer for s in (*item.inner_stores, *item.outer_stores))
@@ -136,11 +136,6 @@ def _verify_passes(kernel: Kernel, free: dict[Node, frozenset[Var]]) -> None:
 
 def _verify_known(roots: tuple[Node, ...], done: set[Node], kernel: Kernel) -> None:
     """Every reduction that the roots need was made in an earlier pass."""
-    for node in postorder(roots, _recomputed_operands):
+    for node in postorder(roots, recomputed_operands):
         if isinstance(node, Reduce):
             invariant(node in done, "a reduction is used before its pass has ended", kernel=kernel.name, op=node.op)
-
-
-def _recomputed_operands(node: Node) -> tuple[Node, ...]:
-    """The nodes that a pass computes for a node: all but earlier reductions."""
-    return () if isinstance(node, Reduce) else operands(node)

@@ -23,6 +23,11 @@ def operands(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+def recomputed_operands(node: Node) -> tuple[Node, ...]:
+    """The nodes that a pass computes for a node: all but earlier reductions."""
+    return () if isinstance(node, Reduce) else operands(node)
+
+
 def postorder(
     roots: Iterable[Node],
     children: Callable[[Node], tuple[Node, ...]] = operands,

@@ -51,6 +51,13 @@ def variables(*extents: Index, prefix: str = "i") -> tuple[Var, ...]:
     return tuple(Var(f"{prefix}{n}", e) for n, e in enumerate(extents))
 
 
+def split(shape: Sequence[int], over: Sequence[int]) -> tuple[tuple[Var, ...], tuple[Var, ...], tuple[Var, ...]]:
+    """Loop variables of a shape: all of them, those outside, and those of the axes `over`."""
+    every = variables(*shape)
+    outer = tuple(v for n, v in enumerate(every) if n not in over)
+    return every, outer, tuple(v for n, v in enumerate(every) if n in over)
+
+
 def f32(value: float) -> Const:
     """A float32 literal."""
     return Const(value, F32)
@@ -247,9 +254,7 @@ def _reduce_all(
         if dtype not in features.dtypes or not kinds:
             raise Skip
         k = Sketch(name, device)
-        every = variables(*shape)
-        outer = tuple(v for n, v in enumerate(every) if n not in over)
-        inner = tuple(v for n, v in enumerate(every) if n in over)
+        every, outer, inner = split(shape, over)
         values = randn(*shape, dtype=dtype)
         if dtype.is_floating_point and "argmax" in ops:
             values.reshape(-1)[:: max(values.numel() // 3, 1)] = math.nan
@@ -335,9 +340,7 @@ def _scan_all(name: str, shape: tuple[int, ...], over: tuple[int, ...], dtype: t
         if dtype not in features.dtypes or not features.scans:
             raise Skip
         k = Sketch(name, device)
-        every = variables(*shape)
-        outer = tuple(v for n, v in enumerate(every) if n not in over)
-        inner = tuple(v for n, v in enumerate(every) if n in over)
+        every, outer, inner = split(shape, over)
         values = randn(*shape, dtype=dtype)
         x = k.load(k.buffer("x", dtype, shape, values if dtype == I64 else values.abs() / 4 + 0.8), *every)
         stores = []

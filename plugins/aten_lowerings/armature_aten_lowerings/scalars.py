@@ -13,6 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
+from armature.plugin_api import with_all_inputs
+
 aten = torch.ops.aten
 
 
@@ -86,13 +88,7 @@ def gather(graph: fx.Graph, users: dict[fx.Node, list[fx.Node]], device: torch.d
 
 def move_to_front(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
     """Move the nodes, and their operands, in front of all other operators. Returns the last one."""
-    wanted: set[fx.Node] = set()
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        if node not in wanted:
-            wanted.add(node)
-            todo += node.all_input_nodes
+    wanted = with_all_inputs(nodes)
     last: fx.Node = [node for node in graph.nodes if node.op == "placeholder"][-1]
     for node in list(graph.nodes):
         if node in wanted and node.op != "placeholder":
