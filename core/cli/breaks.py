@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from armature.breaks.report import break_report
 from armature.cli.explain import recorder
-from armature.cli.run import PASS_ON, Arguments
+from armature.cli.run import PASS_ON, Arguments, OfProgram
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail, print_data
 from armature.errors import ArmatureError
@@ -100,7 +100,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(cls=WithPrograms)
     group.callback(invoke_without_command=True)(breaks)
-    group.command(PROGRAM, context_settings=PASS_ON)(of_program)
+    group.command(PROGRAM, cls=OfProgram, context_settings=PASS_ON)(of_program)
     group.command("show")(show)
     group.command("site")(site)
     app.add_typer(group, name="breaks")

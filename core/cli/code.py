@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 
 import armature
 from armature import config
-from armature.cli.run import PASS_ON, Arguments, Script
+from armature.cli.run import PASS_ON, Arguments, OfProgram, Script
 from armature.cli.scripts import run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
@@ -105,4 +105,4 @@ def code(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("code", context_settings=PASS_ON)(code)
+    app.command("code", cls=OfProgram, context_settings=PASS_ON)(code)

@@ -12,7 +12,7 @@ import typer
 import armature
 from armature.api.explain import capturing
 from armature.cli.progress import Progress
-from armature.cli.run import PASS_ON, Arguments, Script
+from armature.cli.run import PASS_ON, Arguments, OfProgram, Script
 from armature.cli.scripts import INTERRUPTED, found_script, run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
@@ -31,6 +31,7 @@ Sarif = Annotated[Path | None, typer.Option(help="also write breaks and recompil
 Trace = Annotated[Path | None, typer.Option(help="also write a trace of compilation and execution for Perfetto")]
 Github = Annotated[bool, typer.Option(help="print annotations for GitHub Actions")]
 Guards = Annotated[bool, typer.Option(help="list the guards too")]
+Memory = Annotated[bool, typer.Option("--memory", help="draw memory over time too")]
 FailOnBreak = Annotated[bool, typer.Option(help="exit with status 1 if a graph broke")]
 FailOnRecompile = Annotated[bool, typer.Option(help="exit with status 1 if something was recompiled")]
 Baseline = Annotated[Path | None, typer.Option(help="--json file of an earlier run: its findings are not failures")]
@@ -73,6 +74,7 @@ def explain(
     trace: Trace = None,
     github: Github = False,
     guards: Guards = False,
+    memory: Memory = False,
     fail_on_break: FailOnBreak = False,
     fail_on_recompile: FailOnRecompile = False,
     baseline: Baseline = None,
@@ -91,7 +93,7 @@ def explain(
     written: list[Path] = []
     problem = files.write(recording, written.append)  # first, because a closed pipe ends the printing
     screen = console()
-    screen.print(*terminal.report(recording, guards), sep="\n")
+    screen.print(*terminal.report(recording, guards, memory), sep="\n")
     if github:
         print(*lines(recording), sep="\n")
     for path in written:
@@ -106,4 +108,4 @@ def explain(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain", context_settings=PASS_ON)(explain)
+    app.command("explain", cls=OfProgram, context_settings=PASS_ON)(explain)

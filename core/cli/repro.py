@@ -13,7 +13,7 @@ from rich.console import Console
 
 import armature
 from armature import config
-from armature.cli.run import PASS_ON, Arguments, Script
+from armature.cli.run import PASS_ON, Arguments, OfProgram, Script
 from armature.cli.scripts import INTERRUPTED, found_script, run_script
 from armature.cli.terminal import console, fail
 from armature.errors import ArmatureError
@@ -127,5 +127,5 @@ def smaller(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("repro", context_settings=PASS_ON)(repro)
+    app.command("repro", cls=OfProgram, context_settings=PASS_ON)(repro)
     app.command("minify")(smaller)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer.core import TyperCommand
 
 import armature
 from armature.cli.progress import Progress
@@ -18,8 +20,35 @@ from armature.reports.collect import counted
 
 Script = Annotated[Path, typer.Argument(help="a Python program", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(help="its arguments", show_default=False)]
-PASS_ON = {"ignore_unknown_options": True}  # unknown options belong to the program
+PASS_ON = {"ignore_unknown_options": True}  # unknown options after the program belong to it
 ALL_AFTER = PASS_ON | {"allow_interspersed_args": False}  # all options after the program belong to it
+
+
+class OfProgram(TyperCommand):
+    """A command that takes a program and its arguments. An unknown option before the program is an error: passed on to
+    the program, a misspelt one would be ignored."""
+
+    # Any: the classes of click, or of the copy that newer versions of typer contain.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As ever, once the options before the program are known ones. Errors: click's UsageError."""
+        takes = {name: not option.is_flag for option in self.get_params(ctx) for name in option_names(option)}
+        words = iter(args)
+        for word in words:
+            name, equals, _ = word.partition("=")
+            if not name.startswith("-") or name in ("-", "--"):
+                break
+            if name not in takes:
+                near = get_close_matches(name, takes, n=1)
+                ctx.fail(f"there is no option {name}{f'; did you mean {near[0]}?' if near else ''}")
+            if takes[name] and not equals:
+                next(words, None)
+        return super().parse_args(ctx, args)
+
+
+def option_names(parameter: Any) -> list[str]:
+    """The spellings of an option; none of an argument."""
+    names: list[str] = [*parameter.opts, *parameter.secondary_opts]
+    return [name for name in names if name.startswith("-")]
 
 
 def summary(found: Session) -> Table:
@@ -62,4 +91,4 @@ def run(script: Script, arguments: Arguments = None) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("run", context_settings=ALL_AFTER)(run)
+    app.command("run", cls=OfProgram, context_settings=ALL_AFTER)(run)

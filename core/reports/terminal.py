@@ -12,8 +12,9 @@ from rich.tree import Tree
 
 from armature.breaks.report import Indented
 from armature.frame.guards.explain import together
-from armature.reports import carets
+from armature.reports import carets, memory_chart
 from armature.reports.collect import counted
+from armature.reports.memory_chart import size
 from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording
 
 STYLES = {
@@ -32,8 +33,8 @@ TAB = 4  # columns, of those within a line
 NAMED = 5  # functions that are left alone for one reason
 
 
-def report(recording: Recording, guards: bool = False) -> Iterator[RenderableType]:
-    """The parts of the report. guards: whether to list those of each frame."""
+def report(recording: Recording, guards: bool = False, memory: bool = False) -> Iterator[RenderableType]:
+    """The parts of the report. guards: whether to list those of each frame. memory: whether to draw it over time."""
     yield headline(recording)
     if recording.frames:
         yield tree(recording)
@@ -45,6 +46,8 @@ def report(recording: Recording, guards: bool = False) -> Iterator[RenderableTyp
     yield from left_alone([frame for frame in recording.frames if frame.outcome in LEFT])
     if recording.kernels:
         yield kernels(recording)
+    if memory:
+        yield from section("Memory over time", memory_chart.entries(recording))
     if guards:
         yield from section("Guards", [guard_lines(frame) for frame in recording.frames if frame.guards])
     yield from section("Problems", [[Text(problem)] for problem in recording.problems])
@@ -187,14 +190,6 @@ def kernels(recording: Recording) -> Table:
 
 
 MOST_KERNELS = 20
-
-
-def size(count: int) -> str:
-    """Bytes for people: `1.5 MiB`."""
-    amount, units = float(count), ["B", "KiB", "MiB", "GiB"]
-    while amount >= 1024 and len(units) > 1:
-        amount, units = amount / 1024, units[1:]
-    return f"{amount:.0f} {units[0]}" if units[0] == "B" else f"{amount:.1f} {units[0]}"
 
 
 def guard_lines(frame: Frame) -> list[RenderableType]:

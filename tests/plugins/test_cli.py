@@ -416,3 +416,13 @@ def test_output_in_a_log_is_plain(terminal: str) -> None:
     assert done.returncode == 0, done.stderr
     assert b"\x1b" not in done.stdout
     assert b"builtin_rules" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["explain", "run", "code", "repro", "breaks of"])
+def test_commands_that_take_a_program_know_their_own_options(own: PluginManager, command: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys; print(sys.argv[1:])")
+    found = run(own, *command.split(), "--halp", str(program))
+    assert found.exit_code == 2 and "no option --halp; did you mean --help?" in found.output
+    found = run(own, *command.split(), str(program), "--halp", "--x=1")
+    assert "['--halp', '--x=1']" in found.stdout

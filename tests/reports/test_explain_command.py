@@ -85,6 +85,24 @@ def test_capture_only_compiles_no_kernel(invoke: Invoke) -> None:
     assert len(recording.breaks) == 1
 
 
+def test_memory_is_drawn_over_time(invoke: Invoke) -> None:
+    result = invoke("--memory")
+    assert result.exit_code == 0, result.output
+    drawn = result.stdout.partition("Memory over time")[2]
+    assert "the process" in drawn and "█" in drawn and "at most 12 B" in drawn and "step" in drawn
+    assert "Memory over time" not in invoke().stdout
+
+
+def test_a_misspelt_option_before_the_program_is_an_error(invoke: Invoke) -> None:
+    call = ["explain", "--fail-on-brake", "--html", "page.html", "program.py", "--own"]
+    (Path.cwd() / "program.py").write_text("import sys; print(sys.argv[1:])")
+    result = CliRunner().invoke(app_of_explain(), call)
+    assert result.exit_code == 2 and "did you mean --fail-on-break?" in result.output
+    result = CliRunner().invoke(app_of_explain(), [word for word in call if word != "--fail-on-brake"])
+    assert result.exit_code == 0 and "['--own']" in result.stdout, "options after the program are its own"
+    assert Path("page.html").exists()
+
+
 def test_a_break_fails_the_run_unless_the_baseline_has_it(invoke: Invoke) -> None:
     assert invoke("--json", "record.json").exit_code == 0
     result = invoke("--fail-on-break")

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from rich.console import Console
 
-from armature.reports import chrome_trace, gate, github, sarif, terminal
+from armature.reports import chrome_trace, gate, github, memory_chart, sarif, terminal
 from armature.reports.record import Break, Frame, GuardFailure, Outcome, Place, Recording
 from tests.reports.sample import everything, large
 
@@ -20,7 +20,7 @@ SARIF_SCHEMA = Path(__file__).parent / "data" / "sarif-2.1.0-rtm.5.json"  # as s
 def text_of(recording: Recording, width: int = 140) -> str:
     console = Console(width=width, no_color=True)
     with console.capture() as captured:
-        console.print(*terminal.report(recording, guards=True), sep="\n")
+        console.print(*terminal.report(recording, guards=True, memory=True), sep="\n")
     return captured.get()
 
 
@@ -36,6 +36,15 @@ def test_the_terminal_tells_causes_and_fixes() -> None:
 
 def test_a_narrow_terminal_loses_nothing() -> None:
     assert "".join(["self.factor", "was", "2,", "is", "now", "5"]) in "".join(text_of(everything(), 60).split())
+
+
+def test_memory_is_drawn_to_scale() -> None:
+    console = Console(width=memory_chart.LABEL + 8, no_color=True)
+    with console.capture() as captured:
+        console.print(memory_chart.Area([0, 1, 24, 48]))
+    rows = [row[memory_chart.LABEL :].rstrip() for row in captured.get().splitlines()]
+    assert len(rows) == memory_chart.ROWS and rows[0] == " " * 6 + "██" and rows[-1] == "  ▁▁████"
+    assert memory_chart.resampled([1, 9, 2, 3, 4], 2) == [9, 4], "no peak is lost where steps share a column"
 
 
 def test_an_empty_record_can_be_shown() -> None:
