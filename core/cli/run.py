@@ -31,7 +31,8 @@ class OfProgram(TyperCommand):
     # Any: the classes of click, or of the copy that newer versions of typer contain.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As ever, once the options before the program are known ones. Errors: click's UsageError."""
-        takes = {name: not option.is_flag for option in self.get_params(ctx) for name in option_names(option)}
+        known: list[Any] = list(self.get_params(ctx))
+        takes = {name: not option.is_flag for option in known for name in option_names(option)}
         words = iter(args)
         for word in words:
             name, equals, _ = word.partition("=")
