@@ -154,3 +154,32 @@ def test_profilers_that_are_asked_have_recorded(fn: Callable[[Tensor], tuple[Ten
     result, recorded = api.compile(fn, backend="eager")(X)
     assert torch.equal(result, fn(X)[0])
     assert recorded
+
+
+def named_range(x: Tensor) -> Any:
+    with torch.profiler.record_function("a range", "told") as opened:
+        y = x + 1
+        api.graph_break("here")
+        y = y * 2
+    return y, type(opened), opened.name, opened.args
+
+
+def range_apart(x: Tensor) -> Any:
+    opened = torch.profiler.record_function("a range")
+    y = x + 1
+    api.graph_break("here")
+    with opened:
+        return y * 2, type(opened), opened.name
+
+
+def setting_bound(x: Tensor) -> Any:
+    with torch._dynamo.error_on_graph_break(False) as bound:
+        y = x + 1
+        api.graph_break("here")
+        return y * 2, bound
+
+
+@pytest.mark.parametrize("fn", [named_range, range_apart, setting_bound], ids=lambda fn: fn.__name__)
+def test_a_context_that_does_nothing_is_itself_after_a_break(fn: Callable[[Tensor], Any]) -> None:
+    found, wanted = api.compile(fn, backend="eager")(X), fn(X)
+    assert torch.equal(found[0], wanted[0]) and found[1:] == wanted[1:]

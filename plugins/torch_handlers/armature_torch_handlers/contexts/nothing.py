@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import attrs
 
-from armature.plugin_api import ContextValue, Rebuilding, Tracing, Value
+from armature.plugin_api import Args, ContextValue, Kwargs, Rebuilding, Tracing, Value
 
 
 @attrs.define(eq=False)
 class NullContextValue(ContextValue):
-    """A context manager that does nothing while tracing."""
+    """A context manager that does nothing while tracing. args, kwargs: what its class was called with."""
+
+    args: Args = attrs.field(default=(), kw_only=True)
+    kwargs: Kwargs = attrs.field(factory=dict, kw_only=True)
 
     def enter(self, tracer: Tracing) -> Value:
         return self
@@ -20,8 +21,7 @@ class NullContextValue(ContextValue):
         return None
 
     def clone(self) -> Value:
-        return NullContextValue(self.kind)
+        return NullContextValue(self.kind, args=self.args, kwargs=self.kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(contextlib.nullcontext)
-        out.call(0)
+        out.spread(self.kind, tuple(self.args), self.kwargs)

@@ -61,7 +61,7 @@ class ProfilerValue(NullContextValue):
 def record_function(call: Call, name: Value, args: Value | None = None) -> Value:
     """A context that does nothing."""
     kind: Any = call.fn
-    return NullContextValue(kind)
+    return NullContextValue(kind, args=(name,) if args is None else (name, args))
 
 
 @handles(*PROFILERS)

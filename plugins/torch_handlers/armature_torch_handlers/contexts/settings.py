@@ -34,9 +34,20 @@ def changes_settings(obj: object) -> bool:
     return is_setting(type(obj))
 
 
+@attrs.define(eq=False)
+class SettingValue(NullContextValue):
+    """Such a context."""
+
+    def enter(self, tracer: Tracing) -> Value:
+        return tracer.constant(None)
+
+    def clone(self) -> Value:
+        return SettingValue(self.kind, args=self.args, kwargs=self.kwargs)
+
+
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of such a context that was made before the frame."""
-    return NullContextValue(type(obj), source=source)
+    return SettingValue(type(obj), source=source)
 
 
 @attrs.define(eq=False)
@@ -44,7 +55,7 @@ class SettingClass(ClassValue):
     """A class of such contexts; calling it makes a context that does nothing."""
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        return NullContextValue(self.cls)
+        return SettingValue(self.cls, args=args, kwargs=kwargs)
 
 
 def class_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
