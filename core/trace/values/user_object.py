@@ -237,7 +237,7 @@ class AttributesOfObject(Value):
         """Call the class's `__getattr__`, or raise AttributeError (`raised`, if it was raised already)."""
         rely_on_class(tracer, self.cls, name, "__getattr__")
         fallback = find_in_class(self.cls, "__getattr__")
-        if fallback is not None and isinstance(fallback.obj, FunctionType):
+        if fallback is not None:
             return bind(tracer, self, self.cls, fallback, "__getattr__").call(tracer, (tracer.constant(name),), {})
         if raised is not None:
             raise raised
@@ -429,7 +429,8 @@ class UserObjectValue(AttributesOfObject):
             known = tracer.calls.handled(found.obj, (self, other), {}) if found is not None else None
             if known is not None:
                 return unless_not_implemented(known)
-            if name in ("__eq__", "__ne__") or self.base is not None:
+            slot = found is None or isinstance(found.obj, WrapperDescriptorType)
+            if (slot and name in ("__eq__", "__ne__")) or self.base is not None:
                 return None
             return self._foreign(tracer, name) if found is not None and found.holder is not object else None
         return unless_not_implemented(bind(tracer, self, self.cls, found, name).call(tracer, (other,), {}))
