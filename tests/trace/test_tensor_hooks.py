@@ -83,7 +83,19 @@ def of_another_shape(x):
     return y.sum()
 
 
-BREAKS = [logs_on_a_result, removes_it, gives_it, of_another_shape]
+def branches_on_strides(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3 if g.is_contiguous() else g * 5)  # that of a sum is one number, expanded
+    return y.sum()
+
+
+def counts_strides(x):
+    y = x * 2
+    y.register_hook(lambda g: g * (g.stride(0) + 2))
+    return y.sum()
+
+
+BREAKS = [logs_on_a_result, removes_it, gives_it, of_another_shape, branches_on_strides, counts_strides]
 
 
 def outcome(fn: Callable[..., Any]) -> Any:

@@ -19,6 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from armature.plugin_api import (
     Call,
+    GraphBreak,
     Identity,
     PrecomputedNumber,
     TracedTensor,
@@ -29,7 +30,7 @@ from armature.plugin_api import (
     existing,
     handles,
 )
-from armature_torch_handlers.programs.bodies import Like, trace_body
+from armature_torch_handlers.programs.bodies import Body, Like, trace_body
 from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 
 OWN: tuple[ModuleType, ...] = (modules, hooks)
@@ -111,11 +112,8 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
         return later(call, self, hook)
     if self.node is None:
         return None
-    try:
-        with torch.no_grad():  # as in backward
-            gradient_like = Like.of(self.fake).without_gradient()
-            body = trace_body(call.tracing, hook, [gradient_like], name="hook", single=True, fresh=False)
-    except NotSeparable:
+    body = gradient_body(call.tracing, hook, Like.of(self.fake).without_gradient())
+    if body is None:
         return None
     (gradient,) = body.results
     if not isinstance(gradient, TracedTensor) or gradient.fake.shape != self.fake.shape or gradient.dtype != self.dtype:
@@ -123,6 +121,28 @@ def register_hook(call: Call, self: Value, hook: Value) -> Value | None:
     tensor = self.as_argument(call.tracing)
     call_graphs(call.tracing, attach, [body.module], lambda graph: (tensor, graph, body.free), None)
     return HandleValue()
+
+
+def gradient_body(tracing: Tracing, hook: Value, like: Like) -> Body | None:
+    """The graph of a hook. None if there is none, or if it depends on the strides of the gradient, which autograd
+    chooses: that of `x.sum()` is one number, expanded."""
+    expanded = attrs.evolve(like, stride=(0,) * len(like.stride))
+    try:
+        with torch.no_grad():  # as in backward
+            other = trace_body(tracing, hook, [expanded], name="hook", single=True, fresh=False)
+    except (NotSeparable, GraphBreak):
+        other = None
+    try:
+        with torch.no_grad():
+            body = trace_body(tracing, hook, [like], name="hook", single=True, fresh=False)
+    except NotSeparable:
+        return None
+    return body if other is not None and calls_of(other) == calls_of(body) and other.free == body.free else None
+
+
+def calls_of(body: Body) -> list[object]:
+    """The calls of a graph, with arguments as they are written."""
+    return [(node.op, node.target, str(node.args), str(node.kwargs)) for node in body.module.graph.nodes]
 
 
 @handles(*existing("torch.Tensor.register_post_accumulate_grad_hook"))
