@@ -54,6 +54,8 @@ def main(
             names.setdefault(name, []).append(kind)
     wanted = tuple(mode for mode in ("forward", "backward") if mode in modes.split(","))
     settings = Settings(device, wanted, samples, backend)
+    if device == "cpu":  # torch's table queries a GPU when imported, after which a fork can't use it: hide all GPUs
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     work = [Job(",".join(names[name]), name, settings, timeout) for name in chosen([*names], match, shard)]
     out.mkdir(parents=True, exist_ok=True)
     rows = measured(work, jobs, start + limit if limit else None, out, console, device)
@@ -71,7 +73,7 @@ def measured(work: list[Job], jobs: int, deadline: float | None, out: Path, cons
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with open(out / "rows.jsonl", "w") as file, Progress(*columns, console=console) as progress:
         task = progress.add_task("measuring", total=len(work))
-        # A process that has queried a GPU can't be forked, and torch's table of operators does so when imported.
+        # A process that has queried a GPU can't be forked.
         preloaded = PRELOADED if device == "cpu" else ()
         for done in run_all(work, measure, jobs, deadline, preloaded):
             rows += parts(done)

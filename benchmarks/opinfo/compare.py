@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -89,7 +90,8 @@ def wrong(found: Any, eager: Any, exact: Callable[[], Any]) -> str:
     try:
         difference(_dense(eager), _dense(found))
     except Mismatch as error:
-        return " ".join(str(error).split("\n")[0].split())[:300]
+        if not (error.facts["what"] == "positions of NaN" and _nans_are(found, eager, exact)):
+            return " ".join(str(error).split("\n")[0].split())[:300]
     pairs = list(zip(tensors(found), tensors(eager), strict=True))
     worst = [(_error(ours, theirs), k) for k, (ours, theirs) in enumerate(pairs)]
     far = [(error, k) for error, k in worst if error > CLOSE.get(pairs[k][1].dtype, 0.0)]
@@ -105,10 +107,20 @@ def wrong(found: Any, eager: Any, exact: Callable[[], Any]) -> str:
                 continue
         if known is None or theirs.dtype in (torch.float64, torch.complex128):
             return f"tensor {k}: {error:.1e} off eager mode, {close:.1e} allowed"
-        mine, allowed = _error(ours, known[k]), close + FACTOR * _error(theirs, known[k])
+        mine, eagers = _error(ours, known[k]), _error(theirs, known[k])
+        allowed = close + FACTOR * (eagers if math.isfinite(eagers) else 0.0)
         if mine > allowed:
             return f"tensor {k}: {mine:.1e} off float64, {allowed:.1e} allowed"
     return ""
+
+
+def _nans_are(found: Any, eager: Any, exact: Callable[[], Any]) -> bool:
+    """Whether the NaNs of a result are float64's, so that those of eager mode come of its kernel: fmod's for vectors
+    gives NaN for divisors near the smallest float32."""
+    known = _reference(exact, list(tensors(eager)))
+    return known is not None and all(
+        torch.equal(ours.isnan(), theirs.isnan()) for ours, theirs in zip(tensors(found), known, strict=True)
+    )
 
 
 def _reference(exact: Callable[[], Any], like: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature.torch_abi.fake_checks import check_operands, with_axes_from_front
+from armature.torch_abi.fake_checks import check_operands, understood
 from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
@@ -127,12 +127,11 @@ class WatchingMode(FakeTensorMode):
         if func in QUANTIZING:
             raise UnsupportedOperatorException(func)
         check_operands(func, args)
-        args = with_axes_from_front(func, args)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         if may_write(func):
             self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
-        result = super().__torch_dispatch__(func, types, args, kwargs)
+        result = super().__torch_dispatch__(func, types, understood(func, args), kwargs)
         rule = self.relaid.get(func) or layout_rule(func)
         asked = (kwargs or {}).get("memory_format")
         if rule is None or result is NotImplemented or asked not in (None, torch.preserve_format):

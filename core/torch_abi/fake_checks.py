@@ -16,18 +16,41 @@ aten = torch.ops.aten
 Check = Callable[[Sequence[Any]], bool]
 INDICES = frozenset((torch.int32, torch.int64))
 
-VECTOR_NORM: object = aten.linalg_vector_norm.default
 
-
-def with_axes_from_front(func: object, args: Sequence[Any]) -> Sequence[Any]:
+def axes_from_front(args: Sequence[Any]) -> Sequence[Any]:
     """The arguments of a vector norm, with axes counted from the front: torch 2.11 fails to drop an axis of size 1 that
     is counted from the back."""
-    if func is not VECTOR_NORM or len(args) < 3 or not args[2] or min(args[2]) >= 0:
+    if len(args) < 3 or not args[2] or min(args[2]) >= 0:
         return args
     rank = max(args[0].dim(), 1)
     if any(not -rank <= axis < rank for axis in args[2]):  # torch will refuse it
         return args
     return (*args[:2], [axis % rank for axis in args[2]], *args[3:])
+
+
+def axes_in_order(args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of a Fourier transform, with its axes in ascending order, in which torch 2.11 takes the sizes of
+    its result. `fake_layouts` knows the strides."""
+    return (args[0], sorted(args[1]), *args[2:])
+
+
+def axes_but_last_in_order(args: Sequence[Any]) -> Sequence[Any]:
+    """The same, but for the axis along which the result is real."""
+    return (args[0], [*sorted(args[1][:-1]), *args[1][-1:]], *args[2:])
+
+
+UNDERSTOOD: Mapping[object, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    aten.linalg_vector_norm.default: axes_from_front,
+    aten._fft_c2c.default: axes_in_order,
+    aten._fft_c2r.default: axes_but_last_in_order,
+}
+"""Arguments that mean the same, in the form that torch's meta functions treat rightly."""
+
+
+def understood(func: object, args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of an operator in the form that its meta function treats rightly."""
+    write = UNDERSTOOD.get(func)
+    return args if write is None else write(args)
 
 
 def same(*places: int) -> Check:

@@ -4,7 +4,7 @@ differ from its kernels. These functions are composed of other operators, and fo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -137,6 +137,44 @@ def as_second_and_first(args: Sequence[Any], result: Any) -> Any:
     return as_sum((args[1], args[0]), result)
 
 
+def of_spectrum(args: Sequence[Any], result: Any) -> Any:
+    """Of a transform from real numbers: the last axis given is the innermost one, whatever the order of the others."""
+    return _transformed(args[0].stride(), args[1], 1, result)
+
+
+def of_complex_spectrum(args: Sequence[Any], result: Any) -> Any:
+    """Of a transform from complex to complex numbers."""
+    return _transformed(args[0].stride(), args[1], 0, result)
+
+
+def of_signal(args: Sequence[Any], result: Any) -> Any:
+    """Of a transform to real numbers: along the last axis given, after one to complex numbers along the others."""
+    spectrum, axes = args[:2]
+    strides = spectrum.stride()
+    if len(axes) > 1:
+        strides = dense_strides(spectrum.shape, order_of_transform(strides, axes[:-1], 0))
+    return _transformed(strides, axes[-1:], 1, result)
+
+
+def _transformed(strides: Ints, axes: Ints, last: int, result: Any) -> Any:
+    if result.device.type != "cpu" or not torch.backends.mkl.is_available() or not axes:
+        return result
+    wanted = dense_strides(result.shape, order_of_transform(strides, axes, last))
+    return result if wanted == result.stride() else result.new_empty_strided(result.shape, wanted)
+
+
+def order_of_transform(strides: Ints, axes: Ints, last: int) -> list[int]:
+    """The axes of a transform's result, the outermost first: those that are not transformed, then the others, each in
+    the order of the operand's strides, but for the `last` axes, which stay in their place (`_exec_fft` of
+    ATen/native/mkl/SpectralOps.cpp)."""
+    moved = len(axes) - last
+
+    def by_stride(some: Iterable[int]) -> list[int]:
+        return sorted(some, key=lambda axis: -strides[axis])
+
+    return by_stride(k for k in range(len(strides)) if k not in axes) + by_stride(axes[:moved]) + list(axes[moved:])
+
+
 def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     if not all(map(_is_static, (*tensors, result))):  # comparing unbacked sizes breaks the graph
@@ -251,10 +289,10 @@ DESCRIBED = (
     aten.xlogy.Tensor,
 )  # fmt: skip
 KEEPING = (
-    aten.deg2rad.default, aten.empty_like.default, aten.flip.default, aten.frexp.Tensor, aten.full_like.default,
-    aten.hardtanh.default, aten.nan_to_num.default, aten.ones_like.default, aten.rad2deg.default,
-    aten.rand_like.default, aten.randint_like.default, aten.randint_like.low_dtype, aten.randn_like.default,
-    aten.zeros_like.default,
+    aten._to_copy.default, aten.deg2rad.default, aten.empty_like.default, aten.flip.default, aten.frexp.Tensor,
+    aten.full_like.default, aten.hardtanh.default, aten.nan_to_num.default, aten.ones_like.default,
+    aten.rad2deg.default, aten.rand_like.default, aten.randint_like.default, aten.randint_like.low_dtype,
+    aten.randn_like.default, aten.zeros_like.default,
 )  # fmt: skip
 AS_TOLD = (aten.clone.default, aten.masked_fill.Scalar, aten.mvlgamma.default)
 NUMBER_IN_KERNEL = (aten.lerp.Scalar, aten.pow.Tensor_Scalar)
@@ -283,6 +321,9 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten._native_batch_norm_legit_no_training.default: first_in_format,
     aten._native_batch_norm_legit_functional.default: of_batch_norm,
     aten.view.default: as_viewed,
+    aten._fft_r2c.default: of_spectrum,
+    aten._fft_c2c.default: of_complex_spectrum,
+    aten._fft_c2r.default: of_signal,
     **dict.fromkeys(DESCRIBED, as_sum),
     **dict.fromkeys(KEEPING, as_first),
     **dict.fromkeys(NUMBER_IN_KERNEL, without_numbers),

@@ -55,6 +55,11 @@ def test_what_counts_as_wrong() -> None:
     beside = torch.tensor([1.0, 7.5], dtype=torch.float64)
     assert compare.wrong((left * 0, beside), (left, beside), lambda: None) == ""
     assert compare.wrong((left + 1e-9, beside), (left, beside), lambda: None)
+    undefined = torch.tensor([1.0, float("nan")])
+    assert compare.wrong(torch.ones(2), undefined, lambda: torch.ones(2).double()) == ""  # eager mode is wrong
+    assert compare.wrong(torch.full((2,), 2.0), undefined, lambda: torch.ones(2).double())
+    assert "NaN" in compare.wrong(torch.ones(2), undefined, lambda: undefined.double())
+    assert "NaN" in compare.wrong(undefined, torch.ones(2), lambda: torch.ones(2).double())
     infinite = torch.tensor([1.0, float("inf")])
     assert compare.wrong(torch.tensor([1.0, 2.0]), infinite, lambda: infinite.double())
 

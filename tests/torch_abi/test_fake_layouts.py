@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -61,6 +61,10 @@ CALLS: dict[Any, Callable[[Tensor], Any]] = {
     aten._native_batch_norm_legit_functional.default: lambda x: aten._native_batch_norm_legit_functional.default(
         x, None, None, x.new_ones(4), x.new_ones(4), True, 0.1, 1e-5
     ),
+    aten._fft_r2c.default: lambda x: aten._fft_r2c.default(x, [3, 0, 1], 0, False),
+    aten._fft_c2c.default: lambda x: aten._fft_c2c.default(x.to(torch.complex64), [3, 1], 0, True),
+    aten._fft_c2r.default: lambda x: aten._fft_c2r.default(x.to(torch.complex64), [3, 0, 1], 0, 6),
+    aten._to_copy.default: lambda x: aten._to_copy.default(x, dtype=torch.float64),
     aten.roll.default: lambda x: aten.roll.default(x, [1, 1], [0, 1]),
     aten.flip.default: lambda x: aten.flip.default(x, [1]),
     aten.binary_cross_entropy.default: lambda x: aten.binary_cross_entropy.default(
@@ -117,6 +121,28 @@ def test_layouts_are_those_of_the_kernels(op: Any, layout: str) -> None:
     with world.mode:
         told = first(CALLS[op](fake))
     assert (told.shape, told.stride(), told.dtype) == (real.shape, real.stride(), real.dtype)
+
+
+@settings(deadline=None)  # a transform's first call makes its plan
+@given(st.data())
+def test_strides_of_fourier_transforms(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=4))
+    axes = list(range(len(sizes)))
+    order = data.draw(st.permutations(axes))
+    x = torch.rand([sizes[axis] for axis in order]).permute([order.index(axis) for axis in axes])
+    along = data.draw(st.lists(st.sampled_from(axes), min_size=1, unique=True))
+    calls: list[Callable[[Tensor], Tensor]] = [
+        lambda x: torch.fft.fftn(x, dim=along),
+        lambda x: torch.fft.rfftn(x, dim=along),
+        lambda x: torch.fft.ifftn(x.to(torch.complex64), dim=along),
+        lambda x: torch.fft.irfftn(x.to(torch.complex64), dim=along),
+    ]
+    world = FakeWorld()
+    for call in calls:
+        with world.mode:
+            told = call(world.of(x))
+        real = call(x)
+        assert (told.shape, told.stride(), told.dtype) == (real.shape, real.stride(), real.dtype)
 
 
 @given(st.data())

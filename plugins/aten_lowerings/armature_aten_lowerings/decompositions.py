@@ -37,7 +37,7 @@ NAMES = (
     "squeeze_copy.dims", "diag_embed", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
     "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
-    "index_copy", "index_fill.int_Scalar", "masked_scatter", "linspace", "logspace",
+    "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
     "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
     "replication_pad3d", "zero", "tril_indices", "triu_indices",
     # sampling
@@ -135,11 +135,26 @@ def linalg_vector_norm(
     return norm
 
 
+def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    """torch's decomposition, but for integers as the kernel computes them: from the integers that the ends become, in
+    float64 on a CPU. torch's own takes fractions of the ends, and float32."""
+    if dtype is None or dtype.is_floating_point or dtype.is_complex or steps < 2:
+        whole: Tensor = TORCHS_LINSPACE(start, end, steps, dtype=dtype, **options)
+        return whole
+    first, last = int(start), int(end)
+    place = torch.arange(steps, **options)
+    wide = place.to(torch.float64 if place.device.type == "cpu" else torch.float32)
+    step = (last - first) / (steps - 1)
+    return torch.where(place < steps // 2, first + step * wide, last - step * (steps - 1 - wide)).to(dtype)
+
+
+TORCHS_LINSPACE = torch_decompositions([aten.linspace.default])[aten.linspace.default]
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
 OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.index_add.default: index_add,
     aten.linalg_vector_norm.default: linalg_vector_norm,
+    aten.linspace.default: linspace,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
     aten.smooth_l1_loss_backward.default: smooth_l1_loss_backward,

@@ -131,3 +131,12 @@ def test_norms_over_axes_of_size_one_counted_from_the_back(shape: tuple[int, ...
 
     x = torch.linspace(-1, 2, math.prod(shape)).reshape(shape)
     torch.testing.assert_close(armature.compile(norms, fullgraph=True)(x), norms(x))
+
+
+@pytest.mark.parametrize("ends", [(0, 7), (4.3, 50), (4.3, 0), (-0.5, 3.9), (9, -3)])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
+def test_integers_between_two_ends_are_the_kernels(ends: tuple[float, float], dtype: torch.dtype) -> None:
+    def program(x: Tensor) -> list[Tensor]:
+        return [x + torch.linspace(*ends, steps, dtype=dtype) for steps in (1, 2, 50)]
+
+    compiled_as_loops(program, torch.zeros(1, dtype=dtype))
