@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch import fx
 from torch.nn.modules import module as modules
 from torch.utils import hooks
 from torch.utils.hooks import RemovableHandle
@@ -141,8 +142,13 @@ def gradient_body(tracing: Tracing, hook: Value, like: Like) -> Body | None:
 
 
 def calls_of(body: Body) -> list[object]:
-    """The calls of a graph, with arguments as they are written."""
-    return [(node.op, node.target, str(node.args), str(node.kwargs)) for node in body.module.graph.nodes]
+    """The nodes of a graph; nodes among their arguments by number."""
+    numbers = {node: number for number, node in enumerate(body.module.graph.nodes)}
+    found: list[object] = []
+    for node in numbers:
+        target = node.op if node.op == "placeholder" else node.target
+        found.append((target, str(fx.map_arg((node.args, node.kwargs), lambda used: f"%{numbers[used]}"))))
+    return found
 
 
 @handles(*existing("torch.Tensor.register_post_accumulate_grad_hook"))
