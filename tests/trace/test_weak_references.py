@@ -387,3 +387,33 @@ GRAPHS: list[torch.fx.GraphModule] = []
 def held_to_graph(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
     GRAPHS.append(graph)
     return graph
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+SLOTTED = Slotted()
+
+
+@pytest.mark.parametrize("made", [lambda: SLOTTED, Slotted, lambda: 3, lambda: (1, 2), lambda: []], ids=range(5))
+@pytest.mark.parametrize(
+    "use",
+    [
+        weakref.ref,
+        weakref.proxy,
+        lambda obj: weakref.WeakSet().add(obj),
+        lambda obj: weakref.WeakKeyDictionary({obj: 1}),
+    ],
+    ids=["ref", "proxy", "set", "dict"],
+)
+def test_what_has_no_weak_references_raises_as_in_eager_mode(made: Callable[[], Any], use: Callable[..., Any]) -> None:
+    def fn(x):
+        try:
+            use(made())
+        except TypeError as error:
+            return x + 1, str(error)
+        return x, ""
+
+    (mine, said), (wanted, told) = armature.compile(fn, backend="eager")(X), fn(X)
+    assert torch.equal(mine, wanted) and said == told

@@ -92,6 +92,9 @@ class WeakReferenceValue(Value):
 @handles(weakref.ref)
 def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
     """`weakref.ref(...)`."""
+    kind = referent.python_type()
+    if not kind.__weakrefoffset__:
+        call.tracing.raise_error(TypeError, f"cannot create weak reference to '{kind.__name__}' object")
     told = bool(callback) and not (callback[0].is_constant and callback[0].as_constant() is None)
     own = any(frame.code.co_filename == functools.__file__ for frame in call.tracing.stack.frames[-2:])
     refer(call.tracing, referent, told and not own)  # functools itself only inspects its dispatch cache
