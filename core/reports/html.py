@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from armature.frame.guards.explain import together
 from armature.reports.layout import layout
-from armature.reports.record import Break, Frame, Graph, Outcome, Recording
 from armature.reports.memory_chart import size
+from armature.reports.record import Break, Frame, Graph, Outcome, Recording
 
 TEMPLATES = Path(__file__).parent / "templates"
 LEFT = (Outcome.SKIPPED, Outcome.EMPTY)

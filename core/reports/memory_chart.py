@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import attrs
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -77,7 +79,7 @@ def resampled(values: Sequence[int], columns: int) -> list[int]:
         times = columns // max(len(values), 1)
         return [value for value in values for _ in range(times)]
     edges = [column * len(values) // columns for column in range(columns + 1)]
-    return [max(values[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+    return [max(values[start:end]) for start, end in pairwise(edges)]
 
 
 def cell(value: int, most: int, row: int, plain: bool) -> str:
