@@ -27,6 +27,15 @@ def is_leaf(tensor: torch.Tensor) -> bool:
         return False
 
 
+def is_cut_off(tensor: torch.Tensor) -> bool:
+    """Whether autograd can't tell the tensor's state: a view from `unbind`, after a change of its base."""
+    try:
+        tensor.is_leaf  # noqa: B018 - reading it raises
+    except RuntimeError:
+        return True
+    return False
+
+
 def is_view(tensor: torch.Tensor) -> bool:
     """Whether a tensor is a view."""
     return tensor._is_view()

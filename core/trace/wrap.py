@@ -22,6 +22,7 @@ from torch import nn
 from armature.frame import dynamic
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, ObjectSource, Source, object_source
 from armature.introspection import class_member, dict_of, is_only_of_its_name, unbound
+from armature.torch_abi.altering import is_cut_off
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.numpy import NUMBERS
@@ -172,36 +173,23 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
     return tracer.objects.remember(obj, value)
 
 
-def is_cut_off(tensor: torch.Tensor) -> bool:
-    """Whether autograd can't tell the tensor's state: a view from `unbind`, after a change of its base."""
-    try:
-        tensor.is_leaf  # noqa: B018 - reading it raises
-    except RuntimeError:
-        return True
-    return False
-
-
 def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
     tracer.guards.type_is(source, list)
-    value = ListValue([], source=source)
-    tracer.objects.remember(obj, value)
+    return tracer.objects.remember(obj, ListValue([], source=source, pending=lambda: _items(tracer, obj, source)))
+
+
+def _items(tracer: Trace, obj: Any, source: Source) -> list[Value]:
+    """The items of a list or tuple, guarded."""
     if obj and all_atoms(obj) and not dynamic.items_change(tracer.request, obj, source):
-        tracer.guards.equal(source, list(obj))
-        value.items = [as_value(tracer, item) for item in obj]
-        return value
+        tracer.guards.equal(source, list(obj) if type(obj) is list else obj)
+        return [as_value(tracer, item) for item in obj]
+    tracer.guards.type_is(source, type(obj))
     tracer.guards.length(source, len(obj))
-    value.items = [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
-    return value
+    return [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
 
 
 def _tuple(tracer: Trace, obj: tuple[object, ...], source: Source) -> Value:
-    if all_atoms(obj) and not (obj and dynamic.items_change(tracer.request, obj, source)):
-        tracer.guards.equal(source, obj)
-        items = [as_value(tracer, item) for item in obj]
-    else:
-        tracer.guards.type_is(source, type(obj))
-        tracer.guards.length(source, len(obj))
-        items = [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    items = _items(tracer, obj, source)
     if type(obj) is not tuple and is_named_tuple(type(obj)):
         rely_on_class(tracer, type(obj), *TUPLE_METHODS)
     return tracer.objects.remember(obj, TupleValue(items, type(obj), source=source))

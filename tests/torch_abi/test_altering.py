@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from armature.torch_abi.altering import (
+    is_cut_off,
     is_leaf,
     is_parameter,
     is_view,
@@ -74,3 +75,12 @@ def test_leaves_and_views_are_told_even_where_torch_refuses() -> None:
     with pytest.raises(RuntimeError, match="modified inplace"):
         _ = other.is_leaf
     assert not is_leaf(other) and is_view(other)
+
+
+def test_a_view_of_unbind_can_not_be_asked_after_a_change_of_its_base() -> None:
+    base = torch.ones(2, 3, requires_grad=True) * 2
+    view = base.unbind(0)[0]
+    assert not is_cut_off(view)
+    base.add_(1)
+    assert is_cut_off(view)
+    assert not is_cut_off(base)

@@ -183,7 +183,95 @@ def until(t):
     return a * next(it), list(it), list(over), calls
 
 
-@pytest.mark.parametrize("program", [changed_before, two_share_one, until])
+def grows_while_it_is_iterated_over(t):
+    items = [1.0, 2.0, 3.0]
+    for x in items:
+        t = t * x
+        armature.graph_break()
+        if len(items) < 6:
+            items.append(x + 3.0)
+    return t, items
+
+
+def one_list_of_two_names(t):
+    for items, found in (([1.0, 2.0], []), ([3.0, 4.0], [5.0]), (both := [6.0, 7.0, 8.0], both)):
+        for x in items:
+            t = t * x
+            armature.graph_break()
+            found.append(x)
+            if len(found) > 4:
+                break
+    return t, both
+
+
+def pairs_of_one_iterator(t):
+    it = iter(range(12))
+    for a, b in zip(it, it):
+        t = t * (a + 1)
+        armature.graph_break()
+        t = t + b
+    return t
+
+
+def takes_what_its_loop_would(t):
+    it = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+    for x in it:
+        t = t * x
+        armature.graph_break()
+        if x < 5.0:
+            t = t + next(it)
+    return t
+
+
+def of_a_generator_and_a_map(t):
+    for a, b in zip((x * 2 for x in range(5)), map(float, range(5))):
+        t = t * (a + 1)
+        armature.graph_break()
+        t = t + b
+    return t
+
+
+def of_a_set(t):
+    for x in {1, 2, 3, 4}:
+        t = t * x
+        armature.graph_break()
+    return t
+
+
+def changes_its_dict(t):
+    table = {"a": 1.0, "b": 2.0, "c": 3.0}
+    try:
+        for key, x in table.items():
+            t = t * x
+            armature.graph_break()
+            if key == "b":
+                table["d"] = 4.0
+            else:
+                table[key] = x + 1
+    except RuntimeError as error:
+        return t, str(error), table
+    return t, table
+
+
+def of_unequal_lengths(t):
+    try:
+        for a, b in zip([1.0, 2.0, 3.0], [4.0, 5.0], strict=True):
+            t = t * a
+            armature.graph_break()
+            t = t + b
+    except ValueError as error:
+        return t, str(error)
+    return t
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        changed_before, two_share_one, until, grows_while_it_is_iterated_over, one_list_of_two_names,
+        pairs_of_one_iterator, takes_what_its_loop_would, of_a_generator_and_a_map, of_a_set, changes_its_dict,
+        of_unequal_lengths,
+    ],
+)  # fmt: skip
 def test_breaks(program: Callable[..., Any]) -> None:
     found = resumes(program, one)
     assert found.graphs
@@ -206,9 +294,44 @@ def by_for(t):
     return t, list(it)
 
 
-@pytest.mark.parametrize("program", [by_hand, by_for])
-def test_a_loop_that_breaks_compiles_no_code_per_round(program: Callable[..., Any]) -> None:
-    assert resumes(program, one).compilations <= 9
+def collecting(t):
+    found, others = [], [t]
+    for x in [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]:
+        t = t * x
+        armature.graph_break()
+        found.append(t + 1)
+        others.extend((t, t * 2))
+        others += [x]
+    return found, others
+
+
+def of_a_loop_in_a_loop(t):
+    found = []
+    for row in (t, t * 2, t * 3, t * 4):
+        mine = []
+        for x, (place, _) in zip([row, t, row + t, t + 1, row + 2], enumerate("abcde")):
+            t = t * x
+            armature.graph_break()
+            mine.append((t, place, x))
+        found.append((mine, row))
+    return found
+
+
+def of_large_tables(t):
+    for x in {f"k{k}": float(k) for k in range(70)}.values():
+        t = t + x
+        armature.graph_break()
+    return t
+
+
+@pytest.mark.parametrize(
+    ("program", "most"), [(by_hand, 6), (by_for, 5), (collecting, 5), (of_a_loop_in_a_loop, 9), (of_large_tables, 9)]
+)
+def test_a_loop_that_breaks_compiles_no_code_per_round(program: Callable[..., Any], most: int) -> None:
+    found = resumes(program, one)
+    assert not found.eager
+    assert found.compilations <= most
+    assert set(found.breaks) <= {"explicit-break", "next-of-iterator"}
 
 
 def three_rounds(t):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import torch
@@ -32,11 +32,16 @@ if TYPE_CHECKING:
 class SequenceValue(ContainerValue):
     """Behaviour common to lists and tuples."""
 
-    items: list[Value]
+    held: list[Value]
     # how often items were added or removed, if iterators check that
     reshaped: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
+
+    @property
+    def items(self) -> list[Value]:
+        """The items."""
+        return self.held
 
     def contents(self) -> object:
         return self.items
@@ -120,16 +125,20 @@ class SequenceValue(ContainerValue):
         except (OverflowError, MemoryError) as error:
             tracer.raise_real(error)
 
-    def raise_not_found(self, tracer: Tracing, item: Value) -> NoReturn:
-        """Raise the program's ValueError for an item that a list or deque does not contain."""
-        ending = tracer.constant(f" is not in {self.python_type().__name__}")
-        parts = TupleValue([tracer.python.builtin(repr, item), ending])
-        tracer.raise_value(ValueError, (tracer.python.builtin(str.join, tracer.constant(""), parts),))
-
 
 @attrs.define(eq=False)
 class ListValue(SequenceValue):
-    """A list."""
+    """A list. `pending`: reads the items of the program's own list; None once they are known (and guarded). Until then
+    `held` has what was appended: a loop that collects its results compiles no code for each length."""
+
+    pending: Callable[[], list[Value]] | None = attrs.field(default=None, kw_only=True)
+
+    @property
+    def items(self) -> list[Value]:
+        if self.pending is not None:
+            read, self.pending = self.pending, None
+            self.held[:0] = read()
+        return self.held
 
     def python_type(self) -> type:
         return list
@@ -190,9 +199,11 @@ class ListValue(SequenceValue):
         out.build("BUILD_LIST", len(self.items))
 
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
-        return [Write(list.extend, (owner, ListValue(list(self.items))))]
+        return [Write(list.extend, (owner, ListValue(list(self.held))))]
 
     def writes(self, out: Rebuilding) -> list[Write]:
+        if self.pending is not None:
+            return self.fill(out, self)
         return [Write(list.__setitem__, (self, out.value(slice(None)), ListValue(list(self.items))))]
 
 

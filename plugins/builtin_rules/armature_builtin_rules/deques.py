@@ -25,6 +25,7 @@ from armature.plugin_api import (
     handles,
     method_of,
 )
+from armature_builtin_rules.functions.sequences import raise_not_found
 
 
 @attrs.define(eq=False)
@@ -207,7 +208,7 @@ def remove(tracer: Tracing, self: DequeValue, item: Value) -> None:
             self.reshape(tracer)
             del self.items[position]
             return
-    self.raise_not_found(tracer, item)
+    raise_not_found(tracer, self, item)
 
 
 @method_of(DequeValue, collections.deque.clear)
@@ -258,7 +259,7 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     tracer.guards.length(source, len(obj))
     limit = tracer.wrap(obj.maxlen, AttrSource(source, "maxlen"))
     made = DequeValue([], limit=limit, source=source)
-    made.items = [tracer.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    made.held = [tracer.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
     return made
 
 

@@ -130,11 +130,11 @@ class EnumValue(ClassValue):
             tracer.raise_real(error)
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
-        enum_table(tracer, self.cls, "_member_names_")
+        rely_on_members(tracer, self.cls)
         return iter([tracer.constant(member) for member in self.cls])
 
     def length(self, tracer: Tracing) -> int:
-        enum_table(tracer, self.cls, "_member_names_")
+        rely_on_members(tracer, self.cls)
         return len(self.cls)
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
@@ -150,6 +150,12 @@ def enum_table(tracer: Tracing, cls: type[enum.Enum], name: str) -> Value | None
     if is_trusted(cls):
         return None
     return tracer.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
+
+
+def rely_on_members(tracer: Tracing, cls: type[enum.Enum]) -> None:
+    """Guard which members an enum has."""
+    if not is_trusted(cls):
+        tracer.guards.equal(AttrSource(object_source(cls), "_member_names_"), list(cls._member_names_))
 
 
 def rely_on_member(tracer: Tracing, cls: type[enum.Enum], table: str, key: Value) -> None:

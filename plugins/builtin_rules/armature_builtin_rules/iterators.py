@@ -5,6 +5,7 @@ What an iterator iterates over is found by pickling: `iter([1, 2]).__reduce__()`
 
 from __future__ import annotations
 
+import enum
 import gc
 import itertools
 import operator
@@ -27,7 +28,21 @@ from armature.plugin_api import (
     skip_code,
 )
 
-LAST_ROUNDS = 2
+LAST_ROUNDS = 2  # of a loop that a frame is resumed in: those traced in one go
+NEXT_VALUES = ("next value", "value after the next", "third value")
+MOST_COPIED = 64  # entries left of a dict; copying its iterator copies them
+
+
+class End(enum.Enum):
+    """What stands where an iterator has no value left."""
+
+    END = "its end"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+END = End.END
 
 
 def components(iterator: Any) -> tuple[Any, ...]:
@@ -45,15 +60,41 @@ def progress(iterator: Any) -> object:
     return (*inner, *(part for part in found if type(part) is int))
 
 
-def remaining(iterator: Any) -> int | None:
-    """How many values an iterator of PASSED has left; None if unknown."""
-    kind = type(iterator)
-    if kind in COUNTED:
-        return operator.length_hint(iterator)
-    if kind not in (zip, enumerate, map):
+def inner_iterators(iterator: Any) -> list[Any]:
+    """The iterators that `zip` and `enumerate` advance, at any depth."""
+    held = [part for part in components(iterator) if isinstance(part, Iterator)] if type(iterator) in JOINING else []
+    return held + [inner for part in held for inner in inner_iterators(part)]
+
+
+def containers(iterator: Any) -> tuple[Any, ...]:
+    """The lists and dicts that an iterator of COPIED iterates over."""
+    every = [one for one in (iterator, *inner_iterators(iterator)) if type(one) not in JOINING]
+    held = [iterated_mapping(one) if type(one) in DICT_ITERATORS else components(one)[0] for one in every]
+    return tuple(one for one in held if type(one) in (list, dict))
+
+
+def ahead(iterator: Any) -> tuple[Any, ...] | None:
+    """The next values of an iterator, which is not advanced: one more than are traced, with END in place of those it
+    lacks. None if that would run code of the program, or take long."""
+    every = [iterator, *inner_iterators(iterator)]
+    if not all(type(one) in COPIED for one in every) or len({id(one) for one in every}) < len(every):
         return None
-    held = [remaining(part) for part in components(iterator) if isinstance(part, Iterator)]
-    return None if None in held else min((found for found in held if found is not None), default=0)
+    if any(type(one) in DICT_ITERATORS and operator.length_hint(one) > MOST_COPIED for one in every):
+        return None
+    try:
+        found = tuple(itertools.islice(copied(iterator), LAST_ROUNDS + 1))
+        return found + (END,) * (LAST_ROUNDS + 1 - len(found))
+    except (RuntimeError, ValueError):  # a dict has changed, or what `zip(strict=True)` is given differs in length
+        return None
+
+
+def copied(iterator: Any) -> Any:
+    """Another iterator with the same position; one of a dict gives what the dict holds now."""
+    make, made_of, *state = iterator.__reduce__()
+    made = make(*(copied(part) if type(part) in COPIED else part for part in made_of))
+    if state and state[0] is not None:
+        made.__setstate__(state[0])
+    return made
 
 
 def advance(iterator: Iterator[object], times: int) -> None:
@@ -67,6 +108,8 @@ def advance(iterator: Iterator[object], times: int) -> None:
 
 skip_code(components.__code__)
 skip_code(advance.__code__)
+skip_code(containers.__code__, below=True)
+skip_code(ahead.__code__, below=True)
 
 
 @attrs.define(eq=False)
@@ -215,8 +258,10 @@ MAPPINGS: Iterable[Any] = (
     iter(set[int]()),
 )  # fmt: skip
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
-# they know how many values are left
-COUNTED = MAPPING_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed))
+DICT_ITERATORS = MAPPING_ITERATORS - {type(iter(set[int]()))}
+JOINING = (zip, enumerate)
+# they can be copied, and what they give is known without running code of the program
+COPIED = DICT_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed), JOINING)
 PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
@@ -230,26 +275,69 @@ PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
 }
 
 
-def value_of_iterator(obj: Any, source: Source, tracer: Tracing) -> Value | None:
-    """The value of an iterator passed to a frame; None if it stays an opaque object.
+@attrs.define(eq=False)
+class MovingIterator(IteratorArgument):
+    """An iterator that has another position each time: the loop that a resumed frame is in, for example.
 
-    A resumed frame advances the iterator of its own loop directly, and also one whose position differs from an earlier
-    compilation: code for one position is of no use at others.
+    Only the values that it gives here are guarded, and its end if it is reached. `program`: the real iterator.
     """
-    if tracer.request.is_resumed and _moves(tracer, obj, source):
+
+    program: Any = attrs.field(kw_only=True)
+    inside: list[Value] | None = None  # the lists and dicts that it iterates over, once it was advanced
+
+    def advance(self, tracer: Tracing) -> Value:
+        if self.inside is None:
+            self.inside = self._look_inside(tracer)
+        if any(held in tracer.effects.changed for held in self.inside):
+            tracer.graph_break("iterator-over-changed-list", type=self.kind.__name__)
+        return IteratorArgument.advance(self, tracer)
+
+    def _look_inside(self, tracer: Tracing) -> list[Value]:
+        source: Any = self.source
+        place = CallSource(source, containers, "<what {} iterates over>")
+        for item in inner_iterators(self.program):
+            if id(item) in tracer.objects.by_id:
+                tracer.graph_break("iterator-held-by-another", type=self.kind.__name__)
+        return [
+            tracer.wrap(held, PartSource(place, position, f"<what {source.expr} iterates over>"))
+            for position, held in enumerate(containers(self.program))
+        ]
+
+
+def moving(tracer: Tracing, obj: Any, source: Source) -> Value | None:
+    """The value of an iterator at changing positions; None if its next values can't be read without advancing it."""
+    found = ahead(obj)
+    if found is None:
         return None
+    place = CallSource(source, ahead, "<next values of {}>")
+
+    def values() -> Iterator[Value]:
+        for position, item in enumerate(found):
+            part = PartSource(place, position, f"<{NEXT_VALUES[position]} of {source.expr}>")
+            if item is END:
+                tracer.guards.same(part, END)
+                return
+            if position == LAST_ROUNDS:
+                tracer.graph_break("next-of-iterator", type=type(obj).__name__)
+            yield tracer.wrap(item, part)
+
+    return MovingIterator(values(), type(obj), source=source, program=obj)
+
+
+def value_of_iterator(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+    """The value of an iterator passed to a frame; None if it stays an opaque object."""
+    if tracer.request.is_resumed and _moves(tracer, obj, source):
+        return moving(tracer, obj, source)
     return PASSED[type(obj)](tracer, obj, source)
 
 
 def _moves(tracer: Tracing, obj: Any, source: Source) -> bool:
-    """Whether a resumed frame sees an iterator at changing positions.
+    """Whether a resumed frame sees an iterator at changing positions: code for one position is of no use at others.
 
-    A loop's iterator has another position in each iteration. The last iterations are traced nevertheless: even with a
-    break in each, they need as many breaks and as much code as a loop whose iterations run one by one.
+    A loop's iterator has another position in each iteration.
     """
     if tracer.request.is_on_stack(obj):
-        rounds = remaining(obj)
-        return rounds is None or rounds > LAST_ROUNDS
+        return True
     if isinstance(source, PartSource):
         return False  # it belongs to an outer iterator, whose position implies its own
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -53,7 +53,14 @@ def index(tracer: Tracing, self: SequenceValue, item: Value, *bounds: Value) -> 
             return tracer.constant(position)
     if isinstance(self, TupleValue):
         tracer.raise_error(ValueError, "tuple.index(x): x not in tuple")
-    self.raise_not_found(tracer, item)
+    raise_not_found(tracer, self, item)
+
+
+def raise_not_found(tracer: Tracing, sequence: SequenceValue, item: Value) -> NoReturn:
+    """Raise the program's ValueError for an item that a list or deque does not contain."""
+    ending = tracer.constant(f" is not in {sequence.python_type().__name__}")
+    parts = TupleValue([tracer.python.builtin(repr, item), ending])
+    tracer.raise_value(ValueError, (tracer.python.builtin(str.join, tracer.constant(""), parts),))
 
 
 @method_of(SequenceValue, list.count, tuple.count, collections.deque.count)
@@ -111,7 +118,7 @@ def numel(tracer: Tracing, self: TupleValue) -> Value:
 def append(tracer: Tracing, self: ListValue, item: Value) -> None:
     """Append an item."""
     tracer.mutate(self)
-    self.items.append(item)
+    self.held.append(item)
 
 
 @method_of(ListValue, list.extend)
@@ -120,7 +127,7 @@ def extend(tracer: Tracing, self: ListValue, more: Value) -> None:
     if more.plain_items:
         added = list(tracer.python.collect_items(more))
         tracer.mutate(self)
-        self.items.extend(added)
+        self.held.extend(added)
         return
     for item in tracer.python.collect_items(more):
         append(tracer, self, item)
