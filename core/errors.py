@@ -193,6 +193,14 @@ class UnknownPass(ArmatureError):
     hint = "{nearest}Choose from: {known}."
 
 
+class UndeclaredSlots(ArmatureError):
+    """A class of values implements operations that it does not declare."""
+
+    code = "A114"
+    text = "the value class {name} {problem}"
+    hint = "List in `slots` of the class the special methods that its objects support, as docs/plugins.md says."
+
+
 class UnknownBreakType(ArmatureError):
     """A graph break was raised with an id that is in no catalogue."""
 

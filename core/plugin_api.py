@@ -79,7 +79,7 @@ from armature.trace.recording.graph_nodes import from_fake as value_of_node
 from armature.trace.recording.graph_nodes import record as record_node
 from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
 from armature.trace.semantics.iteration import advanced
-from armature.trace.semantics.slots import is_iterable
+from armature.trace.semantics.slots import ALL_SLOTS, COLLECTION_SLOTS, EQUALITY_SLOTS, NUMBER_SLOTS, is_iterable
 from armature.trace.signals import TraceSignal
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
@@ -150,14 +150,18 @@ from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, name
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
 
 __all__ = [
+    "ALL_SLOTS",
     "API_VERSION",
     "AS_CAPTURED",
     "BETWEEN_PIECES",
     "BUILTIN_BASES",
     "CHECK",
+    "COLLECTION_SLOTS",
+    "EQUALITY_SLOTS",
     "FILLED_BY_INIT",
     "MATH_FUNCTIONS",
     "MISSING",
+    "NUMBER_SLOTS",
     "PLAIN_LOOKUP",
     "PLAIN_TENSORS",
     "SKIPPED",

@@ -40,14 +40,7 @@ from armature.trace.recording import torch_function, wrapper_subclasses
 from armature.trace.semantics import inlining
 from armature.trace.semantics.keywords import takes
 from armature.trace.values.base import Args, Kwargs, Value, type_name
-from armature.trace.values.classes import (
-    ClassValue,
-    bind,
-    find_in_class,
-    held_value,
-    inherits,
-    rely_on_class,
-)
+from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits, rely_on_class
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import ContextValue

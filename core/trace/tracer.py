@@ -9,12 +9,7 @@ from typing import Any, NoReturn
 import attrs
 from torch import fx
 
-from armature.frame.sources import (
-    DictOfSource,
-    ObjectSource,
-    Source,
-    object_source,
-)
+from armature.frame.sources import DictOfSource, ObjectSource, Source, object_source
 from armature.introspection import dict_of
 from armature.trace import callables
 from armature.trace.frame_state import Trace

@@ -39,13 +39,7 @@ from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import base_of, base_value
 from armature.trace.values.exception import CaughtValue
-from armature.trace.values.function import (
-    BUILTIN_TYPES,
-    BuiltinValue,
-    FunctionValue,
-    MethodValue,
-    cell_of,
-)
+from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, FunctionValue, MethodValue, cell_of
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue, is_named_tuple, is_structseq
 from armature.trace.values.slices import RangeValue, SliceValue

@@ -13,6 +13,8 @@ class QuantityValue(api.Value):
     values: api.Value
     unit: str
 
+    slots = frozenset({"__add__", "__mul__"})
+
     def python_type(self) -> type:
         return quantities.Quantity
 

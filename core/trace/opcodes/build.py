@@ -9,7 +9,6 @@ from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
 from armature.trace.values.sequence import ListValue, TupleValue
@@ -158,7 +157,7 @@ def steps_of(frame: Frame, value: Value) -> tuple[Value, Iterator[Value]]:
         tracer.raise_error(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")
     made = TupleValue(tracer.unpack(value)) if value.plain_items or value.is_tensor else value
     iterator = tracer.python.iterator(made)
-    return iterator, Steps(lambda: advance(tracer, iterator))
+    return iterator, Steps(lambda: iterator.advance(tracer))
 
 
 @opcode("UNPACK_SEQUENCE")

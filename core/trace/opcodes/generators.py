@@ -7,7 +7,6 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.locations import locations_of
 from armature.trace.opcodes.table import opcode
-from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.iterator import GeneratorValue
@@ -62,7 +61,7 @@ def hand_on(frame: Frame, receiver: Value, value: Value) -> Value:
         return receiver.send(frame.tracer, value)
     if not value.is_constant or value.as_constant() is not None:  # a plain iterator has no `send`
         frame.tracer.graph_break("send-to-iterator", type=receiver.describe())
-    return advance(frame.tracer, receiver)
+    return receiver.advance(frame.tracer)
 
 
 @opcode("CLEANUP_THROW")

@@ -6,7 +6,6 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
 from armature.trace.recording.assertions import truth
-from armature.trace.semantics.iteration import advance
 from armature.trace.values.base import Value
 from armature.trace.versions import LOOP_END
 
@@ -69,7 +68,7 @@ def get_iter(frame: Frame, inst: Instruction) -> None:
 @opcode("FOR_ITER")
 def for_iter(frame: Frame, inst: Instruction) -> None:
     try:
-        value = advance(frame.tracer, frame.stack[-1])
+        value = frame.stack[-1].advance(frame.tracer)
     except StopIteration:
         frame.stack.pop()
         frame.jump(inst.target + len(LOOP_END))

@@ -18,16 +18,7 @@ from armature.trace.instructions import Protection, decode, loads_method, remade
 from armature.trace.resume.frame_writer import CELL, SCRATCH, FrameWriter, copies
 from armature.trace.resume.liveness import accesses, live_at
 from armature.trace.resume.resume_functions import hand_back, resume_code
-from armature.trace.resume.stack_layout import (
-    CALLS,
-    PLAIN,
-    Layout,
-    Slot,
-    after,
-    effect,
-    kinds,
-    variables_of,
-)
+from armature.trace.resume.stack_layout import CALLS, PLAIN, Layout, Slot, after, effect, kinds, variables_of
 from armature.trace.versions import LOOP_END
 
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"

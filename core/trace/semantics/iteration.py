@@ -44,13 +44,6 @@ def iterator(tracer: Trace, value: Value) -> Value:
     return iterate(tracer, value)
 
 
-def advance(tracer: Trace, iterator: Value) -> Value:
-    """The next value of an iterator. Raises StopIteration of the tracer."""
-    if isinstance(iterator, (IteratorValue, GeneratorValue)):
-        return iterator.advance(tracer)
-    return next(iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer))
-
-
 def collect_items(tracer: Trace, value: Value) -> Iterator[Value]:
     """The items of an iterable, consumed as for making a list or tuple: Python asks for the length first."""
     items = value.stream(tracer)
@@ -122,7 +115,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
         return tracer.graph_call("__reversed__", (items,), {})
     if isinstance(items, RangeValue):
         return iterate(tracer, RangeValue(items.value[::-1]))
-    values = items.backwards(tracer) if isinstance(items, ContainerValue) else None
+    values = items.backwards(tracer) if "__reversed__" in items.slots else None
     if values is not None:
         last = items.length(tracer) - 1
         remake = functools.partial(remake_backwards, items, state_of(items), last)
@@ -135,7 +128,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
         method = items.method(tracer, "__reversed__")
         if method is not None:
             return method.call(tracer, (), {})
-        return IteratorValue(items.backwards(tracer), reversed, indexed=items)
+        return IteratorValue(items.backwards_by_index(tracer), reversed, indexed=items)
     return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
 
 

@@ -17,11 +17,10 @@ from armature.trace.recording import aliasing
 from armature.trace.semantics import slots
 from armature.trace.semantics.slots import COMPARISONS, OPERATORS, Comparison, Operator
 from armature.trace.values import computed, derived, symbolic
-from armature.trace.values.base import BoundMethod, NotConstant, Value, raise_lacking, raise_unordered
-from armature.trace.values.classes import ClassValue, inherits, overrides, rely_on_class
+from armature.trace.values.base import NotConstant, Value, raise_unordered
+from armature.trace.values.classes import inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import asks_the_program, derives, native
-from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -242,7 +241,7 @@ def by_first_method(
     owner, method, other = left, name, right
     if right_first and mine is not theirs and issubclass(theirs, mine):
         owner, method, other = right, reflected, left
-    found = owner.binary(tracer, method, other) if overrides(owner.python_type(), method) else None
+    found = _ask(tracer, owner, method, other) if overrides(owner.python_type(), method) else None
     if found is None:
         unclear(tracer, name, left, right)
     return found
@@ -261,9 +260,14 @@ def unclear(tracer: Trace, name: str, left: Value, right: Value) -> NoReturn:
     tracer.graph_break("operator-method-order", operation=name, type=operands)
 
 
+def _ask(tracer: Trace, owner: Value, method: str, other: Value) -> Value | None:
+    """The result of an operator's method; None: NotImplemented, or not in the value's `slots`."""
+    return owner.binary(tracer, method, other) if method in owner.slots else None
+
+
 def _first_known(tracer: Trace, order: list[tuple[Value, str, Value]]) -> Value | None:
     for owner, method, other in order:
-        found = owner.binary(tracer, method, other)
+        found = _ask(tracer, owner, method, other)
         if found is not None:
             return found
     return None
@@ -288,14 +292,14 @@ def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Val
 
 
 def _tensor_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
-    found = left.binary(tracer, op.in_place_method, right) if tracer.overrides.present else None
+    found = _ask(tracer, left, op.in_place_method, right) if tracer.overrides.present else None
     return tracer.graph_call(op.in_place, (left, right), {}) if found is None else found
 
 
 def _own_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
     """By the in-place method in Python of a class that derives from a builtin type."""
     own = overrides(left.python_type(), op.in_place_method)
-    found = left.binary(tracer, op.in_place_method, right) if own else None
+    found = _ask(tracer, left, op.in_place_method, right) if own else None
     if found is None and (left is right or has_own(tracer, left, right, op.in_place_method, op.method, op.reflected)):
         unclear(tracer, op.in_place_method, left, right)
     return found
@@ -303,11 +307,11 @@ def _own_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Val
 
 def _number_first(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
     """The method of a number precedes `+=` and `*=` of a sequence, which have slots of their own in C."""
-    return right.binary(tracer, op.reflected, left) if isinstance(right, UserObjectValue) else None
+    return _ask(tracer, right, op.reflected, left) if isinstance(right, UserObjectValue) else None
 
 
 def _by_in_place_method(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
-    return left.binary(tracer, op.in_place_method, right)
+    return _ask(tracer, left, op.in_place_method, right)
 
 
 def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
@@ -322,7 +326,7 @@ def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> 
 
 def _with_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
     """A set accepts any set, including one of a derived class."""
-    return left.binary(tracer, op.in_place_method, native(right))
+    return _ask(tracer, left, op.in_place_method, native(right))
 
 
 CarryInPlace = Callable[["Trace", Operator, Value, Value], Value | None]
@@ -338,25 +342,8 @@ IN_PLACE: tuple[tuple[str, Callable[[Operator, Value, Value], bool], CarryInPlac
 
 def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
     """`-value`, `+value` or `~value` (data model, 3.3.8)."""
-    function, special = slots.UNARY[name], f"__{name}__"
-    if value.is_tensor:
-        method = value.get_attribute(tracer, special) if tracer.overrides.present else None
-        if method is not None and not isinstance(method, BoundMethod):
-            return method.call(tracer, (), {})
-        return tracer.graph_call(function, (value,), {})
-    if isinstance(value, SymbolicValue):
-        found = computed.unary(tracer, name, value) or symbolic.negated(tracer, name, value)
-        return fold(tracer, function, value.as_constant()) if found is None else found
-    if value.is_constant:
-        return fold(tracer, function, value.as_constant())
-    if isinstance(value, UserObjectValue):
-        return value.special(tracer, special)
-    if isinstance(value, ClassValue):
-        method = value.meta(tracer, special)
-        return raise_lacking(tracer, value, special) if method is None else method.call(tracer, (), {})
-    if class_member(value.python_type(), special) is MISSING:
-        raise_lacking(tracer, value, special)
-    return value.call_method(tracer, special, (), {})
+    method = f"__{name}__"
+    return value.unary(tracer, method) if method in value.slots else value.by_method(tracer, method)
 
 
 def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
@@ -409,7 +396,7 @@ def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) 
 def _negated_eq(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
     """By `object.__ne__`, which calls `__eq__`, if a class has that."""
     for first, second in ((left, right), (right, left)):
-        equal = first.binary(tracer, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
+        equal = _ask(tracer, first, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
         if equal is not None:
             return tracer.constant(not equal.truth(tracer))
     return None

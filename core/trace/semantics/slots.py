@@ -71,7 +71,23 @@ COMPARISONS: Mapping[str, Comparison] = {
     )
 }
 COMPARED_BY: Mapping[str, Comparison] = {row.method: row for row in COMPARISONS.values()}
-UNARY: Mapping[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
+UNARY: Mapping[str, Callable[[Any], Any]] = {
+    "__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert,
+}  # fmt: skip
+
+# Each slot with the verb of `Value` that implements it. `Value.slots` lists those that the objects of a class support.
+VERBS: Mapping[str, str] = {
+    "__bool__": "truth", "__hash__": "key", "__call__": "call",
+    "__len__": "length", "__iter__": "stream", "__next__": "advance", "__reversed__": "backwards",
+    "__contains__": "contains", "__getitem__": "get_item", "__setitem__": "set_item", "__delitem__": "delete_item",
+    **dict.fromkeys(UNARY, "unary"),
+    **dict.fromkeys((*COMPARED_BY, "__divmod__", "__rdivmod__"), "binary"),
+    **{name: "binary" for row in OPERATORS.values() for name in (row.method, row.reflected, row.in_place_method)},
+}  # fmt: skip
+ALL_SLOTS = frozenset(VERBS)
+EQUALITY_SLOTS = frozenset({"__eq__", "__ne__"})
+COLLECTION_SLOTS = frozenset({"__len__", "__iter__", "__contains__"})
+NUMBER_SLOTS = frozenset({"__bool__", *(name for name, verb in VERBS.items() if verb in ("unary", "binary"))})
 
 
 def right_goes_first(left: type, right: type, reflected: str) -> bool:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, MethodWrapperType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 import attrs
 
+from armature.errors import UndeclaredSlots
 from armature.introspection import MISSING, class_member
 from armature.trace import effects, objects, protocols
 from armature.trace.emit import object_writer
 from armature.trace.recording import recorder
-from armature.trace.semantics.slots import LACKING, is_iterable
+from armature.trace.semantics.slots import LACKING, VERBS, is_iterable
 from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
@@ -62,8 +56,9 @@ class Value(Described):
     """Base class of all values. `source` says where the object can be loaded again; None for an object made while
     tracing.
 
-    Plugins subclass this for third-party types and override the verbs that the type supports; a verb that is not
-    overridden breaks the graph. `tracer` arguments give access to the graph, guards and tables.
+    Plugins subclass this for third-party types, declare in `slots` which operations of the language the type supports,
+    and override the verbs; a verb that is not overridden breaks the graph. `tracer` arguments give access to the
+    graph, guards and tables.
 
     A Python object that has an identity (a list, a module, a tensor) is represented by exactly one Value: `is` on
     objects is `is` on values.
@@ -78,6 +73,16 @@ class Value(Described):
     is_symbolic: ClassVar[bool] = False  # a number that is only known at run time
     plain_items: ClassVar[bool] = False  # iterating it runs no code of the program, and does not raise
     mutable: ClassVar[bool] = False  # has an identity, so it must be rebuilt once, however often it is used
+    # The slots (`semantics/slots.py`) that its objects support: an operation asks a value for no other.
+    slots: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        declared = {VERBS.get(name) for name in cls.slots}
+        if unknown := sorted(cls.slots - VERBS.keys()):
+            raise UndeclaredSlots(name=cls.__qualname__, problem=f"declares unknown slots: {', '.join(unknown)}")
+        if undeclared := sorted({verb for verb in VERBS.values() if verb in vars(cls)} - declared):
+            problem = f"declares no slot for what it overrides: {', '.join(undeclared)}"
+            raise UndeclaredSlots(name=cls.__qualname__, problem=problem)
 
     # Identity and kind.
 
@@ -114,6 +119,8 @@ class Value(Described):
 
     def key(self, tracer: Tracing) -> Hashable:
         """Its representation as a dict key or set member: keys are equal exactly if the objects are."""
+        if class_member(self.python_type(), "__hash__") is None:
+            raise_lacking(tracer, self, "__hash__")
         try:
             constant: Hashable = self.as_constant()
             hash(constant)
@@ -154,18 +161,20 @@ class Value(Described):
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         """`obj[key]`."""
-        return self.call_method(tracer, "__getitem__", (key,), {})
+        return self.by_method(tracer, "__getitem__", key)
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         """`obj[key] = value`."""
-        self.call_method(tracer, "__setitem__", (key, value), {})
+        self.by_method(tracer, "__setitem__", key, value)
 
     def delete_item(self, tracer: Tracing, key: Value) -> None:
         """`del obj[key]`."""
-        self.call_method(tracer, "__delitem__", (key,), {})
+        self.by_method(tracer, "__delitem__", key)
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         """`obj(*args, **kwargs)`."""
+        if self.is_constant:
+            raise_lacking(tracer, self, "__call__")
         tracer.graph_break("call-of-object", type=self.describe())
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:
@@ -176,18 +185,28 @@ class Value(Described):
         """`obj.name(*args, **kwargs)`."""
         tracer.graph_break("method-of-value", name=name, type=self.describe())
 
-    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"); None: NotImplemented.
+    def by_method(self, tracer: Tracing, name: str, *args: Value) -> Value:
+        """An operation of the language by the method for it, if that is in `slots`."""
+        if class_member(self.python_type(), name) is MISSING:
+            raise_lacking(tracer, self, name)
+        if name not in self.slots:
+            tracer.graph_break("method-of-value", name=name, type=self.describe())
+        return self.call_method(tracer, name, args, {})
 
-        The order in which operands are asked is decided in `semantics/slots.py`.
-        """
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"), one of those in `slots`.
+        None: NotImplemented. The order in which operands are asked is decided in `semantics/slots.py`."""
         return None
+
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        """The result of a unary operator's method ("__neg__")."""
+        return self.by_method(tracer, name)
 
     # Protocols.
 
     def truth(self, tracer: Tracing) -> bool:
-        """`bool(obj)`."""
-        return True
+        """`bool(obj)`: without `__bool__` by the length, without that True (data model, 3.3.1)."""
+        return "__len__" not in self.slots or bool(self.length(tracer))
 
     def length(self, tracer: Tracing) -> int:
         """`len(obj)`."""
@@ -196,6 +215,14 @@ class Value(Described):
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         """The values that iterating yields, one by one; changes that the program makes meanwhile are seen."""
         tracer.graph_break("iteration-of-object", type=self.describe())
+
+    def advance(self, tracer: Tracing) -> Value:
+        """`next(obj)`. Raises StopIteration of the tracer itself, not of the program."""
+        return next(self.stream(tracer))
+
+    def backwards(self, tracer: Tracing) -> Iterator[Value] | None:
+        """The values in reverse order; None if its class has no `__reversed__`."""
+        return None
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
         """`item in obj`."""
@@ -409,6 +436,8 @@ class BoundMethod(Value):
 
     owner: Value
     name: str
+
+    slots = frozenset({"__call__"})
 
     def python_type(self) -> type:
         return METHOD_TYPES.get(type(class_member(self.owner.python_type(), self.name)), BuiltinFunctionType)

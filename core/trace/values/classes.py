@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
+from armature.trace.semantics.slots import ALL_SLOTS
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
     Args,
     Kwargs,
     NotConstant,
     Value,
+    raise_lacking,
     raise_missing,
     refuse_result,
     unless_not_implemented,
@@ -231,6 +233,8 @@ class ClassValue(Value):
 
     cls: type
 
+    slots = ALL_SLOTS  # its metaclass decides
+
     def python_type(self) -> type:
         return type(self.cls)
 
@@ -336,6 +340,10 @@ class ClassValue(Value):
         if method is None:
             return None
         return unless_not_implemented(method.call(tracer, (other,), {}))
+
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        method = self.meta(tracer, name)
+        return raise_lacking(tracer, self, name) if method is None else method.call(tracer, (), {})
 
     def truth(self, tracer: Tracing) -> bool:
         method = self.meta(tracer, "__bool__")

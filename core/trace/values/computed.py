@@ -37,7 +37,6 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "floordiv": operator.floordiv, "mod": operator.mod, "pow": real_power,
 }  # fmt: skip
-UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos}
 
 
 def is_computed(value: Value) -> bool:
@@ -81,8 +80,3 @@ def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | No
         if any(is_runtime_number(value) for value in operands)
         else None
     )
-
-
-def unary(tracer: Tracing, name: str, value: Value) -> Value | None:
-    """`-value` or `+value` of a float that is only known at run time; otherwise None."""
-    return computed_float(tracer, UNARY[name], (value,)) if name in UNARY and is_computed(value) else None

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from types import (
-    CodeType,
-    EllipsisType,
-    MethodDescriptorType,
-    NotImplementedType,
-)
+from types import CodeType, EllipsisType, MethodDescriptorType, NotImplementedType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -18,6 +13,7 @@ import torch
 from armature.frame.guards.text import shown
 from armature.introspection import class_member
 from armature.torch_abi import numpy
+from armature.trace.semantics.slots import COLLECTION_SLOTS, UNARY
 from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.classes import find_in_class
 
@@ -53,6 +49,7 @@ class ConstantValue(Value):
 
     is_constant: ClassVar[bool] = True
     plain_items: ClassVar[bool] = True
+    slots = COLLECTION_SLOTS | UNARY.keys() | {"__bool__", "__hash__", "__getitem__"}
 
     def python_type(self) -> type:
         return type(self.value)
@@ -79,11 +76,6 @@ class ConstantValue(Value):
             return BoundMethod(self, name)
         return tracer.as_value(found)
 
-    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        held: Any = self.value
-        self.has(tracer, "__call__", lambda: held())
-        return super().call(tracer, args, kwargs)
-
     def has(self, tracer: Tracing, name: str, operation: Callable[[], object]) -> bool:
         """Whether the class has the method; if not, raises the operation's error in the program."""
         if find_in_class(type(self.value), name) is not None:
@@ -95,9 +87,7 @@ class ConstantValue(Value):
         return False
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
-        held: Any = self.value
-        self.has(tracer, "__getitem__", lambda: held[0])
-        return super().get_item(tracer, tracer.python.index(key))
+        return super().get_item(tracer, tracer.python.index(key) if isinstance(self.value, (str, bytes)) else key)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         """Call a handler, or compute the result now if the arguments are constants too."""

@@ -25,6 +25,7 @@ class ContextValue(Value):
     inside: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__call__"})
     reenters: ClassVar[bool] = True  # whether a graph may end inside it, with the next graph beginning inside
 
     def python_type(self) -> type:

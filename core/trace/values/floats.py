@@ -14,7 +14,7 @@ import attrs
 
 from armature.frame.sources import CallSource, Source
 from armature.torch_abi.fake import tensor_of_number
-from armature.trace.semantics.slots import COMPARED_BY, by_method
+from armature.trace.semantics.slots import COMPARED_BY, UNARY, by_method
 from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
@@ -41,6 +41,7 @@ class FloatValue(Value):
     item: Value | None = None  # the node that computes it as a number
 
     is_symbolic: ClassVar[bool] = True
+    slots = frozenset({"__bool__", *UNARY, *ARITHMETIC, *COMPARED_BY})
 
     def python_type(self) -> type:
         return float
@@ -81,7 +82,7 @@ class FloatValue(Value):
         if known and name in COMPARED_BY:
             answer = self._compared(tracer, COMPARED_BY[name].function, other.as_constant())
             return None if answer is None else tracer.constant(answer)
-        if name not in ARITHMETIC or not (known or isinstance(other, FloatValue)):
+        if name in COMPARED_BY or not (known or isinstance(other, FloatValue)):
             return None
         function, swapped = ARITHMETIC[name]
         if known and not -(2**53) <= other.as_constant() <= 2**53:

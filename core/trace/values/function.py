@@ -30,15 +30,9 @@ from armature.frame.sources import (
 )
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
+from armature.trace.semantics.slots import EQUALITY_SLOTS
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import (
-    Args,
-    Kwargs,
-    Value,
-    Write,
-    raise_missing,
-    shares_dict,
-)
+from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing, shares_dict
 from armature.trace.values.keys import Identity
 from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.methods import BuiltinObject
@@ -124,6 +118,8 @@ class CallableValue(BuiltinObject):
     """A callable that exists as a Python object, `fn`, with an identity."""
 
     fn: Callable[..., Any]
+
+    slots = frozenset({"__call__", "__hash__"})
 
     def python_type(self) -> type:
         return type(self.fn)
@@ -263,6 +259,7 @@ class ClosureValue(BuiltinObject):
     instance_dict: DictValue | None = None
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__call__", "__hash__"})
 
     def python_type(self) -> type:
         return FunctionType
@@ -391,6 +388,7 @@ class MethodValue(Value):
     explicit: bool = False
 
     mutable: ClassVar[bool] = True
+    slots = EQUALITY_SLOTS | {"__call__", "__hash__"}
 
     def contents(self) -> object:
         return (self.function, self.owner)
@@ -411,7 +409,7 @@ class MethodValue(Value):
         return self.function.direct_code(tracer)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        if name not in ("__eq__", "__ne__") or not isinstance(other, MethodValue):
+        if not isinstance(other, MethodValue):
             return None
         same = tracer.python.identical(self.owner, other.owner) and tracer.python.identical(
             self.function, other.function

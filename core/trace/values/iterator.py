@@ -46,12 +46,12 @@ class IteratorValue(BuiltinObject):
     indexed: Value | None = None
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__iter__", "__next__", "__hash__"})
 
     def python_type(self) -> type:
         return self.kind
 
     def advance(self, tracer: Tracing) -> Value:
-        """The next value. Raises StopIteration of the tracer itself, not of the program."""
         self.asked += 1
         try:
             value = next(self.values)
@@ -97,6 +97,7 @@ class GeneratorValue(BuiltinObject):
     made_at: tuple[Location, ...] = ()
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__iter__", "__next__", "__hash__"})
 
     def python_type(self) -> type:
         kind = None if self.original is None else self.original.kind()

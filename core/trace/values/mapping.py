@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
-from armature.trace.values.base import (
-    NotConstant,
-    Value,
-    Write,
-    raise_lacking,
-    type_name,
-)
+from armature.trace.semantics.slots import COLLECTION_SLOTS, EQUALITY_SLOTS
+from armature.trace.values.base import NotConstant, Value, Write, type_name
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import ContainerValue
 from armature.trace.values.streams import Steps, Walk
@@ -41,6 +36,11 @@ class DictValue(ContainerValue):
     reshaped: int = 0  # how often a key was added, removed or moved
 
     mutable: ClassVar[bool] = True
+    slots = (
+        COLLECTION_SLOTS
+        | EQUALITY_SLOTS
+        | {"__getitem__", "__setitem__", "__delitem__", "__reversed__", "__or__", "__ror__", "__ior__"}
+    )
     changed_text: ClassVar[str] = "dictionary changed size during iteration"
     ordered: ClassVar[bool] = False  # whether iteration detects any change of keys, not only of their number
 
@@ -113,9 +113,6 @@ class DictValue(ContainerValue):
 
     def as_fake(self, tracer: Tracing) -> object:
         return {key.as_constant(): value.as_fake(tracer) for key, value in self.realise(tracer).values()}
-
-    def key(self, tracer: Tracing) -> Hashable:
-        raise_lacking(tracer, self, "__hash__")
 
     def length(self, tracer: Tracing) -> int:
         if self.pending is None:
@@ -190,8 +187,6 @@ class DictValue(ContainerValue):
             return None
         if name in ("__or__", "__ror__"):
             return merged(tracer, self, other) if name == "__or__" else merged(tracer, other, self)
-        if name not in ("__eq__", "__ne__"):
-            return None
         mine, theirs = self.realise(tracer), other.realise(tracer)
         equal = mine.keys() == theirs.keys()
         equal = equal and all(tracer.python.same_or_equal(mine[key][1], theirs[key][1]) for key in mine)

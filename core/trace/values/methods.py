@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -35,7 +35,7 @@ def fits(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Kwargs) -> bool:
     return True
 
 
-# Methods that perform an operation of the language, with their number of arguments. Each type has some of them.
+# Slots that may also be called as methods, with their number of arguments.
 PROTOCOLS: dict[str, tuple[int, Callable[..., Value | None]]] = {
     "__len__": (0, lambda tracer, self: tracer.constant(self.length(tracer))),
     "__iter__": (0, lambda tracer, self: tracer.python.iterator(self)),
@@ -71,6 +71,8 @@ def method_of(kind: type[Value], *targets: Callable[..., object]) -> Callable[[F
 class BuiltinObject(Value):
     """An object of a C type. Handlers (`method_of`) implement its methods that are not operations of the language."""
 
+    slots = frozenset({"__hash__"})
+
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return attribute_of_builtin(tracer, self, name)
 
@@ -81,7 +83,7 @@ class BuiltinObject(Value):
             if found is not None:
                 return found
             count, protocol = PROTOCOLS.get(name, (None, None))
-            if protocol is not None and len(args) == count and not kwargs:
+            if protocol is not None and name in self.slots and len(args) == count and not kwargs:
                 found = protocol(tracer, self, *args)
                 return tracer.constant(None) if found is None else found
         return super().call_method(tracer, name, args, kwargs)
@@ -102,10 +104,6 @@ class ContainerValue(BuiltinObject):
         """Modification counters, which must not change during iteration. Constant if changes are allowed."""
         return 0, 0
 
-    def backwards(self, tracer: Tracing) -> Iterator[Value] | None:
-        """The values in reverse order; None if its class has no `__reversed__`."""
-        return None
-
     def filling(self, out: Rebuilding) -> Value:
         """The value from which an object of a derived class is made or filled."""
         return self
@@ -113,6 +111,3 @@ class ContainerValue(BuiltinObject):
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
         """The writes that fill an empty object of a derived class, by methods of the base."""
         return []
-
-    def truth(self, tracer: Tracing) -> bool:
-        return bool(self.length(tracer))

@@ -17,6 +17,7 @@ from armature.frame.sources import CallSource, ItemSource, Source
 from armature.torch_abi.fake import tensor_of_number
 from armature.torch_abi.symbols import hint, is_unbacked
 from armature.trace.semantics.slots import COMPARISONS, by_method
+from armature.trace.semantics.slots import UNARY as UNARY_OPERATORS
 from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
@@ -62,6 +63,7 @@ class PrecomputedNumber(Value):
     item: Value | None = None  # the node that computes it as a number
 
     is_symbolic: ClassVar[bool] = True
+    slots = frozenset({"__bool__", *UNARY_OPERATORS, *BINARY})
 
     def python_type(self) -> type:
         return type(self.number)

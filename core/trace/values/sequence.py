@@ -10,7 +10,7 @@ import attrs
 import torch
 
 from armature.introspection import class_member
-from armature.trace.semantics.slots import COMPARED_BY, Comparison
+from armature.trace.semantics.slots import COLLECTION_SLOTS, COMPARED_BY, UNARY, Comparison
 from armature.trace.values.base import (
     Args,
     Kwargs,
@@ -37,6 +37,7 @@ class SequenceValue(ContainerValue):
     reshaped: int = attrs.field(default=0, kw_only=True)
 
     mutable: ClassVar[bool] = True
+    slots = COLLECTION_SLOTS | COMPARED_BY.keys() | {"__getitem__", "__reversed__", "__add__", "__mul__", "__rmul__"}
 
     @property
     def items(self) -> list[Value]:
@@ -140,6 +141,8 @@ class ListValue(SequenceValue):
             self.held[:0] = read()
         return self.held
 
+    slots = SequenceValue.slots | {"__setitem__", "__delitem__", "__iadd__", "__imul__"}
+
     def python_type(self) -> type:
         return list
 
@@ -161,9 +164,6 @@ class ListValue(SequenceValue):
             self.items[:] = items
             return self
         return super().binary(tracer, name, other)
-
-    def key(self, tracer: Tracing) -> Hashable:
-        raise_lacking(tracer, self, "__hash__")
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         index = index_of(tracer, key)
@@ -212,6 +212,8 @@ class TupleValue(SequenceValue):
     """A tuple, or one of its subclasses: `kind`. `prototype`: an example, for results that only torch can make."""
 
     kind: type = tuple
+
+    slots = SequenceValue.slots | UNARY.keys() | {"__hash__"}  # a named tuple may add some
 
     def python_type(self) -> type:
         return self.kind

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from armature.trace.semantics.slots import COLLECTION_SLOTS
 from armature.trace.values.base import Value
 from armature.trace.values.methods import BuiltinObject, ContainerValue
 from armature.trace.values.sequence import index_of
@@ -49,6 +50,8 @@ class RangeValue(ContainerValue):
     """A range of known bounds."""
 
     value: range
+
+    slots = COLLECTION_SLOTS | {"__getitem__", "__reversed__", "__hash__"}
 
     def python_type(self) -> type:
         return range

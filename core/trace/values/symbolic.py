@@ -13,6 +13,7 @@ import torch
 from armature.torch_abi.fake import DATA_DEPENDENT
 from armature.torch_abi.symbols import SYMBOLIC, expression, is_unbacked, plain
 from armature.trace.semantics.keywords import takes
+from armature.trace.semantics.slots import UNARY
 from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.constant import ConstantValue
 
@@ -36,6 +37,7 @@ class SymbolicValue(Value):
     node: fx.Node | None = None
 
     is_symbolic: ClassVar[bool] = True
+    slots = frozenset({"__bool__", *UNARY})
 
     def python_type(self) -> type:
         return TYPES[type(self.fake)]
@@ -69,8 +71,12 @@ class SymbolicValue(Value):
             return BoundMethod(self, name)
         return self.constant().get_attribute(tracer, name)
 
-    def get_item(self, tracer: Tracing, key: Value) -> Value:
-        return self.constant().get_item(tracer, key)
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        if type(self.fake) is torch.SymInt:
+            return symbolic(tracer, -1 - self.fake if name == "__invert__" else UNARY[name](self.fake))
+        if type(self.fake) is torch.SymFloat and name != "__invert__":
+            return tracer.graph_call(UNARY[name], (self,), {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
+        return self.constant().unary(tracer, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         method = NUMBER_METHODS.get(name)
@@ -141,13 +147,6 @@ def compare(tracer: Tracing, relation: Callable[[Any, Any], Any], left: Value, r
             # All ints compare the same way with an infinity or NaN.
             return ConstantValue(relation(0 if number is b else a, 0 if number is a else b))
     return symbolic(tracer, relation(a, b))
-
-
-def negated(tracer: Tracing, name: str, value: SymbolicValue) -> Value | None:
-    """`-value`, `+value`, `~value` of a symbolic int; None: use it as a constant."""
-    if type(value.fake) is not torch.SymInt:
-        return None
-    return symbolic(tracer, {"neg": -value.fake, "pos": value.fake, "invert": -1 - value.fake}[name])
 
 
 def _itself(tracer: Tracing, value: SymbolicValue) -> Value:

@@ -16,6 +16,7 @@ from armature.introspection import MISSING, class_member
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.handlers import tensor_method
+from armature.trace.semantics.slots import COLLECTION_SLOTS, NUMBER_SLOTS, UNARY
 from armature.trace.values.base import (
     Args,
     BoundMethod,
@@ -53,6 +54,8 @@ def getter_of(name: str) -> Callable[..., object] | None:
 @attrs.define(eq=False)
 class TensorValue(GraphTensor):
     """A tensor as the program sees it: its attributes, methods and operators."""
+
+    slots = NUMBER_SLOTS | COLLECTION_SLOTS | {"__hash__", "__getitem__", "__setitem__"}
 
     def as_key(self) -> object:
         return self.fake if self.real is None else self.real  # a tensor made in the frame is in no dict of the program
@@ -193,6 +196,12 @@ class TensorValue(GraphTensor):
         if method is None:
             return None
         return unless_not_implemented(method.call(tracer, (other,), {}))
+
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        method = self.get_attribute(tracer, name) if tracer.overrides.present else None
+        if method is not None and not isinstance(method, BoundMethod):
+            return method.call(tracer, (), {})
+        return tracer.graph_call(UNARY[name], (self,), {})
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         method = self.own_method(tracer, "__getitem__")

@@ -16,7 +16,7 @@ from armature.frame.guards.kinds import SlotGuard
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
 from armature.introspection import dict_of, is_written_in_c
 from armature.trace.errors import SkipFrame, UserRaised
-from armature.trace.semantics.slots import AS_ARGUMENT, LOOKUPS
+from armature.trace.semantics.slots import ALL_SLOTS, AS_ARGUMENT, LOOKUPS
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
     Args,
@@ -77,6 +77,7 @@ class AttributesOfObject(Value):
     instance_dict: DictValue | None = None  # its `__dict__`, once it was read; from then on it holds the attributes
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__hash__"})
 
     def contents(self) -> object:
         return (self.attributes, self.instance_dict, self.base)
@@ -392,6 +393,8 @@ class AttributesOfObject(Value):
 class UserObjectValue(AttributesOfObject):
     """An object, and the operations that the methods of its class implement."""
 
+    slots = ALL_SLOTS  # its class decides
+
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         known = tracer.calls.handled(self.obj, args, kwargs) if self.obj is not None else None
         if known is not None:
@@ -435,6 +438,9 @@ class UserObjectValue(AttributesOfObject):
             return self._foreign(tracer, name) if found is not None and found.holder is not object else None
         return unless_not_implemented(bind(tracer, self, self.cls, found, name).call(tracer, (other,), {}))
 
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        return self.special(tracer, name)
+
     def _foreign(self, tracer: Tracing, name: str) -> Value | None:
         tracer.graph_break("operator-in-c", operation=name, type=self.describe())
 
@@ -458,22 +464,15 @@ class UserObjectValue(AttributesOfObject):
                 raise_lacking(tracer, self, "__iter__")
             return self._by_index(tracer)
         iterator = tracer.python.iterator(self)
-        if isinstance(iterator, UserObjectValue):
-            return iterator.drain(tracer)
-        return iterator.stream(tracer)
+        return Steps(lambda: iterator.advance(tracer))
 
-    def drain(self, tracer: Tracing) -> Iterator[Value]:
-        """The values of an object that is itself an iterator."""
-
-        def step() -> Value:
-            try:
-                return self.special(tracer, "__next__")
-            except UserRaised as raised:
-                if issubclass(raised.value.python_type(), StopIteration):
-                    raise StopIteration from None
-                raise
-
-        return Steps(step)
+    def advance(self, tracer: Tracing) -> Value:
+        try:
+            return self.special(tracer, "__next__")
+        except UserRaised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                raise StopIteration from None
+            raise
 
     def _by_index(self, tracer: Tracing) -> Iterator[Value]:
         position = 0
@@ -487,7 +486,7 @@ class UserObjectValue(AttributesOfObject):
             yield value
             position += 1
 
-    def backwards(self, tracer: Tracing) -> Iterator[Value]:
+    def backwards_by_index(self, tracer: Tracing) -> Iterator[Value]:
         """The values of `reversed`, by `__len__` and `__getitem__`. The length is read now."""
         positions = iter(range(self.length(tracer) - 1, -1, -1))
 
@@ -518,8 +517,7 @@ class UserObjectValue(AttributesOfObject):
             if not issubclass(raised.value.python_type(), TypeError):
                 raise
             raise_lacking(tracer, self, "__contains__")
-        steps = iterator.drain(tracer) if isinstance(iterator, UserObjectValue) else iterator.stream(tracer)
-        return any(tracer.python.same_or_equal(found, item) for found in steps)
+        return any(tracer.python.same_or_equal(found, item) for found in Steps(lambda: iterator.advance(tracer)))
 
     def rebuild(self, out: Rebuilding) -> None:
         kind: Any = base_of(self.cls)

@@ -25,6 +25,8 @@ class FrameValue(Value):
 
     columns: Value
 
+    slots = frozenset({"__len__", "__iter__", "__getitem__"})
+
     def python_type(self) -> type:
         """Frames have no subclasses here: a value type is for one exact type."""
         return tinyframe.Frame
@@ -47,10 +49,6 @@ class FrameValue(Value):
     def length(self, tracer: Tracing) -> int:
         """The number of columns."""
         return self.columns.length(tracer)
-
-    def truth(self, tracer: Tracing) -> bool:
-        """A frame without columns is false, like anything of length 0."""
-        return self.length(tracer) > 0
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         """The columns, in order."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from armature.plugin_api import Address, Identity, NotConstant, Rebuilding, Tracing, Value
+from armature.plugin_api import NUMBER_SLOTS, Address, Identity, NotConstant, Rebuilding, Tracing, Value
 
 
 @attrs.define(eq=False)
@@ -17,6 +17,7 @@ class AddressValue(Value):
     of: Value
 
     mutable: ClassVar[bool] = True
+    slots = NUMBER_SLOTS | {"__hash__"}
 
     def python_type(self) -> type:
         return int

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import attrs
 
 from armature.plugin_api import (
+    COLLECTION_SLOTS,
     Args,
     AttrSource,
     BoundMethod,
@@ -36,8 +37,7 @@ NO_KEYWORDS: Kwargs = {}
 OPERATORS = {
     f"__{name}__": getattr(operator, name)
     for name in ("add", "mul", "mod", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "imul")
-}
-REFLECTED = {"__rmul__": operator.mul}
+} | {"__rmul__": operator.mul}
 
 
 @attrs.define(eq=False)
@@ -47,6 +47,7 @@ class BufferValue(Value):
     held: Any
 
     mutable: ClassVar[bool] = True
+    slots = COLLECTION_SLOTS | OPERATORS.keys() | {"__bool__", "__getitem__", "__setitem__", "__delitem__"}
 
     def python_type(self) -> type:
         return type(self.held)
@@ -99,11 +100,8 @@ class BufferValue(Value):
         return self.run(tracer, method, args, kwargs)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        function = OPERATORS.get(name) or REFLECTED.get(name)
-        if function is None:
-            return None
         try:
-            return self.run(tracer, function, (other,))
+            return self.run(tracer, OPERATORS[name], (other,))
         except UserRaised as raised:
             if raised.value.python_type() is not TypeError:
                 raise

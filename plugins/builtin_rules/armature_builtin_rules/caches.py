@@ -49,6 +49,8 @@ class CachedFunctionValue(Value):
     source: Source = attrs.field(kw_only=True)
     known: dict[Hashable, Value] = attrs.field(factory=dict)
 
+    slots = frozenset({"__call__", "__hash__"})
+
     def python_type(self) -> type:
         return type(self.obj)
 

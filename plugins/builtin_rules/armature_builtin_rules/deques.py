@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, cast
 
@@ -34,6 +34,8 @@ class DequeValue(SequenceValue):
 
     limit: Value = attrs.field(kw_only=True)
 
+    slots = SequenceValue.slots | {"__setitem__", "__delitem__"}
+
     def python_type(self) -> type:
         return collections.deque
 
@@ -42,9 +44,6 @@ class DequeValue(SequenceValue):
 
     def like(self, items: list[Value]) -> Value:
         return DequeValue(items, limit=self.limit)
-
-    def key(self, tracer: Tracing) -> Hashable:
-        tracer.raise_error(TypeError, "unhashable type: 'collections.deque'")
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.limit if name == "maxlen" else super().get_attribute(tracer, name)

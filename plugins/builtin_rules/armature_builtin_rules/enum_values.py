@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from armature.plugin_api import (
+    NUMBER_SLOTS,
     Args,
     AttrSource,
     ClassValue,
@@ -52,6 +53,8 @@ class MemberValue(ConstantValue):
     """A member of an enum."""
 
     value: Any
+
+    slots = ConstantValue.slots | NUMBER_SLOTS | {"__call__"}
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return enum_attribute(tracer, self, self.value, name)

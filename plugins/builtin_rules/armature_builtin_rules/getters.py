@@ -39,6 +39,7 @@ class GetterValue(Value):
     function: Value
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__call__"})
 
     def python_type(self) -> type:
         kind: type = self.kind

@@ -42,6 +42,7 @@ class PartialValue(Value):
     attributes: dict[str, Value] = attrs.field(factory=dict)
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__call__"})
 
     def python_type(self) -> type:
         return self.kind

@@ -37,6 +37,8 @@ class PythonModuleValue(Value):
     module: ModuleType
     read: dict[str, Value] = attrs.field(factory=dict)
 
+    slots = frozenset({"__hash__"})
+
     def python_type(self) -> type:
         return type(self.module)
 

@@ -74,6 +74,8 @@ class PatternValue(Value):
 
     pattern: re.Pattern[Any]
 
+    slots = frozenset({"__hash__"})
+
     def python_type(self) -> type:
         return re.Pattern
 
@@ -111,6 +113,7 @@ class MatchValue(Value):
     again: Callable[[], Any]
 
     mutable = True
+    slots = frozenset({"__getitem__", "__hash__"})
 
     def python_type(self) -> type:
         return re.Match

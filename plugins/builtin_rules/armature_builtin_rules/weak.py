@@ -37,6 +37,7 @@ class WeakReferenceValue(Value):
     callback: Value | None = None
 
     mutable = True
+    slots = frozenset({"__call__", "__hash__"})
 
     def python_type(self) -> type:
         return weakref.ref

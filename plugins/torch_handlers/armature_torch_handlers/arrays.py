@@ -8,7 +8,7 @@ the graph breaks. So only the elements are torch's.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any, ClassVar, cast
 
@@ -16,6 +16,8 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    COLLECTION_SLOTS,
+    NUMBER_SLOTS,
     Args,
     ArrayMemorySource,
     AttrSource,
@@ -107,6 +109,7 @@ class ArrayValue(Value):
     content: Content | None = None
 
     mutable: ClassVar[bool] = True
+    slots = COLLECTION_SLOTS | NUMBER_SLOTS | {"__getitem__", "__setitem__"}
 
     def python_type(self) -> type:
         return type(self.shadow)
@@ -377,21 +380,28 @@ def _arrays(tracer: Tracing, value: Value) -> Iterator[ArrayValue]:
             yield from _arrays(tracer, item)
 
 
+# Values that hold others: their parts, and how a value of the same kind is made of other parts.
+NESTS: dict[type, tuple[Callable[[Any], Sequence[Value]], Callable[[list[Value]], Value]]] = {
+    ListValue: (lambda value: value.items, ListValue),
+    TupleValue: (lambda value: value.items, TupleValue),
+    SliceValue: (lambda value: value.parts, lambda parts: SliceValue((parts[0], parts[1], parts[2]))),
+}
+
+
 def _for_graph(tracer: Tracing, value: Value) -> Value:
     """The representation of an argument of numpy in the graph."""
     if isinstance(value, ArrayValue):
         return value.tensor
-    if isinstance(value, ListValue):
-        return ListValue([_for_graph(tracer, item) for item in value.items])
-    if isinstance(value, TupleValue):
-        return TupleValue([_for_graph(tracer, item) for item in value.items])
-    if isinstance(value, SliceValue):
-        start, stop, step = (_for_graph(tracer, part) for part in value.parts)
-        return SliceValue((start, stop, step))
+    if type(value) in NESTS:
+        parts, make = NESTS[type(value)]
+        return make([_for_graph(tracer, part) for part in parts(value)])
     if value.is_tensor:
         tracer.graph_break("tensor-in-numpy")
-    if value.is_symbolic:
-        return ConstantValue(value.as_constant())
+    return ConstantValue(value.as_constant()) if value.is_symbolic else _known_for_graph(tracer, value)
+
+
+def _known_for_graph(tracer: Tracing, value: Value) -> Value:
+    """The same for an argument that is known: torch's dtypes and numbers for numpy's."""
     held = _object(tracer, value)
     if isinstance(held, np.dtype) or (isinstance(held, type) and issubclass(held, (np.generic, bool, int, float))):
         return ConstantValue(_dtype(tracer, held))
@@ -412,13 +422,10 @@ def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, Any] = NO_C
     """The argument for numpy's own function: an array's content by the id of its value, or zeros."""
     if isinstance(value, ArrayValue):
         return contents.get(id(value), value.shadow)
-    if isinstance(value, ListValue):
-        return [_for_numpy(tracer, item, contents) for item in value.items]
-    if isinstance(value, TupleValue):
-        return tuple(_for_numpy(tracer, item, contents) for item in value.items)
-    if isinstance(value, SliceValue):
-        return slice(*(_for_numpy(tracer, part, contents) for part in value.parts))
-    return _object(tracer, value)
+    if type(value) not in NESTS:
+        return _object(tracer, value)
+    made = [_for_numpy(tracer, part, contents) for part in NESTS[type(value)][0](value)]
+    return slice(*made) if isinstance(value, SliceValue) else (tuple(made) if isinstance(value, TupleValue) else made)
 
 
 def _object(tracer: Tracing, value: Value) -> Any:

@@ -33,6 +33,8 @@ class StorageValue(Value):
 
     tensor: TracedTensor
 
+    slots = frozenset({"__len__"})
+
     def python_type(self) -> type:
         return torch.UntypedStorage
 

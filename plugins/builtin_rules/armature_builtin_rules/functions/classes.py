@@ -34,7 +34,6 @@ from armature.plugin_api import (
     is_named_tuple,
     is_written_in_c,
     namesake,
-    raise_lacking,
     rely_on_class,
 )
 
@@ -109,9 +108,6 @@ class SuperValue(Value):
         if of_class is not None:
             return of_class.own(tracer, found, name, found.holder)
         return bind_attribute(tracer, self.owner, found.holder, found, name)
-
-    def get_item(self, tracer: Tracing, key: Value) -> Value:
-        raise_lacking(tracer, self, "__getitem__")
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.get_attribute(tracer, name).call(tracer, args, kwargs)

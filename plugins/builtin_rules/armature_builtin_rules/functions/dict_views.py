@@ -9,6 +9,7 @@ from types import MappingProxyType
 import attrs
 
 from armature.plugin_api import (
+    COLLECTION_SLOTS,
     Call,
     DictValue,
     NotConstant,
@@ -31,6 +32,8 @@ class DictViewValue(SetLike):
 
     owner: DictValue
     which: str
+
+    slots = COLLECTION_SLOTS | OPERATORS.keys() | {"__reversed__"}
 
     def contents(self) -> object:
         return self.owner
@@ -78,11 +81,11 @@ class DictViewValue(SetLike):
         return Operand(entries, view, TupleValue(list(entries.values())), known)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        function, swapped = OPERATORS.get(name, (None, False))
-        if self.which == "values" or function is None:
+        if self.which == "values":
             return None
         if name in COMPARING and not isinstance(other, SetLike):
             return None
+        function, swapped = OPERATORS[name]
         sides = (self.as_operand(tracer), operand(tracer, other))
         return compute(tracer, function, *(reversed(sides) if swapped else sides))
 

@@ -186,7 +186,7 @@ def inner_iterator(tracer: Tracing, items: Value) -> Value:
 
 def stream_of(tracer: Tracing, inner: Value) -> Iterator[Value]:
     """The values of an inner iterator, whose `__iter__` was already called."""
-    return inner.drain(tracer) if isinstance(inner, ObjectValue) else inner.stream(tracer)
+    return Steps(lambda: inner.advance(tracer)) if isinstance(inner, ObjectValue) else inner.stream(tracer)
 
 
 def opened(tracer: Tracing, iterables: tuple[Value, ...]) -> tuple[list[Value], list[Iterator[Value]]]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import attrs
 
 from armature.plugin_api import (
+    COLLECTION_SLOTS,
     Args,
     Call,
     ContainerValue,
@@ -119,6 +120,7 @@ class SetValue(SetLike):
     origin: SetValue | None = None  # for a copy made for a change, the original
 
     mutable: ClassVar[bool] = True
+    slots = COLLECTION_SLOTS | OPERATORS.keys() | IN_PLACE.keys() | {"__hash__"}
 
     def contents(self) -> object:
         return self.entries
@@ -189,9 +191,11 @@ class SetValue(SetLike):
         if name in IN_PLACE and self.kind is set:
             self.call_method(tracer, IN_PLACE[name], (other,), {})
             return self
-        function, swapped = OPERATORS.get(name, (None, False))
+        if name in IN_PLACE:
+            return None
+        function, swapped = OPERATORS[name]
         sides = (other, self) if swapped else (self, other)
-        return None if function is None else compute(tracer, function, *(side.as_operand(tracer) for side in sides))
+        return compute(tracer, function, *(side.as_operand(tracer) for side in sides))
 
     def rebuild(self, out: Rebuilding) -> None:
         make, order = self.way_to_make(out)

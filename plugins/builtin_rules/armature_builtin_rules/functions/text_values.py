@@ -10,6 +10,7 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    COLLECTION_SLOTS,
     Args,
     ClassValue,
     ConstantValue,
@@ -62,6 +63,7 @@ class UnknownTextValue(Value):
     made_at: tuple[Any, ...] = ()
 
     mutable: ClassVar[bool] = True
+    slots = frozenset({"__bool__"})
 
     def python_type(self) -> type:
         return str
@@ -93,6 +95,8 @@ class NumberTextValue(Value):
     """
 
     parts: list[str | tuple[SymbolicNumber | PrecomputedNumber, Callable[[object], str]]]
+
+    slots = COLLECTION_SLOTS | {"__bool__", "__getitem__"}
 
     def python_type(self) -> type:
         return str

@@ -49,6 +49,8 @@ class HandleValue(Value):
 class HandleNumber(PrecomputedNumber):
     """The number of a hook that the frame registers, by which torch's own tables hold it: another one each time."""
 
+    slots = PrecomputedNumber.slots | {"__hash__"}
+
     def key(self, tracer: Tracing) -> Hashable:
         if not is_torchs_own(tracer):  # a table of the program may hold an equal number
             return super().key(tracer)
