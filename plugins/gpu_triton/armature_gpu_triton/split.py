@@ -35,6 +35,7 @@ from armature.backend_api import (
     numel,
     operands,
     postorder,
+    recomputed_operands,
     rename_node,
     rename_store,
     store_roots,
@@ -119,7 +120,7 @@ def _computed(item: Pass) -> list[Node]:
 
 def _loads(roots: Iterable[Node], buffer: str) -> bool:
     """Whether the buffer is loaded for these, apart from finished reductions, which are read from a workspace."""
-    found = postorder(roots, lambda n: () if isinstance(n, Reduce) else operands(n))
+    found = postorder(roots, recomputed_operands)
     return any(isinstance(n, Load) and n.buffer == buffer for n in found)
 
 
