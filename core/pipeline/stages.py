@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import attrs
 from torch import fx
 
 from armature.config import Config
@@ -28,7 +30,9 @@ from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.grad_modes import switches_set_back
 from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
-from armature.trace.resume.continuation import capture_frame
+from armature.trace.errors import GraphBreak
+from armature.trace.interpreter import trace_frame
+from armature.trace.resume.continuation import check_cut, resumed
 from armature.trace.show import show as show_captured
 
 
@@ -60,7 +64,7 @@ def compile_frame(
     record.passes = ctx.passes
     if ctx.config.strict:
         frame_spec.verify(request)
-    traced = timed(record, "trace", ctx, lambda: capture_frame(request, ctx))
+    traced = timed(record, "trace", ctx, lambda: capture(request, ctx))
     if ctx.config.strict:
         trace_spec.verify(traced)
     record.module, record.captured = traced.graph, show_captured(traced)
@@ -76,6 +80,22 @@ def compile_frame(
         run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
     as_captured = run == traced.graph.forward or backend is not native_backend  # other back ends may run it as captured
     return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
+
+
+def capture(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
+    """Trace a frame to its end, or cut it at its first break, whose event tells how long cutting took. Errors:
+    GraphBreak where it can't be cut, SkipFrame."""
+    try:
+        return trace_frame(request, ctx)
+    except GraphBreak as stop:
+        check_cut(request, stop)
+        start = time.perf_counter()
+        try:
+            traced = resumed(request, ctx, stop)
+        finally:
+            seconds = time.perf_counter() - start
+            stop.event = attrs.evolve(stop.event, seconds=seconds)
+    return attrs.evolve(traced, breaks=tuple(attrs.evolve(event, seconds=seconds) for event in traced.breaks))
 
 
 def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:

@@ -6,7 +6,6 @@ that instruction, or to the call of the innermost function that can't be cut, an
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,7 +16,7 @@ from armature.torch_abi.overrides import without_overrides
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Stopped
-from armature.trace.interpreter import check_generators, root_frame, trace_frame, trace_of, traced_frame, tracing
+from armature.trace.interpreter import check_generators, root_frame, trace_of, traced_frame, tracing
 from armature.trace.locations import Location, Moment
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.frame_writer import CannotResume
@@ -35,29 +34,12 @@ DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; deeper c
 RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
 
 
-def capture_frame(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
-    """Trace a frame to its end or its first break. Errors: GraphBreak where it can't be cut, SkipFrame."""
-    try:
-        return trace_frame(request, ctx)
-    except GraphBreak as stop:
-        if request.fullgraph:
-            raise
-        if stop.idle and not request.promising:
-            raise _nothing_until(stop) from None
-        if not stop.locations:
-            raise
-        return timed_cut(request, ctx, stop)
-
-
-def timed_cut(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
-    """Cut the frame at a break, and record in the break's event how long that took. Errors: as for `resumed`."""
-    start = time.perf_counter()
-    try:
-        traced = resumed(request, ctx, stop)
-    finally:
-        seconds = time.perf_counter() - start
-        stop.event = attrs.evolve(stop.event, seconds=seconds)
-    return attrs.evolve(traced, breaks=tuple(attrs.evolve(event, seconds=seconds) for event in traced.breaks))
+def check_cut(request: FrameRequest, stop: GraphBreak) -> None:
+    """Raise where a frame is not to be cut at a break. Errors: the break itself, SkipFrame."""
+    if stop.idle and not request.promising and not request.fullgraph:
+        raise _nothing_until(stop) from None
+    if request.fullgraph or not stop.locations:
+        raise stop
 
 
 def _nothing_until(stop: GraphBreak) -> SkipFrame:
