@@ -50,17 +50,8 @@ class StandIns:
             return known
         if isinstance(value, TensorValue) or overrides(value):
             return abi.stand_in(value.python_type())
-        if isinstance(value, ListValue):
-            return [self.of(item) for item in value.items]
-        if isinstance(value, TupleValue) and value.kind is tuple:
-            return tuple([self.of(item) for item in value.items])
-        if isinstance(value, SliceValue):
-            return slice(*(self.of(part) for part in value.parts))
-        if isinstance(value, DictValue):
-            return {str(key.as_constant()): self.of(item) for key, item in value.realise(self.tracer).values()}
-        if isinstance(value, SymbolicValue):
-            return value.fake
-        return value.as_object()
+        form = next((form for kind, form in FORMS if isinstance(value, kind)), None)
+        return value.as_object() if form is None else form(self, value)
 
     def back(self, obj: Any) -> Value:
         """The value behind an object; for torch's own container of stand-ins, a container of their values."""
@@ -74,6 +65,16 @@ class StandIns:
         if type(obj) is dict:
             return namespace_of(self.tracer, {name: self.back(item) for name, item in obj.items()})
         return self.tracer.as_value(obj)
+
+
+# Stand-ins of values that hold others or a number, by their class.
+FORMS: tuple[tuple[type, Callable[[StandIns, Any], Any]], ...] = (
+    (ListValue, lambda made, value: [made.of(item) for item in value.items]),
+    (TupleValue, lambda made, value: tuple(map(made.of, value.items)) if value.kind is tuple else value.as_object()),
+    (SliceValue, lambda made, value: slice(*map(made.of, value.parts))),
+    (DictValue, lambda made, value: {str(k.as_constant()): made.of(v) for k, v in value.realise(made.tracer).values()}),
+    (SymbolicValue, lambda made, value: value.fake),
+)
 
 
 def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
