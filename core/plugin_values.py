@@ -39,7 +39,7 @@ class PairedContextValue(ContextValue):
             real = self.enter_by(*self.arguments)
         except (TypeError, ValueError, RuntimeError) as error:  # torch refuses the arguments
             tracer.raise_real(error)
-        node = tracer.state_call(self.enter_by, self.arguments, self.leave_by)
+        node = tracer.graph.change_state(self.enter_by, self.arguments, self.leave_by)
         self.open.append((node, real))
         self.made_at = locations_of(tracer.stack.frames)
         tracer.ending.undo.append((self.leave_by, real))
@@ -54,7 +54,7 @@ class PairedContextValue(ContextValue):
             tracer.effects.entered.pop(self)
         tracer.ending.undo.remove((self.leave_by, real))
         self.leave_by(real)
-        tracer.state_call(self.leave_by, (node,))
+        tracer.graph.change_state(self.leave_by, (node,))
 
     def clone(self) -> Value:
         return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by, self.made_by)
@@ -77,7 +77,7 @@ def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorV
     seen = tensor
     if tensor.fake.requires_grad and not torch.is_grad_enabled():
         # A view requires gradients only if its base does, even if the first view was told otherwise.
-        view = tracer.graph_call("view_as", (tensor, tensor), {})
+        view = tracer.graph.call("view_as", (tensor, tensor), {})
         seen = view if isinstance(view, TensorValue) else tensor
     fake = alias(seen.fake)
     node: Any = seen.as_argument(tracer)

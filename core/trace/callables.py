@@ -60,7 +60,7 @@ def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwarg
     """The result according to a rule that precedes handlers; None: trace into the function as usual."""
     if verdict.decision is Decision.SKIP:
         tracer.graph_break(verdict.breaks, function=describe(plan.fn).name, reason=verdict.reason)
-    return tracer.graph_call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
+    return tracer.graph.call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
 
 
 def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
@@ -184,7 +184,7 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
     """A call according to its verdict: traced into, a node of the graph, or a graph break."""
     verdict = tracer.knowledge.verdict(fn)
     if verdict.decision is Decision.IN_GRAPH:
-        return tracer.graph_call(fn, args, kwargs)
+        return tracer.graph.call(fn, args, kwargs)
     original = unpatched(fn) if verdict.decision is Decision.SKIP else None
     if original is not None:
         return tracer.as_value(original).call(tracer, args, kwargs)
@@ -292,7 +292,7 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
     """Call a class: by its rows in the tables, else by the first row of CLASS_ROWS that fits."""
     cls = value.cls
     if cls is torch.device and tracer.overrides.asks_modes:
-        answer = tracer.dispatched(cls, args, kwargs)
+        answer = tracer.calls.dispatched(cls, args, kwargs)
         if answer is not None:
             return answer
     check_call(tracer, cls, len(args), kwargs, value.describe())
@@ -320,7 +320,7 @@ def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
 def _torch_constant(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     verdict = tracer.knowledge.verdict(value.cls)
     if verdict.decision is Decision.IN_GRAPH:
-        return tracer.graph_call(value.cls, args, kwargs)
+        return tracer.graph.call(value.cls, args, kwargs)
     tracer.graph_break(verdict.breaks, function=value.describe(), reason=verdict.reason)
 
 

@@ -136,7 +136,9 @@ class Trace(Tracing):
         self.guards = GuardRecorder(self.stack.line)
         self.breaks = Breaks(self.knowledge.tables, self.stack)
         self.overrides = Overrides(self.effects, self.breaks)
-        self.sizes = Sizes(self.request, self.fakes, self.recorder, self.stack, self.breaks, self.lift)
+        self.sizes = Sizes(
+            self.request, self.fakes, self.recorder, self.stack, self.breaks, lambda value: self.graph.lift(value)
+        )
         self.names = Names(self, self.effects)
 
     def end(self) -> None:

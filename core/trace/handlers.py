@@ -128,13 +128,13 @@ class Call:
 
     def graph_call(self, fn: Callable[..., object] | str, *args: Value, **kwargs: Value) -> Value:
         """Put a call of `fn` in the graph (a str: that method of args[0]); a run on fakes determines its result."""
-        return self.tracing.graph_call(fn, args, kwargs)
+        return self.tracing.graph.call(fn, args, kwargs)
 
     def graph_call_as(
         self, fake: Callable[..., object], fn: Callable[..., object], *args: Value, **kwargs: Value
     ) -> Value:
         """Like `graph_call`, for a function that can't run on fakes: `fake` is called instead to get the result."""
-        return self.tracing.graph_call(fn, args, kwargs, fake)
+        return self.tracing.graph.call(fn, args, kwargs, fake)
 
     def inline(self, fn: Value | Callable[..., object], *args: Value, **kwargs: Value) -> Value:
         """Trace into a Python function."""

@@ -257,5 +257,21 @@ class CallVerbs(Protocol[V]):
     def call_whole(self, fn: V | Callable[..., Any], args: Sequence[V], kwargs: Mapping[str, V]) -> V:
         """Trace into a function that must not be cut: a break inside it is reported at the call of it."""
 
+    def dispatched(self, fn: Callable[..., Any] | str, args: Sequence[V], kwargs: Mapping[str, V]) -> V | None:
+        """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
+
     def resume(self, frame: Any) -> V:
         """Run a suspended frame until it yields or returns."""
+
+
+class GraphVerbs(Protocol[V]):
+    """Nodes of the graph: calls and inputs."""
+
+    def call(self, fn: Callable[..., Any] | str, args: Sequence[V], kwargs: Mapping[str, V], fake: Any = None) -> V:
+        """Put a call in the graph; running it, or `fake`, on fake tensors determines its result."""
+
+    def change_state(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
+        """Put a call in the graph that changes torch's state; arguments are constants or nodes. leave: undoes it."""
+
+    def lift(self, value: Any) -> fx.Node:
+        """The graph input for a tensor or int of the program."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import attrs
-from torch import fx
 
 from armature.frame.sources import DictOfSource, ObjectSource, Source, object_source
 from armature.introspection import dict_of
@@ -17,14 +15,12 @@ from armature.trace.python_rules import PythonRules
 from armature.trace.recording import graph_nodes
 from armature.trace.recording.torch_function import dispatched
 from armature.trace.semantics import inlining
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue, raising
 from armature.trace.values.function import ClosureValue
 from armature.trace.values.mapping import DictValue
-from armature.trace.values.symbolic import SymbolicValue
-from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 from armature.trace.wrap import as_value, wrap
 
@@ -41,10 +37,20 @@ class Calls:
         self.call_whole = partial(callables.call_whole, trace)
         self.resume = partial(inlining.run_frame, trace)
         self.handled = partial(callables.handled_by_plugins, trace)
+        self.dispatched = partial(dispatched, trace)
         self.handled_as = partial(callables.handled_as, trace)
         self.has_handler = partial(callables.has_handler, trace)
         self.goes_first = partial(callables.goes_first, trace)
         self.read_in_c = partial(callables.read_in_c, trace)
+
+
+class Graph:
+    """Implements `protocols.GraphVerbs`, which documents each verb."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.call = partial(graph_nodes.graph_call, trace)
+        self.change_state = partial(graph_nodes.state_call, trace)
+        self.lift = partial(graph_nodes.lift, trace)
 
 
 @attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
@@ -53,10 +59,11 @@ class Tracer(Trace):
 
     python: PythonRules = attrs.field(init=False)
     calls: Calls = attrs.field(init=False)
+    graph: Graph = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.python, self.calls = PythonRules(self), Calls(self)
+        self.python, self.calls, self.graph = PythonRules(self), Calls(self), Graph(self)
 
     # Making values.
 
@@ -81,26 +88,6 @@ class Tracer(Trace):
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""
         return list(value.stream(self))
-
-    # Calls.
-
-    def graph_call(
-        self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
-    ) -> Value:
-        """Put a call in the graph; running it, or `fake`, on fake tensors determines its result."""
-        return graph_nodes.graph_call(self, fn, args, kwargs, fake)
-
-    def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-        """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
-        return dispatched(self, fn, args, kwargs)
-
-    def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
-        """Put a call in the graph that changes torch's state; arguments are constants or nodes. leave: undoes it."""
-        return graph_nodes.state_call(self, fn, arguments, leave)
-
-    def lift(self, value: TensorValue | SymbolicValue) -> fx.Node:
-        """The graph input for a tensor or int of the program."""
-        return graph_nodes.lift(self, value)
 
     def new_instance_dict(self, owner: UserObjectValue | ClosureValue) -> DictValue:
         """`owner.__dict__` as the program has it."""

@@ -69,8 +69,8 @@ def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
     except GraphBreak as stop:  # the break to report if the check can't be made
         stop.assumed = True
         tracer.ending.breaks.append(stop)
-    condition = tracer.graph_call("bool", (value,), {})
+    condition = tracer.graph.call("bool", (value,), {})
     if not wanted:
-        condition = tracer.graph_call(torch.logical_not, (condition,), {})
-    tracer.graph_call(CHECK, (condition, tracer.constant(MESSAGE)), {})
+        condition = tracer.graph.call(torch.logical_not, (condition,), {})
+    tracer.graph.call(CHECK, (condition, tracer.constant(MESSAGE)), {})
     return wanted

@@ -267,7 +267,7 @@ def as_dtype(argument: object) -> object:
 
 
 def state_call(
-    tracer: Trace, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None
+    tracer: Trace, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None = None
 ) -> fx.Node:
     """Add a node for a call that only changes torch's state. leave: takes its result, and restores the state."""
     node = record(tracer, "call_function", fn, arguments, {})

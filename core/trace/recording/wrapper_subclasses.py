@@ -93,7 +93,7 @@ def call_wrapper_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwa
     kinds = {leaf.python_type() for leaf in given if isinstance(leaf, TensorValue)}
     if tracer.overrides.asks_modes or not all(kind in abi.PLAIN or _is_quiet(kind) for kind in kinds):
         tracer.graph_break("overridden-call", function=value.cls.__qualname__)
-    found = tracer.graph_call(value.cls, args, kwargs)
+    found = tracer.graph.call(value.cls, args, kwargs)
     if isinstance(found, TensorValue):
         if abi.is_wrapper(type(found.fake)):
             check_inner_tensors(tracer, found.fake)

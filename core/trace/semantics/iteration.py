@@ -112,7 +112,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
     """`reversed(items)` (3.3.7 and the library reference): by `__reversed__`, else by `__len__` and `__getitem__`."""
     kind = items.python_type()
     if items.is_tensor:
-        return tracer.graph_call("__reversed__", (items,), {})
+        return tracer.graph.call("__reversed__", (items,), {})
     if isinstance(items, RangeValue):
         return iterate(tracer, RangeValue(items.value[::-1]))
     values = items.backwards(tracer) if "__reversed__" in items.slots else None

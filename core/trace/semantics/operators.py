@@ -67,7 +67,7 @@ def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_pla
 def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
     """In the graph, unless an object of the program implements the operator."""
     found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
-    return tracer.graph_call(op.function, (left, right), {}) if found is None else found
+    return tracer.graph.call(op.function, (left, right), {}) if found is None else found
 
 
 def _of_numbers(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
@@ -293,7 +293,7 @@ def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Val
 
 def _tensor_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
     found = _ask(tracer, left, op.in_place_method, right) if tracer.overrides.present else None
-    return tracer.graph_call(op.in_place, (left, right), {}) if found is None else found
+    return tracer.graph.call(op.in_place, (left, right), {}) if found is None else found
 
 
 def _own_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
@@ -368,7 +368,7 @@ def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value
 
 def _compare_tensors(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
     found = _with_tensor(tracer, by_comparing, row.method, row.reflected, left, right)
-    return tracer.graph_call(row.function, (left, right), {}) if found is None else found
+    return tracer.graph.call(row.function, (left, right), {}) if found is None else found
 
 
 def _compare_numbers(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:

@@ -17,8 +17,6 @@ from armature.trace.semantics.slots import LACKING, VERBS, is_iterable
 from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from armature.config import Config
     from armature.frame.data import FrameRequest
     from armature.frame.sources import Source
@@ -273,6 +271,10 @@ class Tracing(Protocol):
     def calls(self) -> CallVerbs:
         """Calls of functions and classes that are known as objects."""
 
+    @property
+    def graph(self) -> GraphVerbs:
+        """Nodes of the graph."""
+
     # Making values.
 
     def wrap(self, obj: object, source: Source) -> Value:
@@ -292,16 +294,6 @@ class Tracing(Protocol):
     def mutate(self, value: Value) -> None:
         """Record that the value's object is about to change; call it before each change."""
 
-    # The graph.
-
-    def graph_call(
-        self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
-    ) -> Value:
-        """Put a call in the graph; running it, or `fake`, on fake tensors determines its result."""
-
-    def state_call(self, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Any = None) -> fx.Node:
-        """Put a call in the graph that changes torch's state; arguments are constants or nodes. leave: undoes it."""
-
     # Errors.
 
     def raise_error(self, kind: type[BaseException], message: str) -> NoReturn:
@@ -320,12 +312,6 @@ class Tracing(Protocol):
 
     def new_instance_dict(self, owner: Any) -> Any:
         """`owner.__dict__` as the program has it."""
-
-    def dispatched(self, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
-        """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
-
-    def lift(self, value: Any) -> fx.Node:
-        """The graph input for a tensor or int of the program."""
 
     def as_exception(self, value: Value) -> Any:
         """The exception to raise for the operand of `raise`."""
@@ -351,6 +337,7 @@ SymbolicSizes: TypeAlias = "protocols.SymbolicSizes[Value, Tracing]"
 Precalls: TypeAlias = "effects.Precalls[Value]"
 PythonVerbs: TypeAlias = "protocols.PythonVerbs[Value]"
 CallVerbs: TypeAlias = "protocols.CallVerbs[Value]"
+GraphVerbs: TypeAlias = "protocols.GraphVerbs[Value]"
 Rebuilding: TypeAlias = "object_writer.ObjectWriter[Value, Write, Tracing]"
 
 

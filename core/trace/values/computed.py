@@ -66,7 +66,7 @@ def as_graph_number(tracer: Tracing, value: Value) -> Value:
 def computed_float(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value:
     """The float that the graph computes by applying a function to numbers."""
     given = [as_graph_number(tracer, value) for value in operands]
-    return tracer.graph_call(function, given, {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
+    return tracer.graph.call(function, given, {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
 
 
 def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | None:

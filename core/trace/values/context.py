@@ -81,7 +81,7 @@ def decorated(context: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 def put_grad(tracer: Tracing, enabled: bool) -> None:
     """Set the grad mode now and in the graph, without notifying function modes."""
     if torch.is_grad_enabled() != enabled:
-        tracer.state_call(set_grad_enabled, (enabled,))
+        tracer.graph.change_state(set_grad_enabled, (enabled,))
         set_grad_enabled(enabled)
 
 

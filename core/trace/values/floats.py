@@ -61,7 +61,7 @@ class FloatValue(Value):
         """The number itself, as an argument of a graph call."""
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
-                self.item = tracer.graph_call("item", (self.tensor,), {})
+                self.item = tracer.graph.call("item", (self.tensor,), {})
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:
@@ -108,7 +108,7 @@ class FloatValue(Value):
         if function is operator.truediv and isinstance(operands[1], FloatValue):
             return None  # in another call the divisor may be zero
         given = [v.tensor if isinstance(v, FloatValue) else ConstantValue(float(v.as_constant())) for v in operands]
-        made: Any = tracer.graph_call(function, given, {})
+        made: Any = tracer.graph.call(function, given, {})
         leaves = dict(leaf for value in floats for leaf in value.leaves)
         return FloatValue(made, number, tuple(leaves.items()), tracer)
 

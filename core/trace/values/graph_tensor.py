@@ -85,7 +85,7 @@ class GraphTensor(Value):
         return f"a tensor of shape {tuple(self.fake.shape)}"
 
     def as_argument(self, tracer: Tracing) -> object:
-        return self.node if self.node is not None else tracer.lift(self)
+        return self.node if self.node is not None else tracer.graph.lift(self)
 
     def as_fake(self, tracer: Tracing) -> object:
         return self.fake

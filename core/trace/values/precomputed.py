@@ -98,7 +98,7 @@ class PrecomputedNumber(Value):
         if self.item is None:
             tracer.precalls.taken = True
             with tracer.fakes.symbols.taking_numbers():
-                self.item = tracer.graph_call("item", (self.as_tensor(),), {})
+                self.item = tracer.graph.call("item", (self.as_tensor(),), {})
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:
@@ -152,7 +152,7 @@ def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tup
     given: Any = number.tensor if isinstance(number, FloatValue) else number.as_tensor()
     # between 0-d tensors, the dtypes must agree for the result's dtype to be right
     if tensor.fake.dim() == 0 and given.dtype != tensor.dtype:
-        given = tracer.graph_call("to", (given, ConstantValue(tensor.dtype)), {})
+        given = tracer.graph.call("to", (given, ConstantValue(tensor.dtype)), {})
     return (given, tensor) if place == 0 else (tensor, given)
 
 

@@ -75,7 +75,7 @@ class SymbolicValue(Value):
         if type(self.fake) is torch.SymInt:
             return symbolic(tracer, -1 - self.fake if name == "__invert__" else UNARY[name](self.fake))
         if type(self.fake) is torch.SymFloat and name != "__invert__":
-            return tracer.graph_call(UNARY[name], (self,), {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
+            return tracer.graph.call(UNARY[name], (self,), {}, lambda *fakes: tracer.fakes.symbols.unknown_float())
         return self.constant().unary(tracer, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:

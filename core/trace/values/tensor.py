@@ -90,7 +90,7 @@ class TensorValue(GraphTensor):
         if held is not None or ours:
             return held or class_attribute(tracer, self, kind, name)
         if isinstance(found.obj, (GetSetDescriptorType, property)):
-            return tracer.dispatched(getattr, (self, tracer.constant(name)), {})
+            return tracer.calls.dispatched(getattr, (self, tracer.constant(name)), {})
         return None
 
     def torch_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -104,7 +104,7 @@ class TensorValue(GraphTensor):
                     return tracer.as_value(self.real.retains_grad)
             return tracer.as_value(getattr(self.fake, name))
         if name in VIEW_ATTRIBUTES:
-            return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
+            return tracer.graph.call(getattr, (self, tracer.constant(name)), {})
         if name == "__class__":
             return tracer.as_value(self.python_type())
         getter = getter_of(name)
@@ -115,7 +115,7 @@ class TensorValue(GraphTensor):
         if own is not None:
             return own
         if self.holds(name):
-            return tracer.graph_call(getattr, (self, tracer.constant(name)), {})
+            return tracer.graph.call(getattr, (self, tracer.constant(name)), {})
         held = class_member(torch.Tensor, name)
         if held is not MISSING and (callable(held) or isinstance(held, staticmethod | classmethod)):
             return BoundMethod(self, name)
@@ -171,7 +171,7 @@ class TensorValue(GraphTensor):
             own = self.get_attribute(tracer, name)
             return own.call(tracer, args, kwargs)
         if tracer.overrides.present:
-            found = tracer.dispatched(method, (self, *args), kwargs)
+            found = tracer.calls.dispatched(method, (self, *args), kwargs)
             if found is not None:
                 return found
         known = tracer.calls.handled(method, (self, *args), kwargs)
@@ -183,13 +183,13 @@ class TensorValue(GraphTensor):
 
     def _in_graph(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":
-            return tracer.graph_call(operator.getitem, (self, args[0]), {})
+            return tracer.graph.call(operator.getitem, (self, args[0]), {})
         if name == "__setitem__":
-            tracer.graph_call(operator.setitem, (self, args[0], args[1]), {})
+            tracer.graph.call(operator.setitem, (self, args[0], args[1]), {})
             return tracer.constant(None)
         if name == "__iter__":
             return tracer.python.iterator(self)
-        return tracer.graph_call(name, (self, *args), kwargs)
+        return tracer.graph.call(name, (self, *args), kwargs)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         method = self.own_method(tracer, name)
@@ -201,21 +201,21 @@ class TensorValue(GraphTensor):
         method = self.get_attribute(tracer, name) if tracer.overrides.present else None
         if method is not None and not isinstance(method, BoundMethod):
             return method.call(tracer, (), {})
-        return tracer.graph_call(UNARY[name], (self,), {})
+        return tracer.graph.call(UNARY[name], (self,), {})
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         method = self.own_method(tracer, "__getitem__")
         if method is not None:
             return method.call(tracer, (key,), {})
         found = None if tracer.overrides.present else tracer.calls.handled(torch.Tensor.__getitem__, (self, key), {})
-        return tracer.graph_call(operator.getitem, (self, key), {}) if found is None else found
+        return tracer.graph.call(operator.getitem, (self, key), {}) if found is None else found
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
         method = self.own_method(tracer, "__setitem__")
         if method is not None:
             method.call(tracer, (key, value), {})
         elif tracer.overrides.present or tracer.calls.handled(torch.Tensor.__setitem__, (self, key, value), {}) is None:
-            tracer.graph_call(operator.setitem, (self, key, value), {})
+            tracer.graph.call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracing) -> bool:
         tracer.graph_break("data-dependent-branch", test=tracer.stack.expression())
@@ -223,7 +223,7 @@ class TensorValue(GraphTensor):
     def length(self, tracer: Tracing) -> int:
         if self._is_looked_at(tracer):
             found = self.own_method(tracer, "__len__")
-            given = tracer.dispatched(len, (self,), {}) if found is None else found.call(tracer, (), {})
+            given = tracer.calls.dispatched(len, (self,), {}) if found is None else found.call(tracer, (), {})
             if given is not None:
                 return int(given.as_constant())
         if not self.fake.shape:
@@ -239,7 +239,7 @@ class TensorValue(GraphTensor):
                 return tracer.calls.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:
             tracer.raise_error(TypeError, "iteration over a 0-d tensor")
-        rows = tracer.graph_call("unbind", (self, tracer.constant(0)), {})
+        rows = tracer.graph.call("unbind", (self, tracer.constant(0)), {})
         return rows.stream(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:

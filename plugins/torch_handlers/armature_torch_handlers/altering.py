@@ -100,6 +100,6 @@ def alter_tensor(tracer: Tracing, tensor: TracedTensor, fn: Callable[..., object
     tensor.as_argument(tracer)
     tracer.recorder.mutates = True
     tracer.effects.alter(tensor)
-    result = tracer.graph_call(fn, (tensor, *args), {})
+    result = tracer.graph.call(fn, (tensor, *args), {})
     next(iter(reversed(tracer.recorder.graph.nodes))).meta[BETWEEN_PIECES if fn in COLLECTING else AS_CAPTURED] = True
     return result

@@ -260,7 +260,7 @@ def apply(
     inputs = [found for value in (*args, *kwargs.values()) for found in _arrays(tracer, value)]
     given = [_for_graph(tracer, value) for value in args]
     named = {name: _for_graph(tracer, value) for name, value in kwargs.items()}
-    result = tracer.graph_call(function, given, named)
+    result = tracer.graph.call(function, given, named)
     try:
         with layer.asking():
             shadows = [_for_numpy(tracer, value) for value in args]
@@ -355,7 +355,7 @@ def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[A
     if any(size > 1 and one != other for size, one, other in zip(expected.shape, wanted, given)):
         if view:
             tracer.graph_break("array-differs", operation=name)
-        copied = tracer.graph_call(layer.with_strides, (result, tracer.constant(wanted)), {})
+        copied = tracer.graph.call(layer.with_strides, (result, tracer.constant(wanted)), {})
         return ArrayValue(cast(TracedTensor, copied), expected)
     return ArrayValue(result, expected)
 
@@ -363,7 +363,7 @@ def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[A
 def _copied(tracer: Tracing, result: TracedTensor, inputs: list[ArrayValue]) -> TracedTensor:
     """A copy of a result that shares memory with arguments."""
     if any(_share(result, value.tensor) for value in inputs):
-        return cast(TracedTensor, tracer.graph_call("clone", (result,), {}))
+        return cast(TracedTensor, tracer.graph.call("clone", (result,), {}))
     return result
 
 
@@ -407,7 +407,7 @@ def _known_for_graph(tracer: Tracing, value: Value) -> Value:
         return ConstantValue(_dtype(tracer, held))
     if isinstance(held, np.generic):  # it has a dtype of its own, unlike a Python number
         dtype = ConstantValue(_dtype(tracer, held.dtype))
-        return _known(tracer, tracer.graph_call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
+        return _known(tracer, tracer.graph.call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
     return value
 
 
@@ -536,7 +536,7 @@ def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
         return tensor_of(call, data, options)
     if not isinstance(data, ArrayValue):
         scalar = scalar_of(call, data, options)
-        return of_tensors(call, data, options) if scalar is None else call.tracing.graph_call(call.fn, *scalar)
+        return of_tensors(call, data, options) if scalar is None else call.tracing.graph.call(call.fn, *scalar)
     shared = from_numpy(call, data)
     if set(options) - {"dtype", "device"}:
         return None

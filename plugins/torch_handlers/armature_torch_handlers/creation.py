@@ -30,7 +30,7 @@ def tensor(call: Call, data: Value, **options: Value) -> Value | None:
         return of_array
     scalar = scalar_of(call, data, options)
     if scalar is not None:
-        return call.tracing.graph_call(call.fn, *scalar)
+        return call.tracing.graph.call(call.fn, *scalar)
     return of_tensors(call, data, options)
 
 

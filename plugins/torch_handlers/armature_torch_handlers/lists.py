@@ -65,7 +65,7 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     parts = [
         call.graph_call("to", call.graph_call("detach", item), device=device, dtype=taken)
         if item.is_tensor
-        else call.tracing.graph_call(torch.tensor, (item,), {"device": device, "dtype": taken})
+        else call.tracing.graph.call(torch.tensor, (item,), {"device": device, "dtype": taken})
         for item in items
     ]
     whole = call.graph_call(torch.stack, TupleValue(parts))

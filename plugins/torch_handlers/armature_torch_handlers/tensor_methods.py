@@ -125,7 +125,7 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
 
 def item_of(tracer: Tracing, tensor: TracedTensor) -> Value:
     """`.item()`: a number computed by the graph."""
-    return tracer.graph_call("item", (tensor,), {})
+    return tracer.graph.call("item", (tensor,), {})
 
 
 def items_of(tracer: Tracing, tensor: TracedTensor) -> Value:

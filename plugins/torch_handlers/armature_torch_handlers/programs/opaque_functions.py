@@ -84,7 +84,7 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     named = tuple(flatten_argument(tracer, value, leaves) for value in kwargs.values())
     names = tuple(kwargs)
     opaque = OpaqueCall(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
-    given = tracer.graph_call(flat(opaque), leaves, {})
+    given = tracer.graph.call(flat(opaque), leaves, {})
     seen, opaque.seen, opaque.tracing = opaque.seen, None, False
     if seen is None or seen.changed:
         tracer.graph_break("trace-through-changes", function=call.new_value(call.fn).describe())

@@ -58,7 +58,7 @@ def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
     fn: Any = getattr(LEVELS, call.fn.__name__)
     if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
-    tracer.state_call(fn, tuple([arg.as_argument(tracer) for arg in args]))
+    tracer.graph.change_state(fn, tuple([arg.as_argument(tracer) for arg in args]))
     level = fn(*[arg.as_fake(tracer) for arg in args])
     tracer.ending.undo.append((leave_aborted, LEAVES[call.fn.__name__]))
     return call.constant(level)
@@ -89,7 +89,7 @@ def leave_level(call: Call) -> Value:
     if not tracer.ending.undo or tracer.ending.undo[-1] != (leave_aborted, leave):
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.ending.undo.pop()
-    tracer.state_call(leave, ())
+    tracer.graph.change_state(leave, ())
     leave()
     return call.constant(None)
 
@@ -106,7 +106,7 @@ def switch(call: Call, enabled: Value) -> Value:
         tracer.ending.undo.pop()  # restored
     else:
         tracer.ending.undo.append((fn, READ[fn.__name__]()))
-    tracer.state_call(fn, (wanted,))
+    tracer.graph.change_state(fn, (wanted,))
     fn(wanted)
     return call.constant(None)
 
@@ -130,7 +130,7 @@ def enter_dual_level(call: Call) -> Value:
     tracer = call.tracing
     if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
-    tracer.state_call(torch._C._enter_dual_level, ())
+    tracer.graph.change_state(torch._C._enter_dual_level, ())
     level = torch._C._enter_dual_level()
     tracer.ending.undo.append((torch._C._exit_dual_level, level))
     return call.constant(level)
@@ -144,7 +144,7 @@ def exit_dual_level(call: Call, level: Value) -> Value:
     if not tracer.ending.undo or tracer.ending.undo[-1] != (torch._C._exit_dual_level, left):
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.ending.undo.pop()
-    tracer.state_call(torch._C._exit_dual_level, (left,))
+    tracer.graph.change_state(torch._C._exit_dual_level, (left,))
     torch._C._exit_dual_level(left)
     return call.constant(None)
 
