@@ -31,7 +31,7 @@ class ArmatureError(Exception):
         hint = self.hint.format(**self.facts)
         return f"{body}\n  What to do: {hint}" if hint else body
 
-    def again(self) -> Self:
+    def fresh(self) -> Self:
         """A fresh copy to raise, so that a stored error does not collect tracebacks."""
         return type(self)(where=self.where, **self.facts)
 

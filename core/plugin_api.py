@@ -35,9 +35,9 @@ from armature.frame.sources import (
     TypeOfSource,
     object_source,
 )
+from armature.graph.constants import KnownValues, NotKnown, written_number
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
 from armature.graph.frozen import frozen_values, with_all_inputs
-from armature.graph.known import KnownValues, NotKnown, written_number
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl

@@ -83,7 +83,7 @@ class Wrapper:
     reused: frozenset[str] = frozenset()
     # buffers that are allocated with the layout of the view that is returned
     layouts: dict[str, View] = attrs.field(factory=dict)
-    kept: dict[View, str] = attrs.field(factory=dict)  # views that are returned and were also needed earlier
+    returned_views: dict[View, str] = attrs.field(factory=dict)  # views that are returned and were also needed earlier
     ending: list[str] = attrs.field(factory=list)  # released, but not yet deleted
 
     def print(self) -> str:
@@ -139,11 +139,11 @@ class Wrapper:
 
     def extern(self, call: ExternCall) -> None:
         for view in call.args:
-            if isinstance(view, View) and view in self.plan.outputs and view not in self.kept:
+            if isinstance(view, View) and view in self.plan.outputs and view not in self.returned_views:
                 text = self.view(view)
                 if text != view.buffer:
-                    self.kept[view] = f"{view.buffer}_view_{len(self.kept)}"
-                    self.lines.add(f"{self.kept[view]} = {text}")
+                    self.returned_views[view] = f"{view.buffer}_view_{len(self.returned_views)}"
+                    self.lines.add(f"{self.returned_views[view]} = {text}")
         name = binding_name(call.target)
         self.bindings[name] = call.run or binding_of(call.target, self.operators)
         given = [self.argument(a) for a in call.args]
@@ -182,8 +182,8 @@ class Wrapper:
 
     def view(self, view: View) -> str:
         """The buffer's own name, or a view of it."""
-        if view in self.kept:
-            return self.kept[view]
+        if view in self.returned_views:
+            return self.returned_views[view]
         buffer: Buffer | View = self.layouts.get(view.buffer) or self.plan.buffers[view.buffer]
         same = view.shape == buffer.shape and view.offset == 0
         free = 1 if view not in self.plan.outputs else None  # sizes along which operators accept any stride
@@ -195,7 +195,7 @@ class Wrapper:
         """An output of the graph; a tensor that is returned twice becomes two tensors."""
         text = self.argument(value)
         if isinstance(value, View):
-            self.kept.pop(value, None)
+            self.returned_views.pop(value, None)
         return text
 
     def reinterpret(self, name: str, shape: Sequence[Index], strides: Sequence[Index], offset: Index) -> str:

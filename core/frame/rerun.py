@@ -48,7 +48,7 @@ class Undo:
     states: torch state that the graph itself changes. entered: names of nodes that enter a context, with the functions
     that leave it. written: positions of the inputs whose memory changes. remembered: those of them whose change
     autograd records, which can't be undone; the graph must raise before it. altered: inputs that become other tensors.
-    draws: random numbers. kept: whether all of these are saved until the graph is `proven` by a call that did not
+    draws: random numbers. saves: whether all of these are saved until the graph is `proven` by a call that did not
     raise; always: after that too.
     """
 
@@ -58,7 +58,7 @@ class Undo:
     remembered: frozenset[int] = frozenset()
     altered: tuple[int, ...] = ()
     draws: bool = False
-    kept: bool = False
+    saves: bool = False
     always: bool = False
     proven: bool = False
     _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory could not be restored
@@ -69,15 +69,15 @@ class Undo:
         return self.draws or bool(self.written) or bool(self.altered)
 
     @property
-    def keeps_now(self) -> bool:
+    def saves_now(self) -> bool:
         """Whether the effects of the next call are saved before it."""
-        return self.kept and (self.always or not self.proven)
+        return self.saves and (self.always or not self.proven)
 
     def around(self, run: Callable[..., Any], code: CodeType | None) -> Callable[..., Any]:
         """Wrap a graph's callable to undo its effects when it raises. code: the captured graph's, if that is what
         runs."""
         states = self.states if code is not None else ()
-        if not states and not self.kept and (code is None or not self.entered):
+        if not states and not self.saves and (code is None or not self.entered):
             return run
 
         once = not (self.always or states or (code is not None and self.entered))
@@ -101,7 +101,7 @@ class Undo:
     def before(self, states: tuple[Switch, ...], args: tuple[Any, ...]) -> Before:
         """Save what the graph may change."""
         known = tuple(switch.read() for switch in states)
-        if not self.keeps_now:
+        if not self.saves_now:
             return Before(known)
         tensors = tuple(args[position] for position in self.written)
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
@@ -130,7 +130,7 @@ class Undo:
         """Restore what was saved."""
         for switch, known in reversed([*zip(states, before.states)]):  # the last change is undone first
             switch.restore(known)
-        if not self.kept:
+        if not self.saves:
             return
         restore(before.altered)
         if (
@@ -155,7 +155,7 @@ class Undo:
         """Called once, after an error of the graph: whether everything was restored."""
         if not self.happens:
             return True
-        if not self.keeps_now or id(error) in self._left:
+        if not self.saves_now or id(error) in self._left:
             self._left.discard(id(error))
             return False
         return True
@@ -184,7 +184,7 @@ class Rerun:
     certain: bool
     strict: bool
     undo: Undo
-    said: bool = False
+    warned: bool = False
 
     def own_code(self) -> CodeType:
         """The code to run: a copy of the frame's code, or the rest of it for a resumed frame."""
@@ -200,7 +200,7 @@ class Rerun:
         if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is not one
             return None
         set_grad_enabled(self.grad)
-        if not self.certain or self.said:
+        if not self.certain or self.warned:
             return ""
         return error if self.strict else f"{type(error).__name__}: {error}"
 
@@ -210,7 +210,7 @@ class Rerun:
             raise problem
         if not problem:
             return result
-        self.said = True
+        self.warned = True
         text = (
             f"the compiled graph of {self.code.co_qualname} raised {problem}\n  Eager mode does not, and has run the "
             "call instead. Please report it with the output of `armature doctor`."

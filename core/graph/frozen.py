@@ -90,20 +90,20 @@ def take_out(module: fx.GraphModule) -> Preparation | None:
     places = graph.find_nodes(op="placeholder")
     if not any(place.meta.get("frozen") for place in places):
         return None
-    kept = list(_kept(graph, known))
-    if not kept:
+    cached = list(_cached(graph, known))
+    if not cached:
         return None
     inner = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    needed = with_all_inputs(kept)
+    needed = with_all_inputs(cached)
     taken = tuple(k for k, place in enumerate(places) if place in needed)
     for node in graph.nodes:
         if node in needed:
             copies[node] = inner.node_copy(node, copies.__getitem__)
-    inner.output(tuple(copies[node] for node in kept))
-    preparation = Preparation(taken, fx.GraphModule(module, inner), tuple(node.meta["val"] for node in kept))
+    inner.output(tuple(copies[node] for node in cached))
+    preparation = Preparation(taken, fx.GraphModule(module, inner), tuple(node.meta["val"] for node in cached))
     last = places[-1]
-    for number, node in enumerate(kept):
+    for number, node in enumerate(cached):
         with graph.inserting_after(last):
             last = graph.placeholder(f"prepared_{number}")
         last.meta["val"] = node.meta["val"]
@@ -115,7 +115,7 @@ def take_out(module: fx.GraphModule) -> Preparation | None:
     return preparation
 
 
-def _kept(graph: fx.Graph, known: set[fx.Node]) -> Iterator[fx.Node]:
+def _cached(graph: fx.Graph, known: set[fx.Node]) -> Iterator[fx.Node]:
     """The nodes whose values are kept: those nearest to readers that depend on more. Views and constants stay in the
     graph."""
     results = _reached_by_results(graph)
@@ -188,7 +188,7 @@ def _bytes_read(value: Tensor) -> int:
 
 
 @attrs.frozen(eq=False)
-class _Kept:
+class _Cached:
     """Prepared values, and what the inputs were like when they were computed."""
 
     inputs: tuple[weakref.ref[Tensor], ...]
@@ -202,28 +202,28 @@ class Prepared:
 
     run: Call
     preparation: Preparation
-    kept: dict[tuple[int, ...], _Kept] = attrs.field(factory=dict)
+    cached: dict[tuple[int, ...], _Cached] = attrs.field(factory=dict)
 
     def __call__(self, args: list[Any]) -> Any:
         given = [args[k] for k in self.preparation.places]
         key = tuple(map(id, given))
-        kept = self.kept.get(key)
-        if kept is None or kept.state != _state(given):
-            kept = self.kept[key] = self._prepared(key, given)
-        args.extend(kept.values)
+        cached = self.cached.get(key)
+        if cached is None or cached.state != _state(given):
+            cached = self.cached[key] = self._prepared(key, given)
+        args.extend(cached.values)
         return self.run(args)
 
-    def _prepared(self, key: tuple[int, ...], given: list[Tensor]) -> _Kept:
+    def _prepared(self, key: tuple[int, ...], given: list[Tensor]) -> _Cached:
         """The values for these inputs. They go away with the first of the inputs that does."""
 
-        def forget(_: object, kept: dict[tuple[int, ...], _Kept] = self.kept) -> None:
-            kept.pop(key, None)
+        def forget(_: object, cached: dict[tuple[int, ...], _Cached] = self.cached) -> None:
+            cached.pop(key, None)
 
         state = _state(given)  # before they are read: a write in between is then seen in the next call
         with undisturbed():
             found = self.preparation.module(*given)
             values = tuple(map(_laid_out, found, self.preparation.layouts))
-        return _Kept(tuple(weakref.ref(one, forget) for one in given), state, values)
+        return _Cached(tuple(weakref.ref(one, forget) for one in given), state, values)
 
 
 def _state(given: list[Tensor]) -> list[int]:

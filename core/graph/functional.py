@@ -18,9 +18,9 @@ from armature.events import CompileEvent, EventKind
 from armature.graph import frozen, origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
+from armature.graph.output_views import output_views_of, reads_data_alias
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views
-from armature.graph.tails import reads_data_alias, tail_of
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.decomps import keeping_layout
@@ -44,10 +44,10 @@ def compile_graph(
         raise ValueError("a frame without a graph has nothing to compile")
     if reads_data_alias(traced.graph):
         return traced.graph.forward
-    tail = tail_of(traced.graph)
-    if tail is not None:
-        run = compile_graph(attrs.evolve(traced, graph=tail.inner), ctx, compile_aten)
-        return traced.graph.forward if run == tail.inner.forward else tail.after(run)
+    ending = output_views_of(traced.graph)
+    if ending is not None:
+        run = compile_graph(attrs.evolve(traced, graph=ending.inner), ctx, compile_aten)
+        return traced.graph.forward if run == ending.inner.forward else ending.after(run)
     run = _Compilation(traced, ctx, compile_aten).run()
     places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
     kinds = views.kinships(_input_fakes(traced.graph), _results(traced.graph))

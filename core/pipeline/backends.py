@@ -11,7 +11,7 @@ from torch import fx
 
 from armature.context import CompileContext
 from armature.errors import DeviceBackendUnready, InvariantError, NoDeviceBackend, invariant
-from armature.graph import inference, learning, pieces, segments
+from armature.graph import grad_enabled, inference, pieces, segments
 from armature.graph.as_captured import only_as_captured, runs_as_captured
 from armature.graph.functional import compile_graph
 from armature.pipeline.kernels import KernelCompiler
@@ -32,11 +32,11 @@ GraphBackend = Callable[[TracedFrame, CompileContext, Compilation], GraphCallabl
 def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """Compile the captured graph by this package's stages."""
     module = traced.graph
-    if module is not None and learning.records_gradients_inside(module):
-        whole = learning.enabling_gradients(module)
+    if module is not None and grad_enabled.records_gradients_inside(module):
+        whole = grad_enabled.enabling_gradients(module)
         with torch.enable_grad():
             run = native_backend(attrs.evolve(traced, graph=whole), ctx, record)
-        return module.forward if run == whole.forward else learning.with_gradients(run)
+        return module.forward if run == whole.forward else grad_enabled.with_gradients(run)
     check_devices(traced, ctx, record)
     if module is None or not inference.enters(module):
         return as_kernels(traced, ctx, record)

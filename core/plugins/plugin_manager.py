@@ -213,7 +213,7 @@ class PluginManager:
         tables = self._built(settings).tables
         if settings.strict and (problems := self._problems(settings)):
             first = problems[0].error
-            raise first.again()
+            raise first.fresh()
         return tables
 
     def register(self, plugin: object, name: str) -> Plugin:

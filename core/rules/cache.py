@@ -63,12 +63,12 @@ class VerdictCache:
 
     # Ids of objects with rows of their own, which the tables hold; they do not use their class's verdict.
     named: Set[int] = frozenset()
-    kept: dict[int, tuple[Reference, Verdict]] = attrs.field(factory=dict)
+    verdicts: dict[int, tuple[Reference, Verdict]] = attrs.field(factory=dict)
     classes: dict[int, OfClass] = attrs.field(factory=dict)
 
     def get(self, obj: object) -> Verdict | None:
         """The cached verdict on this very object; None if there is none."""
-        held = self.kept.get(id(obj))
+        held = self.verdicts.get(id(obj))
         return held[1] if held is not None and held[0]() is obj else None
 
     def of_class(self, obj: object) -> Verdict | None:
@@ -84,9 +84,9 @@ class VerdictCache:
 
     def keep(self, obj: object, verdict: Verdict, *, shared: bool = False) -> None:
         """Cache a verdict as long as its object lives. `shared`: it applies to any instance of the class."""
-        reference = watch(obj, forgetter(self.kept, id(obj)))
+        reference = watch(obj, forgetter(self.verdicts, id(obj)))
         if reference is not None:
-            self.kept[id(obj)] = (reference, verdict)
+            self.verdicts[id(obj)] = (reference, verdict)
         elif shared and id(obj) not in self.named:
             kind, called = type(obj), callable(obj)
             forget = forgetter(self.classes, id(kind))
@@ -98,7 +98,7 @@ class VerdictCache:
     def clear(self, named: Set[int]) -> None:
         """Forget everything; `named` are the ids of objects with rows."""
         self.named = named
-        self.kept.clear()
+        self.verdicts.clear()
         self.classes.clear()
 
 

@@ -146,7 +146,7 @@ def _opaque(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F:
         made = tuple(Handler((target,), handler, priority + 1) for handler in handlers)
         return UserRows((call, id(target)), (rule,), made)
 
-    if not any(said.about == (call, id(target)) for said in user.said):
+    if not any(rows.about == (call, id(target)) for rows in user.declared):
         change(lambda: user.say(rows))
     return fn
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from armature.plugins.tables import Tables
     from armature.rules.data import Decision
 
-Said = tuple[object, ...]
+Answers = tuple[object, ...]
 
 
 @attrs.frozen(eq=False)
@@ -27,12 +27,12 @@ class Reliance:
     """A callable, and the rules' answer. `find`: returns the callable, None if it is gone."""
 
     find: Callable[[], object]
-    said: Said
+    answers: Answers
 
     def holds(self, tables: Tables) -> bool:
         """Whether the answer is still the same."""
         found = self.find()
-        return found is not None and same(answers_about(tables, found), self.said)
+        return found is not None and same(answers_about(tables, found), self.answers)
 
 
 @attrs.define(eq=False)
@@ -55,7 +55,7 @@ class Relied:
         return all(reliance.holds(tables) for reliance in self.callables)
 
 
-def answers_about(tables: Tables, fn: Any) -> Said:
+def answers_about(tables: Tables, fn: Any) -> Answers:
     """Everything that tracing a call can depend on: its handlers, polyfill and verdict."""
     polyfill, verdict = tables.polyfill(fn), tables.rule_book.verdict(fn)
     handled = [said for handler in tables.handlers_of(fn) for said in (handler.fn, handler.priority)]
@@ -63,7 +63,7 @@ def answers_about(tables: Tables, fn: Any) -> Said:
     return (*handled, *replaced, verdict.decision, verdict.answer, verdict.priority)
 
 
-def same(left: Said, right: Said) -> bool:
+def same(left: Answers, right: Answers) -> bool:
     """Whether the answers are the same: functions by identity, numbers by value."""
     if len(left) != len(right):
         return False

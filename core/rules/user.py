@@ -63,7 +63,7 @@ class UserRules:
 
     changed: Callable[[], None]
     project: tuple[Rule, ...] = ()
-    _said: dict[int, UserRows] = attrs.field(factory=dict)
+    _declared: dict[int, UserRows] = attrs.field(factory=dict)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
@@ -73,7 +73,7 @@ class UserRules:
         """Add rows; `make` gets a priority above all earlier ones. Returns a number for `unsay`."""
         with self._lock:
             number = next(self._numbers)
-            self._said[number] = make(CALLS_FIRST + 2 * number)
+            self._declared[number] = make(CALLS_FIRST + 2 * number)
         self.changed()
         return number
 
@@ -85,41 +85,41 @@ class UserRules:
     def unsay(self, number: int) -> None:
         """Take the rows of one call back; does nothing if they are gone."""
         with self._lock:
-            found = self._said.pop(number, None)
+            found = self._declared.pop(number, None)
         if found is not None:
             self.changed()
 
     def holds(self, number: int) -> bool:
         """Whether the rows of that call are still in force."""
         with self._lock:
-            return number in self._said
+            return number in self._declared
 
     def forget(self) -> None:
         """Take back all rules from calls. Rules of pyproject.toml stay."""
         with self._lock:
-            self._said.clear()
+            self._declared.clear()
         self.changed()
 
     @property
-    def said(self) -> tuple[UserRows, ...]:
+    def declared(self) -> tuple[UserRows, ...]:
         """The rules from calls that are in force, the oldest first."""
         with self._lock:
-            return tuple(self._said.values())
+            return tuple(self._declared.values())
 
     @hookimpl
     def armature_rules(self) -> Iterable[Rule]:
         """The rules, those from calls first."""
-        return (*_all(self.said, lambda said: said.rules), *self.project)
+        return (*_all(self.declared, lambda rows: rows.rules), *self.project)
 
     @hookimpl
     def armature_handlers(self) -> Iterable[Handler]:
         """The handlers of functions passed to `trace_through`."""
-        return _all(self.said, lambda said: said.handlers)
+        return _all(self.declared, lambda rows: rows.handlers)
 
     @hookimpl
     def armature_polyfills(self) -> Iterable[Polyfill]:
         """The polyfills passed to `substitute`."""
-        return _all(self.said, lambda said: said.polyfills)
+        return _all(self.declared, lambda rows: rows.polyfills)
 
     @hookimpl
     def armature_decide(self, subject: Subject) -> Verdict | None:
@@ -131,5 +131,5 @@ class UserRules:
         return Verdict(mark.decision, mark.reason, mark.origin, breaks=breaks)
 
 
-def _all(said: Iterable[UserRows], rows: Callable[[UserRows], Iterable[T]]) -> tuple[T, ...]:
-    return tuple(row for one in said for row in rows(one))
+def _all(declared: Iterable[UserRows], rows: Callable[[UserRows], Iterable[T]]) -> tuple[T, ...]:
+    return tuple(row for one in declared for row in rows(one))

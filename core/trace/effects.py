@@ -167,13 +167,13 @@ class Precall(Generic[V]):
 class Precalls(Generic[V]):
     """Calls that the generated code makes before it calls the graph.
 
-    changed: the objects that they change, each with functions that read its state and set it. taken: whether the graph
-    takes a number out of a tensor again.
+    changed: the objects that they change, each with functions that read its state and set it. reads_numbers: whether
+    the graph takes a number out of a tensor again.
     """
 
     calls: list[Precall[V]] = attrs.field(factory=list)
     changed: dict[V, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = attrs.field(factory=dict)
-    taken: bool = False
+    reads_numbers: bool = False
 
     def add(self, function: Callable[..., Any], operands: tuple[V, ...]) -> PrecallSource:
         """Add a call, and return the source of its result."""

@@ -198,7 +198,7 @@ def traced_frame(
     """Assemble the result: the graph with its outputs, its inputs, its guards, and the code that calls it."""
     name = tracer.request.code.co_name
     graph = None
-    if tracer.sizes.floats or tracer.precalls.taken:
+    if tracer.sizes.floats or tracer.precalls.reads_numbers:
         tracer.fakes.symbols.take_numbers()  # otherwise the graph takes them whenever it runs on fakes
     if computes:
         made = tracer.recorder.graph.output(tuple(out.outputs))

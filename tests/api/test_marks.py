@@ -173,8 +173,8 @@ def test_allow_in_graph_of_many_and_twice() -> None:
         return x * 2
 
     assert armature.allow_in_graph([one, two]) == [one, two]
-    said = len(manager().user.said)
-    assert armature.allow_in_graph(one) is one and len(manager().user.said) == said
+    said = len(manager().user.declared)
+    assert armature.allow_in_graph(one) is one and len(manager().user.declared) == said
     assert torch.equal(whole(lambda x: two(one(x)))(X), (X + 1) * 2)
     assert targets() == [one, two]
 
@@ -435,7 +435,7 @@ def test_a_polyfill_with_another_signature_is_refused_and_both_are_named(wrong: 
         armature.substitute(slow)(wrong)
     assert f"{wrong.__module__}.{wrong.__name__}(" in str(caught.value)
     assert f"{__name__}.slow(values, start=0, *, key=None)" in str(caught.value)
-    assert not manager().user.said
+    assert not manager().user.declared
     assert armature.substitute(slow, check_signature=False)(wrong) is wrong
 
 

@@ -58,17 +58,17 @@ def test_an_entry_dies_with_its_object() -> None:
     function = make("def f(): return 1", "inlined")
     book.verdict(function)
     key = id(function)
-    assert key in book._kept.kept
+    assert key in book._kept.verdicts
     del function
     gc.collect()
-    assert key not in book._kept.kept
+    assert key not in book._kept.verdicts
 
 
 def test_instances_that_cannot_be_watched_are_not_kept_alive() -> None:
     book = book_of()
     held = Callable_()
     assert book.verdict(held).decision is Decision.INLINE
-    assert id(held) not in book._kept.kept
+    assert id(held) not in book._kept.verdicts
 
 
 def test_a_class_whose_instances_cannot_be_watched_goes_with_its_verdict() -> None:

@@ -117,7 +117,7 @@ def test_a_later_rule_goes_before_an_earlier_one_and_comes_back() -> None:
             assert verdict.decision is Decision.INLINE
             assert [lost.decision for lost in verdict.overruled[:2]] == [Decision.IN_GRAPH, Decision.SKIP]
         assert armature.why(double).decision is Decision.IN_GRAPH
-    assert not manager().user.said
+    assert not manager().user.declared
 
 
 def test_undo_twice_and_in_another_order() -> None:
@@ -220,7 +220,7 @@ def test_a_bare_decorator_gives_something_like_the_function() -> None:
 def test_what_is_no_target_is_refused(name: str, target: Any) -> None:
     with pytest.raises(BadTarget, match=f"A220.*armature.rules.{name}"):
         getattr(armature.rules, name)(target)
-    assert not manager().user.said
+    assert not manager().user.declared
 
 
 async def coroutine(x: Any) -> Any:

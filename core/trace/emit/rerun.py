@@ -44,7 +44,7 @@ def plan(tracer: Trace) -> Undo:
         altered,
         tracer.fakes.random,
     )
-    undo.kept = undo.happens and all(map(_is_plain, tracer.recorder.graph.nodes))
+    undo.saves = undo.happens and all(map(_is_plain, tracer.recorder.graph.nodes))
     undo.always = any(map(may_raise, called))
     return undo
 
@@ -59,7 +59,7 @@ def _is_plain(node: fx.Node) -> bool:
 
 def can_rerun(tracer: Trace, undo: Undo) -> bool:
     """Whether a frame may rerun when its graph raises: nothing visible may have happened by then."""
-    return (undo.kept or not undo.happens) and graph_nodes.only_computes(tracer)
+    return (undo.saves or not undo.happens) and graph_nodes.only_computes(tracer)
 
 
 def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:

@@ -51,14 +51,14 @@ SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 @attrs.frozen(eq=False)
 class CutFrame:
     """A frame and the point where it is cut. position: of the instruction in `origin`, the program's code (the frame's
-    code may be a copy). names: the bound variables to hand on. kept: those among them that are only kept alive. held:
-    the values of the stack's variables."""
+    code may be a copy). names: the bound variables to hand on. retained: those among them that are only kept alive.
+    held: the values of the stack's variables."""
 
     frame: Frame
     origin: CodeType
     position: int
     names: tuple[str, ...]
-    kept: frozenset[str]
+    retained: frozenset[str]
     layout: Layout
     held: dict[str, Value]
 
@@ -110,9 +110,9 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
     for number, error in enumerate(frame.handling):
         held[handled_name(number)] = error
     bound = frozenset(frame.variables) | frozenset(frame.lazy)
-    kept = kept_alive(frame, origin) & bound
-    names = in_order(origin, bound & live_at(origin, position) | kept)
-    return CutFrame(frame, origin, position, names, kept, layout, held)
+    retained = kept_alive(frame, origin) & bound
+    names = in_order(origin, bound & live_at(origin, position) | retained)
+    return CutFrame(frame, origin, position, names, retained, layout, held)
 
 
 def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
@@ -184,7 +184,7 @@ class CutWriter(Rebuilder):
         written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
         table, resumed = self.tracer.request.resumes, resume_point(self.code) is not None
         cells = frozenset(self.code.co_cellvars)
-        out = BreakWriter(root.origin, cells, table=table, hands_back=resumed, kept=root.kept)
+        out = BreakWriter(root.origin, cells, table=table, hands_back=resumed, retained=root.retained)
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
         spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)

@@ -38,13 +38,13 @@ NOT_ALONE = frozenset({
 class BreakWriter(FrameWriter):
     """Writes code that runs one instruction and continues after it.
 
-    hands_back: the code is called by a loop in another frame, and tells it what to run next. kept: variables that are
-    passed on though nothing reads them; without `hands_back` this frame itself keeps its own.
+    hands_back: the code is called by a loop in another frame, and tells it what to run next. retained: variables that
+    are passed on though nothing reads them; without `hands_back` this frame itself keeps its own.
     """
 
     table: ResumeTable
     hands_back: bool
-    kept: frozenset[str] = frozenset()
+    retained: frozenset[str] = frozenset()
 
     def run(self, position: int, layout: Layout, bound: frozenset[str], *, inner: bool) -> None:
         """Run the instruction at a position and continue after it. `inner`: call the code that replaces its call."""
@@ -142,8 +142,8 @@ class BreakWriter(FrameWriter):
                 self.copy(step)
             return
         self.pop_stack(layout)
-        kept = self.kept if self.hands_back else frozenset()
-        names = in_order(self.origin, bound & (live_at(self.origin, position) | kept))
+        retained = self.retained if self.hands_back else frozenset()
+        names = in_order(self.origin, bound & (live_at(self.origin, position) | retained))
         code, key = resume_code(self.table, self.origin, position, names, layout)
         arguments = [*names, *variables_of(layout)]
         if self.hands_back:

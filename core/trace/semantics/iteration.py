@@ -180,7 +180,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
         out.constant(1)
         out.call(2)
         return
-    taken = iterator.taken
+    returned = iterator.returned
     if state_of(value) != state:
         out.cannot(value)
     looked_at = value.container if isinstance(value, ContainerValue) else value
@@ -191,9 +191,9 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
         out.load(value)
         out.call(1)
         if value in out.tracer.effects.changed:  # the list may be shorter until the changes are made
-            out.later(LIST_ITERATOR.__setstate__, taken)
+            out.later(LIST_ITERATOR.__setstate__, returned)
         else:
-            set_state(out, taken)
+            set_state(out, returned)
         return
     out.null_function(advanced)
     out.load(value)
@@ -212,7 +212,7 @@ def remake_backwards(value: Value, state: tuple[int, int], last: int, out: Rebui
     out.load(value)
     out.call(1)
     if keeps:
-        set_state(out, last - iterator.taken)
+        set_state(out, last - iterator.returned)
     else:
         out.constant(iterator.asked)
         out.call(2)
@@ -228,10 +228,10 @@ def set_state(out: Rebuilding, state: int) -> None:
     out.emit("POP_TOP")
 
 
-def advanced(items: Iterable[object], taken: int) -> Iterator[object]:
+def advanced(items: Iterable[object], count: int) -> Iterator[object]:
     """Advance an iterator by a number of items."""
     made = iter(items)
-    for _ in itertools.islice(made, taken):
+    for _ in itertools.islice(made, count):
         pass
     return made
 

@@ -26,30 +26,30 @@ HOMES = frozenset({
 })  # fmt: skip
 
 
-def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], said: Signature | None = None) -> bool:
+def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], row: Signature | None = None) -> bool:
     """Whether a C function or method of Python itself raises TypeError for this many arguments and these keywords.
 
-    positional: the number of other arguments. said: the plugins' `Signature` of the function.
+    positional: the number of other arguments. row: the plugins' `Signature` of the function.
     """
     if not _is_pythons(fn):
         return False
     names = tuple(names)
     if not names:
-        least, most = (said and said.counts) or counts(fn)
+        least, most = (row and row.counts) or counts(fn)
         return not least <= positional <= most
-    signature = _signature(fn) if said is None or said.keywords is None else None
+    signature = _signature(fn) if row is None or row.keywords is None else None
     if signature is None:
-        known = () if said is None else said.keywords or ()
+        known = () if row is None else row.keywords or ()
         return ANY not in known and not set(names) <= set(known)
     if any(_is_positional(signature, name) for name in names):
         return True  # Python 3.13.0 would bind it
     return not _binds(signature, positional, names)
 
 
-def takes(fn: Any, positional: int, names: Iterable[str] = (), said: Signature | None = None) -> bool:
+def takes(fn: Any, positional: int, names: Iterable[str] = (), row: Signature | None = None) -> bool:
     """Whether a function takes this many arguments and keywords of these names; True if that is unknown."""
     if type(fn) is not FunctionType:
-        return not refuses(fn, positional, names, said)
+        return not refuses(fn, positional, names, row)
     signature = _signature(fn)
     return signature is None or _binds(signature, positional, tuple(names))
 

@@ -31,8 +31,8 @@ LIST_ITERATOR: Any = type(iter([]))
 class IteratorValue(BuiltinObject):
     """An iterator whose values the tracer can produce: list iterators, zip, enumerate, map, ...
 
-    asked: how many times a value was requested; taken: how many were returned; ended: whether it is exhausted. remake:
-    pushes an equivalent iterator; None if that can't be done. made_at: where the iterator was made. indexed: the
+    asked: how many times a value was requested; returned: how many were; ended: whether it is exhausted. remake: pushes
+    an equivalent iterator; None if that can't be done. made_at: where the iterator was made. indexed: the
     program's object whose `__getitem__` produces the values.
     """
 
@@ -41,7 +41,7 @@ class IteratorValue(BuiltinObject):
     remake: Callable[[Rebuilding, IteratorValue], None] | None = None
     made_at: tuple[Location, ...] = ()
     asked: int = 0
-    taken: int = 0
+    returned: int = 0
     ended: bool = False
     indexed: Value | None = None
 
@@ -58,7 +58,7 @@ class IteratorValue(BuiltinObject):
         except StopIteration:
             self.ended = True
             raise
-        self.taken += 1
+        self.returned += 1
         return value
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:

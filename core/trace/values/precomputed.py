@@ -96,7 +96,7 @@ class PrecomputedNumber(Value):
         if type(self.number) is bool or not (tracer.request.fullgraph or tracer.config.capture_scalar_outputs):
             tracer.graph_break("random-number-as-argument", type=self.describe())
         if self.item is None:
-            tracer.precalls.taken = True
+            tracer.precalls.reads_numbers = True
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph.call("item", (self.as_tensor(),), {})
         return self.item

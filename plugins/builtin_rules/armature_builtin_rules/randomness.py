@@ -93,9 +93,9 @@ class RandomValue(Value):
             args, kwargs = positional_arguments(tracer, name, args, kwargs)
         copy = self.copy
         if copy is None:
-            early = self.early(tracer, name, args, kwargs)
-            if early is not None:
-                return early
+            known = self.before_graph(tracer, name, args, kwargs)
+            if known is not None:
+                return known
             copy = self.pin(tracer, name)
         tracer.mutate(self)
         draw: Callable[..., Value] = CHOSEN.get(name, drawn)
@@ -108,7 +108,7 @@ class RandomValue(Value):
         except Exception as error:
             tracer.raise_real(error)
 
-    def early(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value | None:
+    def before_graph(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value | None:
         """Draw before the graph; None if the drawn value must be known."""
         call = as_call(tracer, name, args, kwargs)
         if call is None:

@@ -97,20 +97,20 @@ class PatternValue(Value):
         if by is not None:
             stand_in = replaced if name == "sub" else replaced_and_counted
             return tracer.calls.inline_python(stand_in, (self, *args), kwargs)
-        found, again = run(tracer, f"Pattern.{name}", getattr(self.pattern, name), args, kwargs)
+        found, remake = run(tracer, f"Pattern.{name}", getattr(self.pattern, name), args, kwargs)
         if name == "finditer":
-            return iterator(found, again)
+            return iterator(found, remake)
         if name in MATCHING and found is not None:
-            return MatchValue(found, again)
+            return MatchValue(found, remake)
         return tracer.as_value(found)
 
 
 @attrs.define(eq=False)
 class MatchValue(Value):
-    """A match. again: makes an equal one."""
+    """A match. remake: makes an equal one."""
 
     found: re.Match[Any]
-    again: Callable[[], Any]
+    remake: Callable[[], Any]
 
     mutable = True
     slots = frozenset({"__getitem__", "__hash__"})
@@ -132,7 +132,7 @@ class MatchValue(Value):
         return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.found, name), args, kwargs)[0])
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(self.again)
+        out.null_function(self.remake)
         out.call(0)
 
 
@@ -186,25 +186,25 @@ def replaced_and_counted(pattern: Any, /, repl: Any, string: Any, count: Any = 0
     return string[:0].join(parts), number
 
 
-def nth(again: Callable[[], Iterator[Any]], number: int) -> Any:
+def nth(search: Callable[[], Iterator[Any]], number: int) -> Any:
     """One of the matches that an iterator would yield."""
-    return next(itertools.islice(again(), number, None))
+    return next(itertools.islice(search(), number, None))
 
 
-def advanced_iterator(again: Callable[[], Iterator[Any]], number: int) -> Any:
+def advanced_iterator(search: Callable[[], Iterator[Any]], number: int) -> Any:
     """An iterator that has yielded this many matches."""
-    made = again()
+    made = search()
     for _ in range(number):
         next(made)
     return made
 
 
-def iterator(found: Iterator[Any], again: Callable[[], Iterator[Any]]) -> Value:
+def iterator(found: Iterator[Any], search: Callable[[], Iterator[Any]]) -> Value:
     """The iterator that finditer returns."""
-    matches = (MatchValue(match, functools.partial(nth, again, number)) for number, match in enumerate(found))
+    matches = (MatchValue(match, functools.partial(nth, search, number)) for number, match in enumerate(found))
 
     def remake(out: Rebuilding, made: Any) -> None:
-        out.null_function(functools.partial(advanced_iterator, again, made.taken))
+        out.null_function(functools.partial(advanced_iterator, search, made.returned))
         out.call(0)
 
     return IteratorValue(matches, type(found), remake)

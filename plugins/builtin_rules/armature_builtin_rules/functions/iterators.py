@@ -172,7 +172,7 @@ def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
             out.cannot(inner)  # it would start again
         out.null_function(enumerate)
         out.load(inner)
-        out.constant(first + made.taken)
+        out.constant(first + made.returned)
         out.call(2)
 
     return IteratorValue(Steps(step), enumerate, remake, locations_of(tracer.stack.frames))

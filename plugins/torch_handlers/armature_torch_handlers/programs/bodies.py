@@ -152,7 +152,7 @@ def _module(
     tracer: Tracing, part: Subgraph, inputs: list[fx.Node], results: Sequence[Value], name: str, single: bool
 ) -> tuple[fx.GraphModule, tuple[fx.Node, ...]]:
     """The graph of a function, and its free values."""
-    free = [node for node in part.outside if node not in inputs]
+    free = [node for node in part.captured if node not in inputs]
     if not all(isinstance(node.meta.get("example_value"), (torch.Tensor, torch.SymInt)) for node in free):
         raise NotSeparable("uses a number that is not known while tracing")
     outputs = tuple(value.as_argument(tracer) for value in results)
@@ -165,7 +165,7 @@ def _check(part: Subgraph, results: Sequence[Value], inputs: Sequence[fx.Node], 
     """Check that the results are tensors and numbers, and that, if `fresh`, none shares memory with another or with an
     input."""
     own = set(part.nodes)
-    seen = {_memory(node.meta["example_value"]) for node in (*inputs, *part.outside)} - {None}
+    seen = {_memory(node.meta["example_value"]) for node in (*inputs, *part.captured)} - {None}
     for value in results:
         if isinstance(value, TracedTensor):
             memory = _memory(value.fake)

@@ -33,22 +33,23 @@ Key = tuple[bool, tuple[bool, ...]]  # the grad mode, and for each output whethe
 
 @attrs.frozen(eq=False)
 class Backward:
-    """A graph of backward: `(*gradients, *saved, *kept) -> gradients of inputs`.
+    """A graph of backward: `(*gradients, *saved, *residuals) -> gradients of inputs`.
 
-    reads_saved: whether it reads the saved tensors. kept: positions among all values stored for the backward graphs.
+    reads_saved: whether it reads the saved tensors. residuals: positions among all values stored
+    for the backward graphs.
     """
 
     module: fx.GraphModule
     reads_saved: bool
-    kept: tuple[int, ...]
+    residuals: tuple[int, ...]
 
 
 @attrs.frozen(eq=False)
 class Graphs:
     """The graphs of an autograd function.
 
-    forward: `(*inputs, *free) -> (outputs, saved, kept)`; free: tensors and numbers that are not arguments. missing:
-    why there is no backward graph for a key. constant: outputs without gradient; dirty: changed inputs.
+    forward: `(*inputs, *free) -> (outputs, saved, residuals)`; free: tensors and numbers that are not arguments.
+    missing: why there is no backward graph for a key. constant: outputs without gradient; dirty: changed inputs.
     """
 
     name: str
@@ -85,7 +86,7 @@ def forward_by(graphs: Graphs) -> Callable[..., Any]:
     forward, constant, dirty = graphs.forward, graphs.constant, graphs.dirty
 
     def run(ctx: Any, free: tuple[Any, ...], *inputs: Any) -> Any:
-        outputs, saved, ctx.kept = forward(*inputs, *free)
+        outputs, saved, ctx.residuals = forward(*inputs, *free)
         ctx.save_for_backward(*saved)
         ctx.strides = tuple(None if one is None else strides_of_gradient(one) for one in outputs)
         ctx.set_materialize_grads(graphs.materializes)
@@ -114,7 +115,7 @@ def backward_by(graphs: Graphs) -> Callable[..., Any]:
             raise RuntimeError(f"the backward of {graphs.name} could not be traced for this call: {why}")
         given = [laid_out(one, strides) for one, strides in zip(gradients, ctx.strides) if one is not None]
         saved = ctx.saved_tensors if found.reads_saved else ()
-        return None, *found.module(*given, *saved, *[ctx.kept[k] for k in found.kept])
+        return None, *found.module(*given, *saved, *[ctx.residuals[k] for k in found.residuals])
 
     return run
 
@@ -136,14 +137,14 @@ def with_gradients(
 
 @attrs.define(eq=False)
 class _Tracing:
-    """The tracing of one call. kept: nodes that backward uses, besides gradients and saved tensors."""
+    """The tracing of one call. residuals: nodes that backward uses, besides gradients and saved tensors."""
 
     call: Call
     cls: Value
     context: Context
     args: tuple[Value, ...]
     saved: list[Value] = attrs.field(factory=list)
-    kept: dict[fx.Node, int] = attrs.field(factory=dict)
+    residuals: dict[fx.Node, int] = attrs.field(factory=dict)
     backward: dict[Key, Backward] = attrs.field(factory=dict)
     missing: dict[Key, str] = attrs.field(factory=dict)
     once: bool = False
@@ -169,9 +170,9 @@ class _Tracing:
         given = tuple(self.node_or_none(value) for value in outputs)
         saved = tuple(self.node_or_none(value) for value in self.saved)
         own = {*part.nodes, *nodes}
-        used = dict.fromkeys((*part.outside, *saved, *self.kept))
+        used = dict.fromkeys((*part.captured, *saved, *self.residuals))
         free = [node for node in used if node is not None and node not in own]
-        forward = part.module([*nodes, *free], (given, saved, tuple(self.kept)), "forward")
+        forward = part.module([*nodes, *free], (given, saved, tuple(self.residuals)), "forward")
         part.remove()
         apply = made_of(self.graphs(forward, len(inputs), outputs, not nest))
         found = self.call.graph_call(apply, *inputs, *[value_of(self.call, node) for node in free])
@@ -295,10 +296,10 @@ class _Tracing:
         reads_saved = self.context.reads_saved
         saved = [self.node_or_none(value) for value in self.saved] if reads_saved else []
         known = {*part.nodes, *places, *saved}
-        needed = [node for node in dict.fromkeys((*part.outside, *results)) if node is not None and node not in known]
-        kept = tuple(self.kept.setdefault(node, len(self.kept)) for node in needed)
+        needed = [node for node in dict.fromkeys((*part.captured, *results)) if node is not None and node not in known]
+        residuals = tuple(self.residuals.setdefault(node, len(self.residuals)) for node in needed)
         module = part.module([*places, *saved, *needed], results, "backward")
-        return Backward(module, reads_saved, kept)
+        return Backward(module, reads_saved, residuals)
 
     def results(self, result: Value) -> list[Value]:
         """The gradients of the arguments that are tensors; None for unneeded ones."""

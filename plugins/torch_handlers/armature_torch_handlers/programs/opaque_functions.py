@@ -44,10 +44,10 @@ class Branch:
 
 @attrs.define(eq=False)
 class Seen:
-    """Observations of the run on fakes: the result, the containers passed, and whether one was changed."""
+    """Observations of the run on fakes: the result, the containers containers, and whether one was changed."""
 
     result: Any
-    passed: list[Any]
+    containers: list[Any]
     changed: bool
 
 
@@ -65,13 +65,13 @@ class OpaqueCall:
     def run(self, leaves: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """Call the function with its arguments rebuilt; returns the tensors of its result."""
         items = iter(leaves)
-        passed: list[Any] = []
-        args, kwargs = assemble(self.args, items, passed), assemble(self.kwargs, items, passed)
-        before = [content(container) for container in passed] if self.tracing else []
+        containers: list[Any] = []
+        args, kwargs = assemble(self.args, items, containers), assemble(self.kwargs, items, containers)
+        before = [content(container) for container in containers] if self.tracing else []
         result = self.fn(*args, **kwargs)
         if self.tracing:
-            changed = [content(container) for container in passed] != before
-            self.seen = Seen(result, passed, changed)
+            changed = [content(container) for container in containers] != before
+            self.seen = Seen(result, containers, changed)
         return tuple(tensors(result))
 
 
@@ -124,12 +124,12 @@ def flatten_argument(tracer: Tracing, value: Value, leaves: list[Value]) -> Bran
     return Branch(lambda items: node.unflatten(items, known), parts)
 
 
-def assemble(branch: Branch | None, leaves: Iterator[Any], passed: list[Any]) -> Any:
+def assemble(branch: Branch | None, leaves: Iterator[Any], containers: list[Any]) -> Any:
     """Rebuild a flattened argument with the next leaves. Containers are added to `passed`."""
     if branch is None:
         return next(leaves)
-    container = branch.make([assemble(part, leaves, passed) for part in branch.parts])
-    passed.append(container)
+    container = branch.make([assemble(part, leaves, containers) for part in branch.parts])
+    containers.append(container)
     return container
 
 
@@ -167,13 +167,15 @@ class Results:
     """Builds the value of a result. `made`: maps each tensor, container and object in it to its value."""
 
     tracer: Tracing
-    passed: list[Any]
+    containers: list[Any]
     made: dict[int, Value] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, tracer: Tracing, seen: Seen, found: list[Value]) -> Results:
         """With the node's tensors, which are those of the result in order."""
-        return cls(tracer, seen.passed, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)})
+        return cls(
+            tracer, seen.containers, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)}
+        )
 
     def value_of(self, obj: Any) -> Value:
         """The value of the result or a part of it. One object has one value; constants and sizes are known."""
@@ -184,7 +186,7 @@ class Results:
         return self.made[id(obj)]
 
     def _container(self, obj: Any) -> Value:
-        if any(obj is container for container in self.passed):
+        if any(obj is container for container in self.containers):
             self._unsupported(obj, "its argument, a ")
         if type(obj) in (dict, OrderedDict):
             made = self.tracer.as_value(type(obj)).call(self.tracer, (), {})

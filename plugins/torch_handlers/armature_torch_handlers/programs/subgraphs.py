@@ -93,14 +93,14 @@ class Watch:
 class Subgraph:
     """The part of the graph that a call has added.
 
-    nodes: in order. outside: nodes that these use and that are not among them. writes: whether some are in-place
+    nodes: in order. captured: nodes outside that these use. writes: whether some are in-place
     operators; written: tensors from before the call that were written to.
     """
 
     tracer: Tracing
     nodes: tuple[fx.Node, ...]
     result: Value
-    outside: tuple[fx.Node, ...]
+    captured: tuple[fx.Node, ...]
     writes: bool
     written: tuple[TracedTensor, ...]
     places: tuple[Location, ...]
@@ -139,7 +139,7 @@ class Subgraph:
         own = set(nodes)
         given = [*(node for one in made for node in one.all_input_nodes), *found]
         used = (node for node in given if isinstance(node, fx.Node) and node not in own)
-        return attrs.evolve(self, nodes=nodes, outside=tuple(dict.fromkeys((*self.outside, *used))))
+        return attrs.evolve(self, nodes=nodes, captured=tuple(dict.fromkeys((*self.captured, *used))))
 
 
 def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Subgraph:

@@ -23,7 +23,7 @@ from armature.torch_abi.wrappers import is_wrapper
 
 
 @attrs.frozen(eq=False)
-class Tail:
+class OutputViews:
     """The calls at the end of a graph that make views, in order, and the graph without them.
 
     given: results of that graph; made: nodes that make views; switched: those that run in a different grad mode.
@@ -36,7 +36,7 @@ class Tail:
     switched: frozenset[fx.Node]
 
     def after(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """The whole graph's callable. run: the callable of the graph without the tail."""
+        """The whole graph's callable. run: the callable of the graph without them."""
         graph = fx.Graph()
         places = [node for node in self.whole.graph.nodes if node.op == "placeholder"]
         copies = {node: graph.node_copy(node) for node in places}
@@ -66,7 +66,7 @@ class Tail:
                     copies.setdefault(other, copies[node])
 
 
-def tail_of(whole: fx.GraphModule) -> Tail | None:
+def output_views_of(whole: fx.GraphModule) -> OutputViews | None:
     """The views that a graph ends with, if other results share their memory or autograd knows more about them than
     their elements. None if there are none, or they have to be compiled."""
     modes = _grad_modes(whole.graph)
@@ -92,7 +92,7 @@ def tail_of(whole: fx.GraphModule) -> Tail | None:
     if not all(graph.is_known(used, known) for node in order for used in node.all_input_nodes):
         return None
     switched = frozenset(node for node in order if modes[node] is not torch.is_grad_enabled())
-    return Tail(whole, _giving(whole, given), given, order, switched)
+    return OutputViews(whole, _giving(whole, given), given, order, switched)
 
 
 def reads_data_alias(whole: fx.GraphModule) -> bool:
