@@ -12,7 +12,6 @@ class QuantityValue(api.Value):
 
     values: api.Value
     unit: str
-
     slots = frozenset({"__add__", "__mul__"})
 
     def python_type(self) -> type:

@@ -11,9 +11,10 @@ from armature.lower.index import Index, Size, Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
 from armature.schedule.verify import verify_kernel
 from armature_gpu_triton.backend import TritonBackend
-from armature_gpu_triton.kernel_printer import KernelPrinter, print_function, size_name
+from armature_gpu_triton.kernel_printer import KernelPrinter, print_function
 from armature_gpu_triton.loops import tile
 from armature_gpu_triton.split import split
+from armature_gpu_triton.values import size_name
 
 F32, BF16, I64 = torch.float32, torch.bfloat16, torch.int64
 DEVICE = torch.device("cuda", 0)

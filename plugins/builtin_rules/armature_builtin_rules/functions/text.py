@@ -77,22 +77,22 @@ def format_method(call: Call, template: Value, /, *args: Value, **kwargs: Value)
 
 @attrs.define(eq=False)
 class Arguments:
-    """The arguments of `str.format`. taken: the number of unnamed fields so far; numbered: whether a field had a
-    number."""
+    """The arguments of `str.format`. automatic: the number of fields so far that were numbered automatically;
+    numbered: whether a field had a number."""
 
     args: Args
     kwargs: Kwargs
-    taken: int = 0
+    automatic: int = 0
     numbered: bool = False
 
     def get(self, tracer: Tracing, first: int | str) -> Value:
         """The argument for a field; an empty name takes the next one."""
         if first == "":
-            first, self.taken = self.taken, self.taken + 1
+            first, self.automatic = self.automatic, self.automatic + 1
         elif isinstance(first, int):
             self.numbered = True
         known = first < len(self.args) if isinstance(first, int) else first in self.kwargs
-        if not known or (self.numbered and self.taken):  # an error whose wording differs between versions
+        if not known or (self.numbered and self.automatic):  # an error whose wording differs between versions
             tracer.graph_break("format-arguments", field=first)
         return self.args[first] if isinstance(first, int) else self.kwargs[first]
 
