@@ -343,25 +343,36 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
             object.__new__(cls)
         except TypeError as error:
             tracer.raise_real(error)
-    if inherits(cls, "__new__", object):
-        made = new_object(tracer, cls)
-        tracer.overrides.present |= is_overriding(cls)
-    else:
-        found = find_in_class(cls, "__new__")
-        raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
-        if found is not None and type(found.obj) is BuiltinFunctionType:
-            made = tracer.as_value(found.obj).call(tracer, (value, *args), kwargs)
-        elif found is None or not isinstance(raw, FunctionType):
-            tracer.graph_break("unusual-constructor", type=value.describe())
-        else:
-            made = held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
-    if isinstance(made, (TensorValue, TupleValue)) and overrides_in_python(cls, "__init__"):
-        made.get_attribute(tracer, "__init__").call(tracer, args, kwargs)
-    if isinstance(made, ClassValue) and issubclass(type(made.cls), cls) and overrides_in_python(cls, "__init__"):
-        (made.meta(tracer, "__init__") or made).call(tracer, args, kwargs)
-    if isinstance(made, UserObjectValue) and issubclass(made.cls, cls):
-        _initialise(tracer, made, args, kwargs)
+    made = _by_new(tracer, value, args, kwargs)
+    initialise = next((initialise for kind, initialise in INITIALISED if isinstance(made, kind)), None)
+    if initialise is not None:
+        initialise(tracer, cls, made, args, kwargs)
     return made
+
+
+def _by_new(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    """The object that `__new__` of a class returns."""
+    cls = value.cls
+    if inherits(cls, "__new__", object):
+        tracer.overrides.present |= is_overriding(cls)
+        return new_object(tracer, cls)
+    found = find_in_class(cls, "__new__")
+    raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
+    if found is not None and type(found.obj) is BuiltinFunctionType:
+        return tracer.as_value(found.obj).call(tracer, (value, *args), kwargs)
+    if found is None or not isinstance(raw, FunctionType):
+        tracer.graph_break("unusual-constructor", type=value.describe())
+    return held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
+
+
+def _initialise_tensor_or_tuple(tracer: Trace, cls: type, made: Value, args: Args, kwargs: Kwargs) -> None:
+    if overrides_in_python(cls, "__init__"):
+        made.get_attribute(tracer, "__init__").call(tracer, args, kwargs)
+
+
+def _initialise_class(tracer: Trace, cls: type, made: ClassValue, args: Args, kwargs: Kwargs) -> None:
+    if issubclass(type(made.cls), cls) and overrides_in_python(cls, "__init__"):
+        (made.meta(tracer, "__init__") or made).call(tracer, args, kwargs)
 
 
 def new_object(tracer: Trace, cls: type) -> Value:
@@ -370,7 +381,9 @@ def new_object(tracer: Trace, cls: type) -> Value:
     return UserObjectValue(cls) if row is None or row.instance is None else row.instance(cls)
 
 
-def _initialise(tracer: Trace, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
+def _initialise_object(tracer: Trace, cls: type, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
+    if not issubclass(made.cls, cls):
+        return
     init = find_in_class(made.cls, "__init__")
     if made.base is not None and (init is None or not isinstance(init.obj, FunctionType)):
         if init is not None and init.holder is not object:  # otherwise `__new__` has initialised it
@@ -393,6 +406,13 @@ def _returns_none(tracer: Trace, result: Value) -> None:
         tracer.raise_error(TypeError, f"__init__() should return None, not '{type_name(kind)}'")
 
 
+# How `__init__` is called, by the value of the object that `__new__` has returned.
+INITIALISED: tuple[tuple[type[Value], Callable[..., None]], ...] = (
+    (TensorValue, _initialise_tensor_or_tuple),
+    (TupleValue, _initialise_tensor_or_tuple),
+    (ClassValue, _initialise_class),
+    (UserObjectValue, _initialise_object),
+)
 MakeObject = Callable[["Trace", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
