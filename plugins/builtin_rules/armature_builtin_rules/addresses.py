@@ -17,7 +17,7 @@ class AddressValue(Value):
     of: Value
 
     mutable: ClassVar[bool] = True
-    slots = NUMBER_SLOTS | {"__hash__"}
+    slots = (NUMBER_SLOTS - {"__neg__", "__pos__", "__invert__"}) | {"__hash__"}
 
     def python_type(self) -> type:
         return int
