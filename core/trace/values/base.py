@@ -49,8 +49,83 @@ class Described:
         return ()
 
 
+class Operations(Described):
+    """The operations of the language, each by a verb that a value class may override if it declares a slot for it."""
+
+    __slots__ = ()
+
+    is_constant: ClassVar[bool] = False
+    # The slots (`semantics/slots.py`) that the objects support: an operation asks a value for no other.
+    slots: ClassVar[frozenset[str]] = frozenset()
+
+    def get_item(self, tracer: Tracing, key: Value) -> Value:
+        """`obj[key]`."""
+        return self.by_method(tracer, "__getitem__", key)
+
+    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
+        """`obj[key] = value`."""
+        self.by_method(tracer, "__setitem__", key, value)
+
+    def delete_item(self, tracer: Tracing, key: Value) -> None:
+        """`del obj[key]`."""
+        self.by_method(tracer, "__delitem__", key)
+
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
+        """`obj(*args, **kwargs)`."""
+        if self.is_constant:
+            raise_lacking(tracer, self, "__call__")
+        tracer.graph_break("call-of-object", type=self.describe())
+
+    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
+        """`obj.name(*args, **kwargs)`."""
+        tracer.graph_break("method-of-value", name=name, type=self.describe())
+
+    def by_method(self, tracer: Tracing, name: str, *args: Value) -> Value:
+        """An operation of the language by the method for it, if that is in `slots`."""
+        if class_member(self.python_type(), name) is MISSING:
+            raise_lacking(tracer, self, name)
+        if name not in self.slots:
+            tracer.graph_break("method-of-value", name=name, type=self.describe())
+        return self.call_method(tracer, name, args, {})
+
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"), one of those in `slots`.
+        None: NotImplemented. The order in which operands are asked is decided in `semantics/slots.py`."""
+        return None
+
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        """The result of a unary operator's method ("__neg__")."""
+        return self.by_method(tracer, name)
+
+    def truth(self, tracer: Tracing) -> bool:
+        """`bool(obj)`: without `__bool__` by the length, without that True (data model, 3.3.1)."""
+        return "__len__" not in self.slots or bool(self.length(tracer))
+
+    def length(self, tracer: Tracing) -> int:
+        """`len(obj)`."""
+        tracer.graph_break("length-of-object", type=self.describe())
+
+    def stream(self, tracer: Tracing) -> Iterator[Value]:
+        """The values that iterating yields, one by one; changes that the program makes meanwhile are seen."""
+        tracer.graph_break("iteration-of-object", type=self.describe())
+
+    def advance(self, tracer: Tracing) -> Value:
+        """`next(obj)`. Raises StopIteration of the tracer itself, not of the program."""
+        return next(self.stream(tracer))
+
+    def backwards(self, tracer: Tracing) -> Iterator[Value] | None:
+        """The values in reverse order; None if its class has no `__reversed__`."""
+        return None
+
+    def contains(self, tracer: Tracing, item: Value) -> bool:
+        """`item in obj`."""
+        if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
+            raise_lacking(tracer, self, "__contains__")
+        return any(tracer.python.same_or_equal(other, item) for other in self.stream(tracer))
+
+
 @attrs.define(eq=False)
-class Value(Described):
+class Value(Operations):
     """Base class of all values. `source` says where the object can be loaded again; None for an object made while
     tracing.
 
@@ -67,12 +142,9 @@ class Value(Described):
     base: Value | None = attrs.field(default=None, kw_only=True)
 
     is_tensor: ClassVar[bool] = False
-    is_constant: ClassVar[bool] = False
     is_symbolic: ClassVar[bool] = False  # a number that is only known at run time
     plain_items: ClassVar[bool] = False  # iterating it runs no code of the program, and does not raise
     mutable: ClassVar[bool] = False  # has an identity, so it must be rebuilt once, however often it is used
-    # The slots (`semantics/slots.py`) that its objects support: an operation asks a value for no other.
-    slots: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         declared = {VERBS.get(name) for name in cls.slots}
@@ -139,7 +211,7 @@ class Value(Described):
         else:
             tracer.guards.same(self.source, self.as_object())
 
-    # Attributes, items, calls.
+    # Attributes.
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         """`obj.name`."""
@@ -157,76 +229,9 @@ class Value(Described):
         """The `__dict__`. From then on, attributes are looked up in it."""
         tracer.graph_break("dict-of-object", type=self.describe())
 
-    def get_item(self, tracer: Tracing, key: Value) -> Value:
-        """`obj[key]`."""
-        return self.by_method(tracer, "__getitem__", key)
-
-    def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
-        """`obj[key] = value`."""
-        self.by_method(tracer, "__setitem__", key, value)
-
-    def delete_item(self, tracer: Tracing, key: Value) -> None:
-        """`del obj[key]`."""
-        self.by_method(tracer, "__delitem__", key)
-
-    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        """`obj(*args, **kwargs)`."""
-        if self.is_constant:
-            raise_lacking(tracer, self, "__call__")
-        tracer.graph_break("call-of-object", type=self.describe())
-
     def direct_code(self, tracer: Tracing) -> CodeType | None:
         """The code whose frame is the entire effect of calling it; None if there is none or the call does more."""
         return None
-
-    def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        """`obj.name(*args, **kwargs)`."""
-        tracer.graph_break("method-of-value", name=name, type=self.describe())
-
-    def by_method(self, tracer: Tracing, name: str, *args: Value) -> Value:
-        """An operation of the language by the method for it, if that is in `slots`."""
-        if class_member(self.python_type(), name) is MISSING:
-            raise_lacking(tracer, self, name)
-        if name not in self.slots:
-            tracer.graph_break("method-of-value", name=name, type=self.describe())
-        return self.call_method(tracer, name, args, {})
-
-    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"), one of those in `slots`.
-        None: NotImplemented. The order in which operands are asked is decided in `semantics/slots.py`."""
-        return None
-
-    def unary(self, tracer: Tracing, name: str) -> Value:
-        """The result of a unary operator's method ("__neg__")."""
-        return self.by_method(tracer, name)
-
-    # Protocols.
-
-    def truth(self, tracer: Tracing) -> bool:
-        """`bool(obj)`: without `__bool__` by the length, without that True (data model, 3.3.1)."""
-        return "__len__" not in self.slots or bool(self.length(tracer))
-
-    def length(self, tracer: Tracing) -> int:
-        """`len(obj)`."""
-        tracer.graph_break("length-of-object", type=self.describe())
-
-    def stream(self, tracer: Tracing) -> Iterator[Value]:
-        """The values that iterating yields, one by one; changes that the program makes meanwhile are seen."""
-        tracer.graph_break("iteration-of-object", type=self.describe())
-
-    def advance(self, tracer: Tracing) -> Value:
-        """`next(obj)`. Raises StopIteration of the tracer itself, not of the program."""
-        return next(self.stream(tracer))
-
-    def backwards(self, tracer: Tracing) -> Iterator[Value] | None:
-        """The values in reverse order; None if its class has no `__reversed__`."""
-        return None
-
-    def contains(self, tracer: Tracing, item: Value) -> bool:
-        """`item in obj`."""
-        if class_member(self.python_type(), "__contains__") is MISSING and not is_iterable(self.python_type()):
-            raise_lacking(tracer, self, "__contains__")
-        return any(tracer.python.same_or_equal(other, item) for other in self.stream(tracer))
 
     # The end of the frame.
 
@@ -379,7 +384,7 @@ def refuse_result(tracer: Tracing, method: str, result: Value) -> NoReturn:
     tracer.graph_break("special-method-result", method=method, type=result.describe())
 
 
-def raise_lacking(tracer: Tracing, value: Value, method: str) -> NoReturn:
+def raise_lacking(tracer: Tracing, value: Described, method: str) -> NoReturn:
     """Raise the program's TypeError for an operation whose special method the object's class lacks."""
     text = LACKING.get(method, f"'{{0}}' object does not support {method}")
     tracer.raise_error(TypeError, text.format(type_name(value.python_type())))

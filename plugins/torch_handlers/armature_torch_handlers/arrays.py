@@ -61,11 +61,8 @@ IN_PLACE: dict[str, Callable[..., Any]] = {
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
 UNARY: dict[str, Callable[..., Any]] = {
-    "__neg__": operator.neg,
-    "__pos__": operator.pos,
-    "__invert__": operator.invert,
-    "__abs__": abs,
-}
+    "__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert, "__abs__": abs,
+}  # fmt: skip
 OPERATORS = frozenset({*(function for function, _ in BINARY.values()), *UNARY.values()})
 # Their results are uninitialised memory.
 UNSPECIFIED: tuple[Any, ...] = () if np is None else (np.empty, np.empty_like)

@@ -24,4 +24,4 @@ class NullContextValue(ContextValue):
         return NullContextValue(self.kind, args=self.args, kwargs=self.kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.spread(self.kind, tuple(self.args), self.kwargs)
+        out.spread(self.kind, tuple(self.args), dict(self.kwargs))
