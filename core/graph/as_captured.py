@@ -47,16 +47,15 @@ def _is_zero_tensor(given: GraphInput) -> bool:
 
 def only_as_captured(graph: fx.Graph) -> bool:
     """Whether a compiled graph would compute something different. The cases: Python's `sum`, whose additions differ;
-    calls under a default dtype, which operators would read again; TorchScript, whose operators the dispatcher does not
-    have; changes of a tensor's state, which would be lost or get a gradient of zeros; views made under no_grad, which
-    would require gradients; differences of bools, which real tensors refuse."""
+    calls under a default dtype, which operators would read again; changes of a tensor's state, which would be lost or
+    get a gradient of zeros; views made under no_grad, which would require gradients; differences of bools, which real
+    tensors refuse."""
     if lacks_gradient_path(graph) or returns_leaf_view(graph):
         return True
     return any(
         AS_CAPTURED in node.meta
         or node.target is sum
         or hasattr(node.target, "in_default_dtype")
-        or hasattr(node.target, "scripted")
         or subtracts_bools(node)
         for node in graph.nodes
     )

@@ -20,7 +20,6 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
-    fake_tensor_tls,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -59,7 +58,6 @@ __all__ = [
     "FakeWorld",
     "NumberAsked",
     "alias",
-    "call_with_constants",
     "count_write",
     "detached",
     "enable_python_dispatcher",
@@ -548,23 +546,3 @@ def count_write(tensor: torch.Tensor) -> None:
         tensor.fake_mode.written += ((tensor, version_of(tensor)),)
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)
-
-
-def scripted(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the call of a TorchScript function, because FX would print the name of its class."""
-
-    def call_scripted(*args: Any, **kwargs: Any) -> Any:
-        return fn(*args, **kwargs)
-
-    vars(call_scripted)["scripted"] = fn
-    return call_scripted
-
-
-def call_with_constants(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a TorchScript function, which may hold tensors of its own, with fakes."""
-    before = fake_tensor_tls.allow_non_fake_inputs_override
-    fake_tensor_tls.allow_non_fake_inputs_override = True
-    try:
-        return fn(*args, **kwargs)
-    finally:
-        fake_tensor_tls.allow_non_fake_inputs_override = before

@@ -24,7 +24,8 @@ UNCOMPILED = "runs_uncompiled"
 
 
 def is_uncompiled(node: fx.Node) -> bool:
-    """Whether a graph node is a call that isn't passed to a back end (`call_uncompiled` of `plugin_values.py`)."""
+    """Whether a graph node is a call that isn't passed to a back end (`call_uncompiled` of `plugin_values.py`, or a
+    TorchScript function's)."""
     return hasattr(node.target, UNCOMPILED) or is_triton_operator(node.target)
 
 
@@ -38,7 +39,7 @@ def written_uncompiled(node: fx.Node) -> list[fx.Node]:
         return found
     writes = getattr(node.target, UNCOMPILED)
     given = tuple(arg for position, arg in enumerate(node.args) if writes is None or position in writes)
-    fx.map_arg(given, found.append)
+    fx.map_arg((given, dict(node.kwargs) if writes is None else {}), found.append)
     return found
 
 

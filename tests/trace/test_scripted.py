@@ -110,6 +110,43 @@ def test_in_one_graph(name: str, gradient: bool, backend: str) -> None:
             torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-5, atol=1e-5)
 
 
+@torch.jit.script
+def softly(x: Tensor, value: float, more: float = 0.5) -> Tensor:
+    return torch.cat([(x / value).tanh(), torch.add(x, x, alpha=2)]) * more
+
+
+def test_a_sequence_of_operators_is_part_of_the_graph() -> None:
+    for call in (lambda x: softly(x + 1, 2.0) * 3, lambda x: softly(x, more=1.5, value=3.0).sum()):
+        armature.reset()
+        graphs: list[list[str]] = []
+
+        def backend(module: torch.fx.GraphModule, _: Any, graphs: list[list[str]] = graphs) -> Callable[..., Any]:
+            graphs.append([str(node.target) for node in module.graph.nodes if node.op == "call_function"])
+            return module.forward
+
+        x = torch.linspace(-1, 1, 4, requires_grad=True)
+        torch.testing.assert_close(armature.compile(call, backend=backend)(x), call(x), **EXACT)
+        assert "aten.tanh.default" in graphs[0]
+        assert len(graphs) == 1
+
+
+def test_an_int_for_a_float_is_converted_as_torchscript_does() -> None:
+    armature.reset()
+    x = torch.arange(4)
+    quick = armature.compile(lambda x: softly(x, 2) + 1, backend="eager", fullgraph=True)
+    torch.testing.assert_close(quick(x), softly(x, 2) + 1, **EXACT)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_what_is_around_a_script_is_compiled(gradient: bool) -> None:
+    armature.reset()
+    x = torch.linspace(-1, 1, 4, requires_grad=gradient)
+    quick = armature.compile(lambda x: repeated(x.sin() + 1, 3).cos() * 2, fullgraph=True)
+    torch.testing.assert_close(quick(x), repeated(x.sin() + 1, 3).cos() * 2)
+    (record,) = session().compilations
+    assert len(record.graphs) >= 2
+
+
 def test_an_argument_is_written_to() -> None:
     armature.reset()
     quick = armature.compile(lambda x: written(x) + 1, backend="eager", fullgraph=True)

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from armature import interrupts
+from armature.torch_abi import scripts
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import (
@@ -20,17 +21,15 @@ from armature.torch_abi.fake import (
     DYNAMIC_SHAPE,
     UNSUPPORTED_OPERATOR,
     NumberAsked,
-    call_with_constants,
     enable_python_dispatcher,
     reads_numbers,
-    scripted,
 )
 from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.operators import by_position
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
-from armature.trace.data import LEAVE
+from armature.trace.data import LEAVE, UNCOMPILED
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import number_asked
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
@@ -174,7 +173,11 @@ def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwarg
     """A call of a TorchScript function."""
     if tracer.overrides.present:  # it checks its arguments for overrides itself
         tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
-    return graph_call(tracer, scripted(fn), args, kwargs, functools.partial(call_with_constants, fn))
+    call = functools.partial(graph_call, tracer)
+    makers: dict[str, Callable[[list[Value]], Value]] = {scripts.LIST: ListValue, scripts.TUPLE: TupleValue}
+    found = scripts.as_operators(fn, args, kwargs, tracer.as_value, makers, call)
+    whole = scripts.scripted(fn, **{UNCOMPILED: scripts.written_by(fn)})
+    return call(whole, args, kwargs) if found is None else found
 
 
 def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:

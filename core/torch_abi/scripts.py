@@ -1,0 +1,141 @@
+"""Functions in TorchScript: what they write to, and those that are a plain sequence of operators."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch._subclasses.fake_tensor import fake_tensor_tls
+
+
+class Typed(Protocol):
+    """What is asked of a value."""
+
+    def python_type(self) -> type:
+        """The class of the object."""
+
+
+V = TypeVar("V", bound=Typed)
+CONSTANT, LIST, TUPLE = "prim::Constant", "prim::ListConstruct", "prim::TupleConstruct"
+CODES = ("ScalarType", "Layout", "MemoryFormat")  # TorchScript has numbers for these
+KINDS: dict[str, type] = {"Tensor": torch.Tensor, "int": int, "float": float, "bool": bool}
+
+
+def nodes_of(block: Any) -> Iterator[Any]:
+    """All nodes of a graph or block, with those of the blocks inside them."""
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from nodes_of(inner)
+
+
+def written_by(fn: Any) -> frozenset[int] | None:
+    """The positions of the arguments that a TorchScript function writes to: none, or None where it may be any."""
+    # The schema of a call of Python says nothing of writes.
+    writes = any("!" in node.schema() or "Python" in node.kind() for node in nodes_of(fn.inlined_graph))
+    return None if writes else frozenset()
+
+
+def operator_of(node: Any) -> Any:
+    """The ATen operator of a node with one tensor as result; None if it is anything else."""
+    if not node.kind().startswith("aten::") or [str(one.type()) for one in node.outputs()] != ["Tensor"]:
+        return None
+    full = node.schema().partition("(")[0].removeprefix("aten::")
+    name, _, overload = full.partition(".")
+    operator = getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
+    return None if operator is None or operator._schema.is_mutable else operator
+
+
+@functools.lru_cache(maxsize=512)
+def sequence_of(fn: Any) -> tuple[Any, ...] | None:
+    """The nodes of a TorchScript function that only calls operators, one after the other; None for any other."""
+    nodes = tuple(fn.inlined_graph.nodes())
+    for node in nodes:
+        if node.kind() not in (CONSTANT, LIST, TUPLE) and not _can_be_called(node):
+            return None
+    tuples = [node.output() for node in nodes if node.kind() == TUPLE]
+    results = list(fn.inlined_graph.outputs())
+    return nodes if len(results) == 1 and all(made == results[0] for made in tuples) else None
+
+
+def _can_be_called(node: Any) -> bool:
+    operator = operator_of(node)
+    if operator is None:
+        return False
+    for argument, given in zip(operator._schema.arguments, node.inputs(), strict=True):
+        known = given.node().kind() == CONSTANT and given.toIValue() is None
+        if any(code in str(argument.real_type) for code in CODES) and not known:
+            return False
+    return True
+
+
+def as_operators(
+    fn: Any,
+    args: Sequence[V],
+    kwargs: Mapping[str, V],
+    constant: Callable[[Any], V],
+    makers: Mapping[str, Callable[[list[V]], V]],
+    call: Callable[[Any, Sequence[V], Mapping[str, V]], V],
+) -> V | None:
+    """The result of a TorchScript function by calls of its operators; None where its own call is needed.
+
+    constant: makes the value of a constant. makers: make the value of a list or a tuple.
+    """
+    nodes, given = sequence_of(fn), _bound(fn.schema.arguments, args, kwargs, constant)
+    if nodes is None or given is None:
+        return None
+    known = {one.debugName(): value for one, value in zip(fn.inlined_graph.inputs(), given, strict=True)}
+    for node in nodes:
+        values = [known[one.debugName()] for one in node.inputs()]
+        if node.kind() == CONSTANT:
+            made = constant(node.output().toIValue())
+        elif node.kind() in makers:
+            made = makers[node.kind()](values)
+        else:
+            operator = operator_of(node)
+            named = [one.name for one in operator._schema.arguments if one.kwarg_only]
+            count = len(values) - len(named)
+            made = call(operator, values[:count], dict(zip(named, values[count:], strict=True)))
+        known[node.output().debugName()] = made
+    return known[next(iter(fn.inlined_graph.outputs())).debugName()]
+
+
+def _bound(
+    declared: Sequence[Any], args: Sequence[V], kwargs: Mapping[str, V], constant: Callable[[Any], V]
+) -> list[V] | None:
+    """The argument for each parameter; None unless all have the declared types: TorchScript would convert others."""
+    given = dict(zip((one.name for one in declared), args)) | kwargs
+    for one in declared:
+        if one.name not in given and one.has_default_value():
+            given[one.name] = constant(one.default_value)
+    if len(args) > len(declared) or given.keys() != {one.name for one in declared}:
+        return None
+    values = [given[one.name] for one in declared]
+    fits = (_fits(value.python_type(), KINDS.get(str(one.type))) for value, one in zip(values, declared))
+    return values if all(fits) else None
+
+
+def _fits(kind: type, wanted: type | None) -> bool:
+    return kind is wanted or (wanted is torch.Tensor and issubclass(kind, wanted))
+
+
+def scripted(fn: Callable[..., Any], **marks: object) -> Callable[..., Any]:
+    """Wrap the call of a TorchScript function, because FX would print the name of its class. marks: attributes."""
+
+    def call_scripted(*args: Any, **kwargs: Any) -> Any:
+        return call_with_constants(fn, *args, **kwargs)
+
+    vars(call_scripted).update(marks)
+    return call_scripted
+
+
+def call_with_constants(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a TorchScript function, which may hold tensors of its own, with fakes."""
+    before = fake_tensor_tls.allow_non_fake_inputs_override
+    fake_tensor_tls.allow_non_fake_inputs_override = True
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        fake_tensor_tls.allow_non_fake_inputs_override = before

@@ -1,0 +1,62 @@
+"""Contract: what TorchScript tells of a function's operators, and of what it writes to."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.scripts import call_with_constants, sequence_of, written_by
+
+
+@torch.jit.script
+def plain(x: Tensor, value: float) -> tuple[Tensor, Tensor]:
+    return torch.cat([x, x / value]), x.sum(dim=0)
+
+
+@torch.jit.script
+def looping(x: Tensor, times: int) -> Tensor:
+    for _ in range(times):
+        if times > 1:
+            x.mul_(2)
+    return x
+
+
+@torch.jit.script
+def around(x: Tensor) -> Tensor:
+    return looping(x, 2)
+
+
+@torch.jit.script
+def with_code(x: Tensor) -> Tensor:
+    return x.to(torch.float64)
+
+
+def of_python(x):
+    return x.mul_(2)
+
+
+of_python.__annotations__ = {"x": Tensor, "return": Tensor}  # torch evaluates no annotations that are text
+of_python = torch.jit.ignore(of_python)
+
+
+@torch.jit.script
+def calling_python(x: Tensor) -> Tensor:
+    return of_python(x)
+
+
+def test_a_plain_sequence() -> None:
+    assert sequence_of(plain) is not None
+    assert not any(map(sequence_of, (looping, around, with_code, calling_python)))
+
+
+def test_writes() -> None:
+    assert written_by(plain) == written_by(with_code) == frozenset()
+    assert written_by(looping) is written_by(around) is written_by(calling_python) is None
+
+
+def test_a_call_with_fakes() -> None:
+    traced = torch.jit.trace(lambda x: x + torch.ones(3), torch.ones(3))
+    world = FakeWorld()
+    with world.mode:
+        assert call_with_constants(traced, world.of(torch.ones(3))).shape == (3,)
