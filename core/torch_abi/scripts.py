@@ -55,9 +55,9 @@ def sequence_of(fn: Any) -> tuple[Any, ...] | None:
     for node in nodes:
         if node.kind() not in (CONSTANT, LIST, TUPLE) and not _can_be_called(node):
             return None
-    tuples = [node.output() for node in nodes if node.kind() == TUPLE]
-    results = list(fn.inlined_graph.outputs())
-    return nodes if len(results) == 1 and all(made == results[0] for made in tuples) else None
+    tuples = {node.output().debugName() for node in nodes if node.kind() == TUPLE}
+    results = [one.debugName() for one in fn.inlined_graph.outputs()]
+    return nodes if len(results) == 1 and tuples <= set(results) else None
 
 
 def _can_be_called(node: Any) -> bool:

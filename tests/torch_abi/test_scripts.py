@@ -56,7 +56,7 @@ def test_writes() -> None:
 
 
 def test_a_call_with_fakes() -> None:
-    traced = torch.jit.trace(lambda x: x + torch.ones(3), torch.ones(3))
-    world = FakeWorld()
+    held, world = torch.ones(3), FakeWorld()
+    traced, fake = torch.jit.trace(lambda x: x + held, torch.ones(3)), world.of(torch.ones(3))
     with world.mode:
-        assert call_with_constants(traced, world.of(torch.ones(3))).shape == (3,)
+        assert call_with_constants(traced, fake).shape == (3,)

@@ -130,6 +130,20 @@ def test_a_sequence_of_operators_is_part_of_the_graph() -> None:
         assert len(graphs) == 1
 
 
+@torch.jit.script
+def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.cos() * 0.5, x.sum(dim=0) * 0.5
+
+
+def test_a_sequence_of_operators_with_a_tuple_as_result() -> None:
+    armature.reset()
+    x = torch.linspace(-1, 1, 4)
+    quick = armature.compile(lambda x: [part * 2 for part in halves(x + 1)], fullgraph=True)
+    torch.testing.assert_close(quick(x), [part * 2 for part in halves(x + 1)])
+    (record,) = session().compilations
+    assert len(record.graphs) == 1
+
+
 def test_an_int_for_a_float_is_converted_as_torchscript_does() -> None:
     armature.reset()
     x = torch.arange(4)
