@@ -106,7 +106,7 @@ def _bound(
     declared: Sequence[Any], args: Sequence[V], kwargs: Mapping[str, V], constant: Callable[[Any], V]
 ) -> list[V] | None:
     """The argument for each parameter; None unless all have the declared types: TorchScript would convert others."""
-    given = dict(zip((one.name for one in declared), args)) | kwargs
+    given = {**dict(zip((one.name for one in declared), args)), **kwargs}
     for one in declared:
         if one.name not in given and one.has_default_value():
             given[one.name] = constant(one.default_value)
