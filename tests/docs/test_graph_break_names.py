@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import inspect
 import json
+import re
+import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from armature.api import public as api
 from armature.pipeline.session import session
 from armature.plugins import manager
 from armature.testing.handler_kit import Captured, difference_of_outcomes, outcome
-from tests.docs import programs_in_python, programs_in_torch, programs_that_break, programs_with_errors
+from tests.docs import (
+    programs_decided,
+    programs_in_python,
+    programs_in_torch,
+    programs_of_libraries,
+    programs_that_break,
+    programs_that_break_too,
+    programs_with_errors,
+)
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "graph-break-names.md"
@@ -33,8 +46,25 @@ def programs_of(*modules: Any) -> dict[str, Callable[..., Any]]:
     return {name.upper(): fn for one in modules for name, fn in vars(one).items() if name.startswith("gb")}
 
 
-WHOLE = programs_of(programs_in_python, programs_with_errors, programs_in_torch)
-BROKEN = programs_of(programs_that_break)
+WHOLE = programs_of(
+    programs_in_python, programs_with_errors, programs_in_torch, programs_decided, programs_of_libraries.OneGraph
+)
+BROKEN = programs_of(programs_that_break, programs_that_break_too, programs_of_libraries.Broken)
+WITHOUT_NUMPY = {"GB0106": "tensor-to-numpy", "GB0232": "array-as-tensor"}  # run in another process
+OF_A_GROUP = {"GB1750", "GB2696", "GB3343", "GB9300", "GB9860"}  # they send tensors to other processes
+
+
+@pytest.fixture
+def surroundings(code: str) -> Iterator[None]:
+    """What the program of a type needs."""
+    if code in programs_of_libraries.NEEDED:
+        pytest.importorskip(programs_of_libraries.NEEDED[code], reason="the program uses it")
+    if code not in OF_A_GROUP:
+        yield
+        return
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield
+    dist.destroy_process_group()
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +108,16 @@ def test_the_page_and_the_programs_speak_of_types_that_there_are() -> None:
     assert SAME.keys() - NAMES.keys() == {code for code in SAME if code.startswith("AB")}
     assert (WHOLE.keys() | BROKEN.keys() | WIDER.keys()) <= NAMES.keys()
     assert not WHOLE.keys() & (BROKEN.keys() | SAME.keys())
+    covered = {code for code in NAMES if expected(code)[0] == "covered"}
+    assert covered == BROKEN.keys() | WITHOUT_NUMPY.keys(), "each row is decided by a program"
+
+
+def test_the_page_counts_its_rows() -> None:
+    counts = collections.Counter(row[1] for row in TABLE.values())
+    told = re.findall(r"^\| ([a-z ]+) \| .* \| (\d+) \|$", PAGE.read_text(), re.MULTILINE)
+    assert {kind: int(count) for kind, count in told} == counts
+    programs = f"""for each row that says "one graph"\n({counts["one graph"]}) or "covered" ({counts["covered"]})"""
+    assert programs in PAGE.read_text()
 
 
 def opened(result: Any) -> Any:
@@ -93,7 +133,7 @@ def broken_by(fn: Callable[..., Any]) -> tuple[list[str], int]:
     """What breaks the graph of a program, and how many graphs there are. Its outcome is compared with eager mode's."""
     given = torch.linspace(-1, 1, 6).reshape(2, 3)
     before = set(map(id, session().compilations))
-    compiled = api.compile(fn, backend=Captured())
+    compiled = api.compile(fn, backend=Captured(), dynamic=getattr(fn, "dynamic", None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcomes = [outcome(lambda x, run=run: opened(run(x)), (copy.deepcopy(given),)) for run in (fn, compiled)]
@@ -102,12 +142,45 @@ def broken_by(fn: Callable[..., Any]) -> tuple[list[str], int]:
     return [event.type.id for record in records for event in record.breaks], sum(r.module is not None for r in records)
 
 
+@pytest.mark.usefixtures("surroundings")
 @pytest.mark.parametrize("code", WHOLE)
 def test_what_is_said_to_be_one_graph_is_one(code: str) -> None:
     found, graphs = broken_by(WHOLE[code])
     assert (found, graphs > 0) == ([], True)
 
 
+@pytest.mark.usefixtures("surroundings")
 @pytest.mark.parametrize("code", BROKEN)
 def test_what_is_said_to_break_here_too_does(code: str) -> None:
     assert WIDER[code] in broken_by(BROKEN[code])[0]
+
+
+PROGRAM_WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import torch
+import armature
+from armature.pipeline.session import session
+
+def gb0106(x):
+    try:
+        return x.numpy()
+    except RuntimeError:
+        return x + 1
+
+def gb0232(x):
+    try:
+        return torch.from_numpy(x)
+    except (RuntimeError, TypeError):
+        return x + 1
+
+for fn in (gb0106, gb0232):
+    assert torch.equal(armature.compile(fn, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))
+print([event.type.id for record in session().compilations for event in record.breaks])
+"""
+
+
+def test_what_breaks_without_numpy() -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM_WITHOUT_NUMPY], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == str([*WITHOUT_NUMPY.values()])
+    assert WITHOUT_NUMPY.items() <= WIDER.items()

@@ -49,7 +49,7 @@ BREAKS = with_examples(
             ),
             code="AB0198",
             cause="A launch can be part of a graph only if its arguments say what it reads and writes.",
-            also=("GB0216", "GB0361", "GB3326"),
+            also=("GB0361",),
         ),
     ),
     "armature_gpu_triton.examples",

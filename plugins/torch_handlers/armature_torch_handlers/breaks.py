@@ -19,7 +19,7 @@ OWN = with_examples(
             "{function} reads or changes state of the whole process, which has to happen in order, on every call.",
             (_OUTSIDE, fundamental("Set it once, when the program starts.")),
             code="AB0170",
-            also=("GB0230", "GB4026"),
+            also=("GB0230",),
             cause="In a graph it would happen once, when the function is compiled, and not each time it runs.",
         ),
         BreakType(
@@ -76,7 +76,7 @@ OWN = with_examples(
             "{operation} is called around a function whose result requires gradients.",
             (fundamental("Call the function itself."), fundamental("Call it where gradients are disabled.")),
             code="AB0173",
-            also=("GB0335", "GB0337", "GB0345"),
+            also=("GB0335", "GB0337"),
             cause="This operator has no gradients in eager mode either.",
         ),
         BreakType(

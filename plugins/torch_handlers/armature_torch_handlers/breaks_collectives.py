@@ -18,7 +18,7 @@ ROWS = with_examples(
             "This collective can't be replaced by one that returns a new tensor: {why}.",
             (_COLLECTIVE, _OUTSIDE),
             code="AB0183",
-            also=("GB1750", "GB2696", "GB3343", "GB9300", "GB9860"),
+            also=("GB1750", "GB3343", "GB9860"),
             cause=_IN_PLACE,
         ),
         BreakType(

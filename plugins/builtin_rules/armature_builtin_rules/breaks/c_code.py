@@ -126,6 +126,7 @@ ROWS = with_examples(
             ),
             code="AB0211",
             cause="Its value depends on the current thread and task, which guards do not check.",
+            also=("GB4026",),
         ),
         BreakType(
             "parses-text",

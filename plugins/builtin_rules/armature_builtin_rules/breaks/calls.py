@@ -46,6 +46,7 @@ ROWS = with_examples(
             code="GB0117",
             torch_name="Unhandled args for method",
             cause=_PYTHONS,
+            also=("GB8887",),
         ),
         BreakType(
             "method-of-another-type",
@@ -145,7 +146,7 @@ ROWS = with_examples(
             ),
             code="GB2404",
             torch_name="Unsupported object.__new__ user-defined class construction",
-            also=("GB7502", "GB3383", "GB0162", "GB0026"),
+            also=("GB7502", "GB0162", "GB0026"),
             cause="There is no Python code to follow.",
         ),
         BreakType(

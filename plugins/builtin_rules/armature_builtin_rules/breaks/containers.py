@@ -64,7 +64,7 @@ ROWS = with_examples(
                 fundamental("Give the class an `__index__`."),
             ),
             code="AB0022",
-            also=("GB0153", "GB0281", "GB0202", "GB0143", "GB0781", "GB7786", "GB0038"),
+            also=("GB0153", "GB0202", "GB0143", "GB0781", "GB7786", "GB0038"),
             cause=_PYTHONS,
         ),
         BreakType(
@@ -408,6 +408,7 @@ ROWS = with_examples(
             code="AB0200",
             cause="Code compiled for one position of an iterator is of no use at the next, so the item is"
             " taken by Python.",
+            also=("GB0279",),
         ),
     ),
     "armature_builtin_rules.breaks.examples.containers",

@@ -56,12 +56,13 @@ ROWS = with_examples(
             code="GB0088",
             torch_name="Observed exception",
             also=(
-                "GB0193",
+                "GB0049",
                 "GB0089",
                 "GB0111",
                 "GB0178",
+                "GB0193",
+                "GB0216",
                 "GB0221",
-                "GB0049",
                 "GB0303",
                 "GB0309",
                 "GB0315",
@@ -108,7 +109,7 @@ ROWS = with_examples(
             ),
             code="GB0082",
             torch_name="Missing bytecode handler",
-            also=("GB0079", "GB6604"),
+            also=("GB6604",),
             cause="It has no equivalent in a graph, or belongs to a version of Python that armature does not support.",
         ),
         BreakType(
@@ -121,6 +122,7 @@ ROWS = with_examples(
             ),
             code="AB0050",
             cause="A coroutine runs in pieces, and other code runs in between.",
+            also=("GB0079",),
         ),
         BreakType(
             "generator-left-unfinished",
@@ -144,7 +146,6 @@ ROWS = with_examples(
                 fundamental("Enter it where the compiled function is called."),
             ),
             code="AB0052",
-            also=("GB0066",),
             cause="What the context changes has to stay in effect for code that runs after the graph.",
         ),
         BreakType(
@@ -171,7 +172,7 @@ ROWS = with_examples(
             ),
             code="GB0086",
             torch_name="Not a Python constant",
-            also=("GB2520", "GB0190", "GB0186", "GB0254"),
+            also=("GB0186", "GB0190", "GB0254", "GB2520", "GB2922"),
             cause="The next step depends on it, and a graph is captured before tensors have values.",
         ),
         BreakType(

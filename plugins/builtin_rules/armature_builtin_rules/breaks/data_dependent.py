@@ -73,6 +73,7 @@ ROWS = with_examples(
             ),
             code="AB0058",
             cause=_NUMBERS,
+            also=("GB0281",),
         ),
         BreakType(
             "range-of-tensor",
@@ -130,7 +131,6 @@ ROWS = with_examples(
             ),
             code="GB0569",
             torch_name="repr() on tensor",
-            also=("GB2483", "GB6053"),
             cause=_NUMBERS,
         ),
         BreakType(

@@ -38,7 +38,7 @@ ROWS = with_examples(
                 supportable("Without fullgraph=True, the function runs eagerly where objects may be freed."),
             ),
             code="AB0112",
-            also=("GB0272", "GB0276", "GB0283"),
+            also=("GB0272", "GB0276"),
             cause="When an object is freed is not known before the program runs.",
         ),
     ),

@@ -37,7 +37,7 @@ ROWS = with_examples(
             (fundamental("Call it outside the compiled function."), _PLUGIN),
             code="GB0156",
             torch_name="Unsupported method call",
-            also=("GB0253", "GB0289", "GB0121", "GB0142", "GB0287", "GB0290", "GB9672"),
+            also=("GB0253", "GB0289", "GB0142", "GB0287", "GB0290", "GB9672"),
             cause="What an unknown method does can't be recorded in a graph.",
         ),
         BreakType(
@@ -52,7 +52,6 @@ ROWS = with_examples(
             ),
             code="GB0467",
             torch_name="setattr() on unsupported type",
-            also=("GB8887",),
             cause="Armature does not know how such objects store attributes.",
         ),
         BreakType(
@@ -96,7 +95,7 @@ ROWS = with_examples(
             (fundamental("Write `__getattribute__` as a method, or use `__getattr__` for missing attributes."), _READ),
             code="GB0031",
             torch_name="Custom __getattribute__ in nn.Module attribute access",
-            also=("GB0032", "GB0211", "GB0256", "GB0282", "GB8656"),
+            also=("GB0032", "GB0211", "GB0256", "GB8656"),
             cause=_IN_C,
         ),
         BreakType(
@@ -123,7 +122,7 @@ ROWS = with_examples(
             "`{name}` of {type} is read through a descriptor whose `__get__` is not a plain function.",
             (fundamental("Write `__get__` of the descriptor as a method, or make it a property."), _READ),
             code="AB0092",
-            also=("GB9277", "GB0357"),
+            also=("GB0265", "GB0266", "GB0267", "GB0357", "GB9277"),
             cause=_IN_C,
         ),
         BreakType(
@@ -162,7 +161,6 @@ ROWS = with_examples(
             "The dict that globals() returns is changed.",
             (fundamental("Declare the variable with `global`, and set it by name."), _STORE),
             code="AB0096",
-            also=("GB0101",),
             cause="Everything that the function reads from its module would have to be looked up again.",
         ),
         BreakType(

@@ -135,7 +135,7 @@ ROWS = with_examples(
             ),
             code="GB0123",
             torch_name="Unsupported Tensor.backward() call",
-            also=("GB0442", "GB1042", "GB7054", "GB0181", "GB0173"),
+            also=("GB0442", "GB1042", "GB7054", "GB0181"),
             cause="The autograd engine needs the history of tensors, which they get only when the graph runs.",
         ),
         BreakType(
@@ -270,7 +270,7 @@ ROWS = with_examples(
             (_WHERE, fundamental("Use shape, dtype or device, which are known.")),
             code="GB6270",
             torch_name="Unhandled tensor method",
-            also=("GB7489", "GB0081"),
+            also=("GB0081",),
             cause="It concerns the tensor object, not the values in it.",
         ),
         BreakType(
