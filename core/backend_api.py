@@ -25,7 +25,7 @@ from armature.codegen.printer import (
     position,
     print_op,
 )
-from armature.lower import index, layout
+from armature.lower import index, layout, philox
 from armature.lower.builder import Builder
 from armature.lower.data import (
     Buffer,
@@ -41,7 +41,7 @@ from armature.lower.data import (
     Store,
 )
 from armature.lower.elements import NotSupported, Position, compute_dtype
-from armature.lower.features import Features
+from armature.lower.features import Features, Numbering, RandomNumbers
 from armature.lower.index import (
     Index,
     Size,
@@ -108,11 +108,13 @@ __all__ = [
     "Node",
     "NotRecorded",
     "NotSupported",
+    "Numbering",
     "Op",
     "OpForm",
     "Pass",
     "PassBody",
     "Position",
+    "RandomNumbers",
     "Reduce",
     "Row",
     "Scan",
@@ -142,6 +144,7 @@ __all__ = [
     "numel",
     "operands",
     "origin_of",
+    "philox",
     "place",
     "position",
     "postorder",

@@ -15,12 +15,14 @@ import attrs
 import torch
 from torch import fx
 
+from armature.lower import draws, layout
 from armature.lower import index as ix
-from armature.lower import layout
-from armature.lower.data import Buffer, BufferKind, Loop, LoopNode, Node, Origin, Store
+from armature.lower.data import Buffer, BufferKind, ExternCall, Loop, LoopNode, Node, Origin, Store
 from armature.lower.elements import Elements, NotSupported, Position, compute_dtype
+from armature.lower.features import RandomNumbers
 from armature.lower.index import Index, Var
 from armature.lower.values import Spec, TensorValue, axes, coordinates
+from armature.torch_abi import computing
 
 
 @attrs.define(eq=False)
@@ -36,6 +38,7 @@ class Builder(Elements):
     _readers: tuple[fx.Node, ...] = ()
     written_back: bool = False  # the result is a changed copy of an input, and is copied back into it
     _names: set[str] = attrs.field(factory=set)
+    _reserved: dict[torch.device, draws.Reservation] = attrs.field(factory=dict)
 
     # -- the node being lowered
 
@@ -191,6 +194,46 @@ class Builder(Elements):
         shape = value.shape
         spec = Spec(shape, value.dtype, value.device, ix.contiguous_strides(shape) if strides is None else strides)
         return self.loop(lambda position: self.load(value, position), spec)
+
+    def uniform(self, value: TensorValue) -> Callable[[Position], Node]:
+        """Reserve a random number for each element of `value`, the one that eager's dropout would draw.
+
+        Returns what computes it at a position: a float32 in (0, 1]. Errors: NotSupported if the device's back end can't
+        compute them. What has been reserved stays so: a lowering must not decline after this.
+        """
+        source, elements = self.features.random, ix.numel(value.shape)
+        if source is None or not draws.is_dense(value.shape, value.strides):
+            raise NotSupported("eager's random numbers")
+        with computing.undisturbed():
+            whole = source.numbering(value.device, value.dtype)
+        numbering = None if whole is None else draws.narrowed(whole, elements)
+        if numbering is None:
+            raise NotSupported("eager's way of numbering")
+        self.need_sizes((*value.shape, *value.strides))
+        count, integer = draws.drawn(elements, numbering), torch.int64
+        self.op("uniform", *(self.const(0, integer) for _ in range(5)), dtype=torch.float32)
+        state, before = self._reserve(source, value.device, count)
+        seed, offset = (self.load(state, (k,)) for k in range(2))
+        offset = offset if before == 0 else self.op("add", offset, self.index_value(before))
+        ways = (self.const(numbering.vector, integer), self.const(numbering.threads, integer))
+
+        def element(position: Position) -> Node:
+            number = self.index_value(ix.linear(position, value.strides))
+            return self.op("uniform", seed, offset, number, *ways, dtype=torch.float32)
+
+        return element
+
+    def _reserve(self, source: RandomNumbers, device: torch.device, count: Index) -> tuple[TensorValue, Index]:
+        """The state from which the next `count` numbers come, and how many are taken before them."""
+        held = self._reserved.get(device)
+        if held is not None and held.is_open(self.nodes):
+            return self.whole(held.state), held.take(count, self.nodes)
+        state = self.new_buffer(Spec.dense((2,), torch.int64, device))
+        args = (device, count)
+        call = ExternCall(self.fresh(self.name), draws.RESERVE, args, {}, (state,), (), self._origins(), source.reserve)
+        self._reserved[device] = draws.Reservation(call, len(self.nodes), len(self.nodes) + 1, state, count)
+        self.nodes.append(call)
+        return self.whole(state), 0
 
     # -- buffers
 

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import attrs
 import torch
+
+
+@attrs.frozen
+class Numbering:
+    """How eager's dropout on a device numbers its random values: see `armature.lower.philox.uniform`."""
+
+    vector: int
+    threads: int
+
+
+class RandomNumbers(Protocol):
+    """A device's generator, for kernels that compute the numbers themselves."""
+
+    def numbering(self, device: torch.device, dtype: torch.dtype) -> Numbering | None:
+        """How eager's dropout numbers the values of a dense tensor whose size is a multiple of 16. None: not known,
+        dropout stays an ATen call. It is called with the program's modes off, and may run operators."""
+
+    def reserve(self, device: torch.device, count: int) -> torch.Tensor:
+        """Move the generator on by `count` numbers of a thread; returns its seed and its offset before, two int64 on
+        the device."""
 
 
 @attrs.frozen
@@ -17,7 +39,7 @@ class Features:
     kernels take sizes as arguments; without, graphs of dynamic sizes stay ATen calls. max_passes: most passes over the
     inner loop in one kernel. parallel: number of independent outer points below which a large kernel leaves most of the
     device idle. batch: most arguments of a `Batch` of kernels that `generate` accepts as one; 0: each kernel is
-    launched separately.
+    launched separately. random: the devices' generators, if its kernels can compute what eager's dropout draws.
     """
 
     ops: frozenset[str]
@@ -30,3 +52,4 @@ class Features:
     max_passes: int = 8
     parallel: int = 4
     batch: int = 0
+    random: RandomNumbers | None = None

@@ -14,6 +14,8 @@ import attrs
 import torch
 from torch import Tensor
 
+from armature.lower import philox
+
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 BOOLS = (torch.bool,)
@@ -151,6 +153,13 @@ OPS: Mapping[str, OpInfo] = _table(
     erfc=OpInfo(1, torch.erfc, "special", 18),
     erfinv=OpInfo(1, torch.erfinv, "special", 25, tolerance=2e-5),
     lgamma=OpInfo(1, torch.lgamma, "special", 40, positive=True, tolerance=2e-5),
+    uniform=OpInfo(
+        5,
+        philox.uniform,
+        cost=40,
+        doc="uniform(seed, offset, element, vector, threads) of int64: `armature.lower.philox.uniform`, in float32; "
+        "`vector` and `threads` are literals",
+    ),
     check_index=OpInfo(
         2,
         None,

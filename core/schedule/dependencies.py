@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
-import torch
 
 from armature.lower.data import Buffer, BufferKind, ExternCall, LoopGraph, View
+from armature.lower.draws import keeps_its_turn
 from armature.lower.sharing import shared_memory, views_of
 from armature.schedule.normalise import Item
 
@@ -27,14 +27,6 @@ def writes_of(unit: Unit) -> tuple[str, ...]:
     if isinstance(unit, Item):
         return unit.writes
     return (*(name for name in unit.outputs if name is not None), *unit.mutates)
-
-
-def keeps_its_turn(unit: Unit) -> bool:
-    """Whether calls of this kind must run in program order: random numbers are drawn in order, ranks meet in
-    collectives, and operators of other libraries may have unknown effects."""
-    if not isinstance(unit, ExternCall):
-        return False
-    return torch.Tag.nondeterministic_seeded in unit.target.tags or unit.target.namespace != "aten"
 
 
 @attrs.frozen
@@ -71,7 +63,7 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
     turn: int | None = None  # the last unit whose order matters
     for number, unit in enumerate(units):
         needs: set[int] = set()
-        if keeps_its_turn(unit):
+        if isinstance(unit, ExternCall) and keeps_its_turn(unit):
             needs.update(() if turn is None else (turn,))
             turn = number
         for name in reads_of(unit):

@@ -8,7 +8,7 @@ import torch
 
 from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
 from armature.lower.features import Features
-from armature.lower.index import Var, add
+from armature.lower.index import Var, add, mul
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import (
     BOOL,
@@ -207,3 +207,34 @@ def symbolic_transpose(device: torch.device, features: Features) -> Sketch:
     x = k.load(k.buffer("x", F32, (n, 21), randn(18, 21)), j, i)
     k.buffer("out", F32, (21, n))
     return k.pointwise((i, j), Store("out", (i, j), x))
+
+
+# Random numbers.
+
+
+def _random_numbers(name: str, rows: int, columns: int, vector: int) -> Case:
+    """The sum of each row's numbers, and the numbers; a thread comes to several steps."""
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if "uniform" not in features.ops:
+            raise Skip
+        k = Sketch(name, device)
+        i, j = variables(rows, columns)
+        k.buffer("state", I64, (2,), torch.tensor([-(2**62) - 12345, 2**34 + 8]))
+        element = IndexValue(add(mul(i, columns), j), I64)
+        ways = (Const(vector, I64), Const(5, I64))
+        number = op("uniform", k.load("state", 0), k.load("state", 1), element, *ways, dtype=F32)
+        total = Reduce("sum", number, (j,), F32)
+        k.buffer("numbers", F32, (rows, columns))
+        k.buffer("sums", F32, (rows,))
+        last = Pass((total,), (Store("numbers", (i, j), number),), (Store("sums", (i,), total),))
+        return k.finish((i,), (j,), [last])
+
+    return Case("random numbers", name, make)
+
+
+ACCESS_CASES += [
+    _random_numbers("random_numbers_in_fours", 6, 64, 8),
+    _random_numbers("random_numbers_in_pairs", 3, 26, 2),
+    _random_numbers("random_numbers_alone", 3, 13, 1),
+]

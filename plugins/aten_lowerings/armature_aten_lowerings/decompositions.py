@@ -1,8 +1,7 @@
 """Operators that torch's own decompositions replace while the graph is traced.
 
 These have no loops of their own here, but are composed of operators that have. Not included are operators for which a
-library has a better kernel than loops (matrix products, convolutions, attention), and those that draw random numbers:
-these stay ATen calls.
+library has a better kernel than loops (matrix products, convolutions, attention), and those that draw random numbers.
 """
 
 from __future__ import annotations

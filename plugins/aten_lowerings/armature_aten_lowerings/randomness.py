@@ -1,4 +1,5 @@
-"""Random numbers written into a tensor, as eager mode draws them.
+"""Random numbers, as eager mode draws them: by its own calls, or in kernels that compute the same numbers (dropout on
+devices whose back end can).
 
 Functional graphs have `x.normal_()` as an operator that returns a new tensor. The order of the numbers depends on the
 layout of `x`, and torch's functional kernels fill a copy that may have another layout, so the program's own operator is
@@ -12,10 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor
 
-from armature.backend_api import Builder, CallInstead, TensorValue
+from armature.backend_api import Builder, CallInstead, Node, Position, TensorValue
 from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
+SINGLE = frozenset((torch.float32, torch.float16, torch.bfloat16))  # computed in float32
 Overload = torch._ops.OpOverload
 
 IN_PLACE: Mapping[Overload, Callable[..., Tensor]] = {
@@ -34,7 +36,8 @@ IN_PLACE: Mapping[Overload, Callable[..., Tensor]] = {
 
 def lowerings() -> Iterable[Lowering]:
     """A row for each operator that fills a tensor."""
-    return [Lowering(op, filled_by(draw)) for op, draw in IN_PLACE.items()]
+    filled = [Lowering(op, filled_by(draw)) for op, draw in IN_PLACE.items()]
+    return [*filled, Lowering(aten.native_dropout.default, native_dropout)]
 
 
 def filled_by(draw: Callable[..., Tensor]) -> Callable[..., CallInstead]:
@@ -48,3 +51,20 @@ def filled_by(draw: Callable[..., Tensor]) -> Callable[..., CallInstead]:
         return CallInstead(run)
 
     return lowering
+
+
+def native_dropout(
+    b: Builder, input: TensorValue, p: float, train: bool | None
+) -> tuple[TensorValue, TensorValue] | None:
+    """The elements whose number is below `1 - p`, scaled, and which these are; with eager's rounding."""
+    if train is False or not 0 < p < 1 or input.dtype not in SINGLE:
+        return None
+    number, keep = b.uniform(input), torch.tensor(1.0 - p, dtype=torch.float32)
+    limit, scale = b.const(float(keep), torch.float32), b.const(float((1.0 / keep.double()).float()), torch.float32)
+    mask = b.loop(lambda position: b.op("lt", number(position), limit), b.spec(1))
+
+    def kept(position: Position) -> Node:
+        value, chosen = b.read(input, position, torch.float32), b.cast(b.load(mask, position), torch.float32)
+        return b.op("mul", b.op("mul", value, chosen), scale)
+
+    return b.loop(kept), mask

@@ -6,6 +6,7 @@ import torch
 
 from armature.backend_api import OPS, REDUCTIONS, Features
 from armature_gpu_triton.ops import FORMS, TYPES
+from armature_gpu_triton.random_numbers import CudaRandomNumbers
 from armature_gpu_triton.reduce import SCANS
 from armature_gpu_triton.spec import MOST_ARGUMENTS
 
@@ -19,4 +20,5 @@ FEATURES = Features(
     symbolic_sizes=True,
     parallel=32,
     batch=MOST_ARGUMENTS,
+    random=CudaRandomNumbers(),
 )

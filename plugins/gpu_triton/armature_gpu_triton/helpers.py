@@ -152,6 +152,53 @@ def reciprocal(x):
 
 
 @triton.jit
+def _philox(seed, offset, element, VECTOR: tl.constexpr, THREADS: tl.constexpr):
+    """The four words of the counter that is for `element`, of uint32 or uint64."""
+    if VECTOR == 1:
+        step = element // (4 * THREADS)
+        stream = element % THREADS
+    else:
+        step = element // (VECTOR * THREADS)
+        stream = element // VECTOR % THREADS
+    if VECTOR > 4:
+        step = step * (VECTOR // 4) + element % VECTOR // 4
+    counter = (offset // 4).to(tl.uint64) + step.to(tl.uint64)
+    low = (counter & 0xFFFFFFFF).to(tl.uint32)
+    high = (counter >> 32).to(tl.uint32)
+    return tl.philox(seed, low, high, stream.to(tl.uint32), tl.zeros_like(low))
+
+
+@triton.jit
+def _as_uniform(word):
+    return word.to(tl.float32) * (0.5**32) + 0.5**33
+
+
+@triton.jit
+def uniform(seed, offset, element, VECTOR: tl.constexpr, THREADS: tl.constexpr):
+    """`armature.lower.philox.uniform`; `element` is of uint32 or uint64."""
+    a, b, c, d = _philox(seed, offset, element, VECTOR, THREADS)
+    if VECTOR == 1:
+        word = element // THREADS % 4
+    else:
+        word = element % VECTOR % 4
+    return _as_uniform(tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)))
+
+
+@triton.jit
+def uniform_fours(seed, offset, first, VECTOR: tl.constexpr, THREADS: tl.constexpr):
+    """The same for each of `first` and its three successors, along the last axis, which becomes four times as long.
+
+    `first` are multiples of 4, and so is VECTOR.
+    """
+    a, b, c, d = _philox(seed, offset, first, VECTOR, THREADS)
+    words = tl.join(tl.join(a, c), tl.join(b, d))
+    if len(first.shape) == 1:
+        return _as_uniform(tl.reshape(words, [4 * first.shape[0]]))
+    else:
+        return _as_uniform(tl.reshape(words, [first.shape[0], 4 * first.shape[1]]))
+
+
+@triton.jit
 def nonzero(x):
     """`x != 0` as a bool; NaN is true."""
     return x != 0

@@ -14,6 +14,8 @@ import torch
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
+from armature.backend_api import philox
+
 Block = Any  # tl.tensor: Triton ships no types
 
 DTYPES = {
@@ -91,6 +93,18 @@ def check_index(index: Block, size: Block, mask: Block) -> Block:
         wrong = i.broadcast_to(bad.shape)[bad][0]
         raise IndexError(f"index {int(wrong)} is out of range for a size of {int(n.reshape(-1)[0])}")
     return block_of(torch.where(i < 0, i + n, i).to(i.dtype))
+
+
+def uniform(seed: Block, offset: Block, element: Block, vector: int, threads: int) -> Block:
+    """The number that eager's dropout draws for an element."""
+    ways = (torch.tensor(vector), torch.tensor(threads))
+    return block_of(philox.uniform(read(seed), read(offset), read(element).long(), *ways))
+
+
+def uniform_fours(seed: Block, offset: Block, first: Block, vector: int, threads: int) -> Block:
+    """The same for each of `first` and its three successors."""
+    every = (read(first).long().unsqueeze(-1) + torch.arange(4)).flatten(-2)
+    return uniform(seed, offset, block_of(every), vector, threads)
 
 
 def shift_left(a: Block, b: Block, width: int) -> Block:

@@ -224,11 +224,13 @@ class KernelPrinter(ValuePrinter):
             self.start(accumulate)
         end = self.index.print(self.tile.r.extent)
         wide = ".to(tl.int64)" if self.tile.wide else ""
+        self.start_of_block = "r_start"
         with self.lines.indented(f"for r_start in range(0, {end}, RBLOCK):"):
             self.lines.add(f"r = r_start + tl.arange(0, RBLOCK)[None, :]{wide}")
             if self.tile.r_masked:
                 self.lines.add(f"r_in = r < {end}")
             self.statements(item.inside, persistent=False)
+        self.start_of_block = ""
         for accumulate in item.reductions:
             self.finish(accumulate)
 
@@ -240,6 +242,7 @@ class KernelPrinter(ValuePrinter):
         if self.tile.config.tiled:
             across = self.index.print(self.tile.across)
             program, first = f"({program} // {across})", f"({program} % {across}) * RBLOCK + "
+        self.start_of_block = f"{program} * XBLOCK" if self.tile.r is None else f"{first}0"
         self.lines.add(f"x = {program} * XBLOCK + tl.arange(0, XBLOCK){column}")
         if self.tile.x_masked:
             self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")

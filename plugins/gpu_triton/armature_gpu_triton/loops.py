@@ -147,12 +147,13 @@ def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotu
     if kernel.inner or len(long) < 2 or any(a.indirect for a in stores_of(kernel)):
         return None
     *others, row = ordered(kernel, buffers)
+    loaded = [position(a, buffers) for a in accesses(kernel) if isinstance(a, Load)]
     counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
     second = max((v for v in long if v is not row), key=counts.__getitem__)
     if counts[second] * 8 >= counts[row]:
         others = [*(v for v in others if v is not second), second]
         config = autotune.square(shape_over(kernel, buffers, second.extent, row.extent))
-    elif any(row not in variables(position(a, buffers)) for a in accesses(kernel) if isinstance(a, Load)):
+    elif any(used and row not in used for used in map(variables, loaded)):
         config = autotune.rows(shape_over(kernel, buffers, numel(v.extent for v in others), row.extent))
     else:
         return None

@@ -180,6 +180,7 @@ FORMS: Mapping[str, OpForm] = MappingProxyType(
         "sigmoid": by_kind(float64="1.0 / (1.0 + tl.exp(-{0}))", float32="helpers.sigmoid({0})"),
         "sin": "tl.sin({0})",
         "cos": "tl.cos({0})",
+        "uniform": "helpers.uniform({0}, {1}, {2}, {3}, {4})",
         "check_index": "helpers.check_index({0}, {1}, {mask})",
     }
 )

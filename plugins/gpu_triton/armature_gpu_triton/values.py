@@ -31,12 +31,13 @@ from armature.backend_api import (
     variables,
     walk_kernel,
 )
+from armature_gpu_triton import draws
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.online import online_sums
 from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, widen
 
 TAKEN = re.compile(
-    r"(tmp|red|in|out)\d+(_\w+)?|x|r|x_in|r_in|r_start|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
+    r"(tmp|red|in|out)\d+(_\w+)?|x|r|x_in|r_in|r_start|fours|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
 )
 INDEX = IndexPrinter(
     floordiv="({0} // {1})",
@@ -94,6 +95,7 @@ class ValuePrinter:
             buffers[name].dtype in HALVES for name in self.kernel.writes
         )  # no result has more than 16 bits
         self.inner_stores: tuple[Store, ...] = ()
+        self.start_of_block = ""  # the first position of the block along its last dimension; "": not known
         self.online = {} if tile.config.persistent else online_sums(self.body, self.fresh)
 
     def shape(self) -> str:
@@ -184,10 +186,17 @@ class ValuePrinter:
         return f"({text} != 0)" if node.dtype == torch.bool else f"{text}.to({TYPES[node.dtype]})"
 
     def operation(self, node: Op) -> str:
+        """The text of an operation; one of random numbers may need a statement before it."""
         if node.op == "check_index":
             mask, _ = self.conditions(self.body.depends[node])
             inside = mask or self.constant(True, torch.bool)
             return f"helpers.check_index({self.value(node.args[0])}, {self.value(node.args[1])}, {inside})"
+        if node.op == "uniform":
+            names = {arg: self.value(arg) for arg in node.args}
+            text, statement = draws.numbers(node, names, self.tile, self.start_of_block, self.index)
+            if statement:
+                self.lines.add(statement)
+            return text
         if node.op in ("cast", "bitcast"):
             return print_op(FORMS, node, [self.value(a) for a in node.args])
         if self.rounded and (inner := argument_of_erf(node)) is not None:
