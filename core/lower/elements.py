@@ -189,11 +189,15 @@ class Elements:
 
     def scan(self, op: str, value: TensorValue, axis: int, position: Position, dtype: torch.dtype) -> Node:
         """The elements of `value` up to `position` along `axis`, that one too, combined in `dtype`."""
+        node = self.cast(self.load(value, position), dtype)
+        return self.scan_of(op, node, position[axis] if position else 0)
+
+    def scan_of(self, op: str, node: Node, along: Index) -> Node:
+        """A value combined with those at all points before, along a variable of the loop; `along` may be 0, one
+        point."""
         if op not in self.features.scans:
             raise NotSupported(f"scan {op}")
-        along = position[axis] if position else 0
-        node = self.cast(self.load(value, position), dtype)
-        return Scan(op, node, (along,), dtype, self.origin) if isinstance(along, Var) else node
+        return Scan(op, node, (along,), node.dtype, self.origin) if isinstance(along, Var) else node
 
     def reduce_over(self, op: str, extents: Sequence[Index], element: Callable[[Position], Node]) -> Node:
         """`element(step)` combined over all steps within `extents`."""

@@ -5,33 +5,100 @@ from __future__ import annotations
 import torch
 
 from armature.backend_api import (
+    REDUCTIONS,
     Builder,
+    Const,
+    Index,
     Node,
     NotSupported,
     Position,
+    Spec,
     TensorValue,
+    add,
     compute_dtype,
+    contiguous_strides,
+    floordiv,
     hint,
     index,
     layout,
     lowers,
+    mul,
+    sub,
 )
 
 aten = torch.ops.aten
-LONG = 4096  # points of a row above which a scan by a single thread of work takes longer than ATen's, which is cut
+LONG = 4096  # points of a row above which it is cut, if there are too few rows to occupy the device
+MANY = 16  # independent points that a device needs at least for cutting rows to pay: it reads the row twice
+PIECE = 2048  # points of a piece along memory
+COLUMN_PIECE = 256  # the same across memory, where neighbouring columns are one program's
+NEUTRAL = {"sum": 0, "prod": 1}
 
 
 def _scan(b: Builder, op: str, x: TensorValue, dim: int) -> TensorValue:
     axis = layout.normal_axis(dim, x.ndim) if x.ndim else 0
     rows = index.numel(size for k, size in enumerate(x.shape) if k != axis)
-    if x.ndim and hint(x.shape[axis]) > LONG and hint(rows) < b.features.parallel:
-        raise NotSupported("a scan along few long rows")
     spec = b.spec()
+    if x.ndim and hint(x.shape[axis]) > LONG and hint(rows) < b.features.parallel:
+        # torch's own has one launch that reads once for a single row, but several rows are one program's each.
+        alone = hint(rows) == 1 and x.dtype.itemsize >= spec.dtype.itemsize
+        if alone or b.features.parallel < MANY:
+            raise NotSupported("a scan along few long rows")
+        return _in_pieces(b, op, x, axis, spec)
 
     def element(position: Position) -> Node:
         return b.scan(op, x, axis, position, compute_dtype(spec.dtype))
 
     return b.loop(element, spec)
+
+
+def _length(size: Index, most: int) -> int:
+    """The length of pieces; without a shorter last one if that is possible, because then the loops around the scan are
+    fused with it."""
+    if not isinstance(size, int):
+        return most
+    return next((length for length in range(most, most // 2, -1) if size % length == 0), most)
+
+
+def _in_pieces(b: Builder, op: str, x: TensorValue, axis: int, spec: Spec) -> TensorValue:
+    """A scan of few long rows: each is cut, the pieces are reduced, their results scanned, and then the pieces.
+
+    The result has room for a whole last piece.
+    """
+    size, dtype = x.shape[axis], compute_dtype(spec.dtype)
+    length = _length(size, PIECE if x.strides[axis] == 1 else COLUMN_PIECE)
+    pieces = floordiv(add(size, length - 1), length)
+    combine = REDUCTIONS[op].combine or op
+    cut_shape = (*x.shape[:axis], pieces, length, *x.shape[axis + 1 :])
+
+    def part(position: Position) -> Node:
+        """The element at a position in `cut_shape`, neutral behind the end of the row."""
+        place = add(mul(position[axis], length), position[axis + 1])
+        value = b.cast(b.load(x, (*position[:axis], place, *position[axis + 2 :])), dtype)
+        inside = b.within((place, size))
+        return value if isinstance(inside, Const) else b.masked(inside, value, NEUTRAL[op])
+
+    def total(position: Position) -> Node:
+        before, after = position[: axis + 1], position[axis + 1 :]
+        return b.reduce_over(op, (length,), lambda steps: part((*before, *steps, *after)))
+
+    totals = b.loop(total, Spec.dense((*x.shape[:axis], pieces, *x.shape[axis + 1 :]), dtype, x.device))
+    ends = b.loop(lambda position: b.scan(op, totals, axis, position, dtype), Spec.dense(totals.shape, dtype, x.device))
+
+    def element(position: Position) -> Node:
+        piece = position[axis]
+        earlier = (*position[:axis], sub(piece, 1), *position[axis + 2 :])
+        first = b.masked(b.within((sub(piece, 1), pieces)), b.load(ends, earlier), NEUTRAL[op])
+        return b.op(combine, first, b.scan_of(op, part(position), position[axis + 1]))
+
+    step = spec.strides[axis]
+    fits = index.mod(size, length) == 0 or all(hint(other) <= hint(step) for other in spec.strides)
+    strides = (*spec.strides[:axis], mul(step, length), step, *spec.strides[axis + 1 :])
+    cut = Spec(cut_shape, spec.dtype, spec.device, strides if fits else contiguous_strides(cut_shape))
+    made, place = b.loop(element, cut), layout.coordinates(x.shape)
+    where = place[axis]
+    return layout.view(
+        made, x.shape, (*place[:axis], floordiv(where, length), index.mod(where, length), *place[axis + 1 :])
+    )
 
 
 @lowers(aten.cumsum.default)
