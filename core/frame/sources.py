@@ -21,6 +21,7 @@ from armature.frame.lookups import dict_path, has_instance_dict
 from armature.frame.source import Expressions, Loader, Reach, Resolver
 from armature.frame.source import Source as Source
 from armature.introspection import MISSING, dict_of, label_of
+from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.guard_tree import Manager, example
 from armature.torch_abi.numpy import as_tensor
 from armature.torch_abi.overrides import mode_at, mode_count
@@ -83,7 +84,10 @@ def load_key(out: Loader, key: object) -> None:
 
 
 def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:
-    """Push the result of a function applied to the object at a source."""
+    """Push the result of a function of armature's own or in C, applied to the object at a source."""
+    code = getattr(fn, "__code__", None)
+    if code is not None:
+        skip_code(code, below=True)  # a plugin's would be compiled like the program's
     out.null_function(fn)
     out.load_source(base)
     out.call(1)

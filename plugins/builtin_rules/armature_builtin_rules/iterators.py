@@ -106,10 +106,7 @@ def advance(iterator: Iterator[object], times: int) -> None:
             return
 
 
-skip_code(components.__code__)
 skip_code(advance.__code__)
-skip_code(containers.__code__, below=True)
-skip_code(ahead.__code__, below=True)
 
 
 @attrs.define(eq=False)
@@ -154,9 +151,6 @@ def over_sequence(tracer: Tracing, obj: Any, source: Source) -> Value:
 def iterated_mapping(iterator: Any) -> Any:
     """The dict or set that an iterator iterates over, None at its end."""
     return next((held for held in gc.get_referents(iterator) if isinstance(held, (dict, set, frozenset))), None)
-
-
-skip_code(iterated_mapping.__code__, below=True)
 
 
 def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:

@@ -204,3 +204,17 @@ def test_out_of_range_is_the_error_of_eager() -> None:
         quick(torch.ones(6, 8), torch.tensor(n))
     with pytest.raises(IndexError, match="index 6 is out of bounds for dimension 0 with size 6"):
         quick(torch.ones(6, 8), torch.tensor(6))
+
+
+def after_a_break(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    x = x * 2
+    armature.graph_break()
+    return x[n] * 2
+
+
+def test_the_number_is_read_without_compiling_the_reading() -> None:
+    armature.reset()
+    quick, x = armature.compile(after_a_break, backend="eager"), torch.arange(9.0)
+    for n in (1, 2, 3, 4):
+        assert quick(x, torch.tensor(n)) == after_a_break(x, torch.tensor(n))
+    assert {record.function.partition(" ")[0] for record in session().compilations} == {"after_a_break"}
