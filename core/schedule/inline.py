@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from armature.lower.data import Buffer, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Scan, Store
-from armature.lower.index import Index, Var, variables
+from armature.lower.index import Index, Var, linear, stride_of, variables
 from armature.schedule.align import align
 from armature.schedule.axes import addresses, arrange
 from armature.schedule.dependencies import Dependencies, Unit
 from armature.schedule.normalise import Item
-from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, cost, points, size
+from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, REREAD, cost, points, size
 from armature.schedule.walk import depends, postorder, rename_node, rename_store, with_operands
 
 
@@ -135,6 +135,8 @@ class _Inliner:
             # They run over the same points: fusion will make one loop of them, unless the reader itself moves
             # elsewhere.
             return readers[0].plain and not self.moving.isdisjoint(readers[0].writes)
+        if self.turns_layout(item, store, readers):
+            return False
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
             return True
@@ -142,6 +144,17 @@ class _Inliner:
         again = len(readers) == 1 or (wide <= 1 and self.not_wider(item, store))
         allowed = points(item.outer) * max(price, RECOMPUTE) if again else 0
         return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
+
+    def turns_layout(self, item: Item, store: Store, readers: list[Item]) -> bool:
+        """Whether it reads across rows of memory what readers of many more points would then read so again and again,
+        as the weight of a convolution whose image has channels last."""
+        strides = self.buffers[store.buffer].strides
+        along = [v for v, stride in zip(store.index, strides, strict=True) if isinstance(v, Var) and stride == 1]
+        along = [v for v in along if v.extent != 1]
+        if not along or any(points((*r.outer, *r.inner)) < REREAD * points(item.outer) for r in readers):
+            return False
+        places = [linear(load.index, self.buffers[load.buffer].strides) for load in item.loads if not load.indirect]
+        return any(stride_of(place, along[0]) not in (0, 1) for place in places)
 
     def not_wider(self, item: Item, store: Store) -> bool:
         """True if its sources are no more bytes to read than its result."""

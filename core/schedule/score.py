@@ -12,6 +12,7 @@ from armature.lower.ops import OPS
 # changes few kernels.
 CHEAP = 4  # recomputed by every reader rather than stored: moving an element to memory and back costs more
 RECOMPUTE = 16  # limit for recomputing a value that one reader reads more than once per element
+REREAD = 16  # times that each element is read from which a copy in another layout is kept
 FREE_WORK = 4096  # additions that cost less than one more kernel launch
 INLINE_NODES = 48  # longest expression that is copied into a reader
 SMALL_KERNEL = 32768  # number of points below which running on one thread does not matter

@@ -11,6 +11,7 @@ from armature.lower.features import Features
 from armature.lower.index import Var, add, mul
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import (
+    BF16,
     BOOL,
     F32,
     F64,
@@ -63,6 +64,28 @@ def gather_along_the_last(device: torch.device, features: Features) -> Sketch:
     place = op("check_index", k.load("ids", i, j), Const(20, I64), dtype=I64)
     k.buffer("out", F32, (5, 38))
     return k.pointwise((i, j), Store("out", (i, j), k.load("x", i, column, indirect=[(column, place)])))
+
+
+def _steps(step: int, dtype: torch.dtype) -> Case:
+    name = f"every_{step}th_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        k = Sketch(name, device)
+        i, j = variables(3, 45)
+        k.buffer("x", dtype, (3, 45 * step), randn(3, 45 * step, dtype=dtype))
+        k.buffer("out", dtype, (3, 45))
+        k.buffer("inside", dtype, (3, 45))
+        value = k.load("x", i, mul(j, step))
+        # The last element in memory is read as well, and none behind it.
+        last = k.load("x", i, add(mul(j, step), step - 1))
+        here = op("lt", IndexValue(add(j, i), I64), Const(41, I64), dtype=BOOL)
+        kept = Masked(here, last, Const(0, dtype), dtype)
+        return k.pointwise((i, j), Store("out", (i, j), value), Store("inside", (i, j), kept))
+
+    return Case("steps", name, make)
+
+
+ACCESS_CASES += [_steps(step, F32) for step in (2, 3, 4, 5)] + [_steps(2, dtype) for dtype in (F64, I64, BOOL, BF16)]
 
 
 @case("gathers", ACCESS_CASES)

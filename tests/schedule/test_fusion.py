@@ -380,3 +380,13 @@ def calls(graph: LoopGraph) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+def test_a_small_value_that_is_read_often_is_turned_once() -> None:
+    w = LoopWriter()
+    weight = w.copy(layout.permute(w.input(8, 9), (1, 0)))  # rows of the result are columns of the input
+    out = w.op("mul", w.input(64, 9, 8), weight)
+    assert len(planned(w, w.graph(out)).kernels) == 2
+    w = LoopWriter()
+    once = w.op("mul", w.input(9, 8), w.copy(layout.permute(w.input(8, 9), (1, 0))))
+    assert len(planned(w, w.graph(once)).kernels) == 1

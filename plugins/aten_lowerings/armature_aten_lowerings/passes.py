@@ -161,6 +161,8 @@ def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool
             continue
         if not isinstance(target, torch._ops.OpOverload) or not ctx.lowered(target):
             return False
+        if target is aten.convolution.default:  # only few of them are loops
+            return False
         if any(r.alias_info for r in target._schema.returns) or target is aten._unsafe_view.default:
             todo += user.users
         else:

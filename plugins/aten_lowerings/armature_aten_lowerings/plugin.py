@@ -11,6 +11,7 @@ from armature_aten_lowerings import (
     collectives,
     creation,
     decompositions,
+    depthwise,
     foreach,
     indexing,
     losses,
@@ -33,7 +34,7 @@ from armature_aten_lowerings import (
 def armature_lowerings() -> Iterable[Lowering]:
     """Every operator that becomes loops, and those with a faster call than the dispatcher's."""
     loops = collect_lowerings(
-        pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling, scans
+        pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling, scans, depthwise
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -42,6 +43,7 @@ from armature_cpu_cpp.vector import lanes_of
 
 # Cost per element of a vector access, relative to a contiguous load.
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
+STEPS: Mapping[int, float] = MappingProxyType({2: 3.0, 3: 5.0, 4: 7.0})  # a load with that stride
 ACROSS = 12.0  # cost of combining the lanes of an accumulator
 CHEAP = 24.0  # operations per point below which a reduction waits for its own additions
 PARALLEL_WORK = 40_000.0  # total cost from which threads pay: about 25 us, the time to wake them
@@ -222,7 +224,8 @@ class _Costs:
         inner = frozenset(self.flat.inner)
         for index, behind, apart in self.accesses():
             stride = None if var in behind else stride_of(index, var)
-            cost = {0: BROADCAST, 1: CONTIGUOUS}.get(stride, apart) if isinstance(stride, int) else apart
+            near = {0: BROADCAST, 1: CONTIGUOUS, **(STEPS if apart == GATHER else {})}
+            cost = near.get(stride, apart) if isinstance(stride, int) else apart
             if inner and not (variables(index) | behind) & inner:
                 cost /= _size(numel(v.extent for v in self.flat.inner))
             total += cost

@@ -24,7 +24,7 @@ from armature.backend_api import (
     variables,
     walk_kernel,
 )
-from armature_cpu_cpp.loops import Nest
+from armature_cpu_cpp.loops import STEPS, Nest
 from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
 from armature_cpu_cpp.vector import HALVES, cpp_type, literal
 
@@ -139,10 +139,13 @@ class ValuePrinter:
         stride = self.stride(node.index[0], node.indirect)
         if stride == 0:
             return f"{pointer}[{self.indexer(node.indirect, False).print(node.index[0])}]"
-        masked = f"_where(l, {self.mask}," if self.mask else "(l,"
-        if stride == 1:
-            return f"load{masked} {pointer} + {self.indexer(node.indirect, False).print(node.index[0])})"
-        return f"gather{masked} {pointer}, {self.lane_place(node.index[0], node.indirect)})"
+        where = "_where" if self.mask else ""
+        lanes = f"l, {self.mask}" if self.mask else "l"
+        if isinstance(stride, int) and (stride == 1 or stride in STEPS):
+            first = self.indexer(node.indirect, False).print(node.index[0])
+            form = f"load{where}" if stride == 1 else f"load_steps{where}<{stride}>"
+            return f"{form}({lanes}, {pointer} + {first})"
+        return f"gather{where}({lanes}, {pointer}, {self.lane_place(node.index[0], node.indirect)})"
 
     def lane_place(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
         """A function from lane to position."""

@@ -92,6 +92,12 @@ def test_padding_outside_of_a_row_is_a_branch(printed: Printed) -> None:
     assert "load_where" not in text
 
 
+def test_steps_are_loads_of_whole_registers(printed: Printed) -> None:
+    text = body(printed("every_3th_float32"))
+    assert "load_steps<3>(l, in0 + " in text and "load_steps_where<3>(l, " in text
+    assert "gather" in body(printed("every_5th_float32"))
+
+
 def test_a_transposing_copy_uses_up_the_lines_it_loads(printed: Printed) -> None:
     text = body(printed("transposed_copy"))
     assert text.index("vectors<N>(") < text.index("for (i64 ")

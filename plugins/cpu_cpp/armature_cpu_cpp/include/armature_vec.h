@@ -503,6 +503,57 @@ template <class L, class T, class F> INLINE Vec<T, L::N> gather_where(L l, const
     }
   return gathered<T, L::N>(x);
 }
+// Lane k comes from p[STEP * k]: the registers from p to the last lane's element, and not beyond, are loaded and shuffled,
+// several times as fast as lane by lane.
+template <int STEP, int N> constexpr int begin_of(int number) { return number < STEP - 1 ? number * N : STEP * (N - 1) + 1 - N; }
+template <int STEP, int N> constexpr int source_of(int number, int lane) {
+  int past = STEP * lane - begin_of<STEP, N>(number);
+  if (past >= 0 && past < N) return N + past;                    // of the register that is added
+  return number > 1 ? lane : STEP * lane < N ? STEP * lane : 0;  // of what was found before: at first the raw register
+}
+#if defined(__clang__) || __GNUC__ >= 12
+#define ARMATURE_SHUFFLES 1
+template <int STEP, int NUMBER, class R, int... K> INLINE R with_register(const R& found, const R& next, Places<K...>) {
+  return __builtin_shufflevector(found, next, source_of<STEP, int(sizeof...(K))>(NUMBER, K)...);
+}
+template <int STEP, int N, int NUMBER = 1, class R, class F> INLINE R every(const R& found, F read) {
+  if constexpr (NUMBER == STEP) return found;
+  else return every<STEP, N, NUMBER + 1>(with_register<STEP, NUMBER>(found, read(begin_of<STEP, N>(NUMBER)), typename Run<0, N>::type{}), read);
+}
+#endif
+#if defined(ARMATURE_AVX512) && defined(ARMATURE_SHUFFLES)
+template <int STEP> INLINE Vec<float, 16> load_bits(const float* p, u32 lanes) {
+  constexpr u64 every_step = STEP == 2 ? 0x5555555555555555 : STEP == 3 ? 0x9249249249249249 : 0x1111111111111111;
+  const u64 bits = __builtin_ia32_pdep_di(lanes, every_step);
+  auto read = [&](int begin) { return __builtin_ia32_loadups512_mask(p + begin, raw<float, 16>{}, u16(bits >> begin)); };
+  Vec<float, 16> x;
+  x.r = every<STEP, 16>(read(0), read);
+  return x;
+}
+#endif
+template <int STEP, class L, class T> INLINE Vec<T, L::N> load_steps(L l, const T* p) {
+  constexpr int N = L::N;
+  if constexpr (L::full && !fits<T, N>)
+    return join(load_steps<STEP>(Full<N / 2>{}, p), load_steps<STEP>(Full<N / 2>{}, p + STEP * (N / 2)));
+#ifdef ARMATURE_SHUFFLES
+  else if constexpr (L::full) {
+    using R = raw<typename Memory<T>::type, N>;
+    auto read = [&](int begin) { R x; __builtin_memcpy(&x, p + begin, sizeof x); return x; };
+    return unpack<T, N>(every<STEP, N>(read(0), read));
+  }
+#ifdef ARMATURE_AVX512
+  else if constexpr (same<T, float> && N == 16) return load_bits<STEP>(p, bits_below<16>(l.count));
+#endif
+#endif
+  else return gather(l, p, [](i64 k) { return STEP * k; });
+}
+template <int STEP, class L, class T> INLINE Vec<T, L::N> load_steps_where(L l, const Vec<bool, L::N>& m, const T* p) {
+#if defined(ARMATURE_AVX512) && defined(ARMATURE_SHUFFLES)
+  if constexpr (same<T, float> && L::N == 16) return load_bits<STEP>(p, __builtin_ia32_cvtd2mask512(m.r) & bits_below<16>(l.count));
+  else
+#endif
+  return gather_where(l, m, p, [](i64 k) { return STEP * k; });
+}
 template <class T> INLINE T in_memory(lane<T> x) {
   if constexpr (same<T, bool>) return x != 0;
   else return reinterpret<T>(x);
