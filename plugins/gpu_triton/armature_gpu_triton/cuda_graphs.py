@@ -13,6 +13,7 @@ import attrs
 import torch
 
 from armature.backend_api import NotRecorded, raw_stream_getter
+from armature_gpu_triton.random_numbers import CudaRandomNumbers, Reservations
 
 
 @attrs.frozen(eq=False)
@@ -29,8 +30,9 @@ class Pool:
 
 @attrs.define(eq=False)
 class CudaGraphs:
-    """Records with `torch.cuda.CUDAGraph`."""
+    """Records with `torch.cuda.CUDAGraph`. numbers: from which kernels take random numbers."""
 
+    numbers: CudaRandomNumbers = attrs.field(factory=CudaRandomNumbers)
     memory: set[int] = attrs.field(factory=set)
     pools: dict[tuple[torch.device, int], Pool] = attrs.field(factory=dict)
     lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -64,7 +66,8 @@ class CudaGraphs:
                 try:
                     graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
                     try:
-                        results = call(args)
+                        with self.numbers.recorded() as reserved:
+                            results = call(args)
                     finally:
                         graph.capture_end()
                 except Exception as error:
@@ -73,7 +76,17 @@ class CudaGraphs:
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error
             current.wait_stream(pool.stream)
-        return graph.replay, results
+        return renewing(graph.replay, reserved) if reserved.places else graph.replay, results
+
+
+def renewing(replay: Callable[[], None], reserved: Reservations) -> Callable[[], None]:
+    """A replay that draws other random numbers each time, those that eager mode would draw."""
+
+    def run() -> None:
+        reserved.renew()
+        replay()
+
+    return run
 
 
 def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:

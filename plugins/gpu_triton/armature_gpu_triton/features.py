@@ -10,6 +10,7 @@ from armature_gpu_triton.random_numbers import CudaRandomNumbers
 from armature_gpu_triton.reduce import SCANS
 from armature_gpu_triton.spec import MOST_ARGUMENTS
 
+RANDOM = CudaRandomNumbers()
 FEATURES = Features(
     ops=frozenset(OPS) & frozenset(FORMS),
     reductions=frozenset(REDUCTIONS),
@@ -20,5 +21,5 @@ FEATURES = Features(
     symbolic_sizes=True,
     parallel=32,
     batch=MOST_ARGUMENTS,
-    random=CudaRandomNumbers(),
+    random=RANDOM,
 )

@@ -11,6 +11,7 @@ from armature.plugin_api import BreakType, Handler, ValueType, collect, hookimpl
 from armature_gpu_triton import user_kernels
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.cuda_graphs import CudaGraphs
+from armature_gpu_triton.features import RANDOM
 
 
 @hookimpl
@@ -22,7 +23,7 @@ def armature_device_backend(device_type: str) -> DeviceBackend | None:
 @hookimpl
 def armature_launch_recorder(device_type: str) -> LaunchRecorder | None:
     """CUDA graphs."""
-    return CudaGraphs() if device_type == "cuda" and torch.cuda.is_available() else None
+    return CudaGraphs(RANDOM) if device_type == "cuda" and torch.cuda.is_available() else None
 
 
 @hookimpl

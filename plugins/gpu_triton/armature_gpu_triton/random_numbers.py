@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 import torch
@@ -16,12 +18,42 @@ TAIL = 64  # elements compared at either end
 
 
 @attrs.define(eq=False)
+class Reservations:
+    """What the launches of one recording draw: places in its memory that get the generator's state before each replay,
+    and how far the generator moves on for each."""
+
+    places: list[tuple[torch.Tensor, int]] = attrs.field(factory=list)
+
+    def reserve(self, device: torch.device, count: int) -> torch.Tensor:
+        """A new place."""
+        place = torch.empty(2, dtype=torch.int64, device=device)
+        self.places.append((place, count))
+        return place
+
+    def renew(self) -> None:
+        """Draw for the next replay, in the order of the recorded calls."""
+        for place, count in self.places:
+            place.copy_(drawn_state(place.device, count), non_blocking=True)
+
+
+@attrs.define(eq=False)
 class CudaRandomNumbers:
     """The default generators. How eager numbers what it draws is found by comparison, once per device and dtype: it
     differs between versions of torch, and if none of the known ways fits, dropout stays eager's."""
 
     found: dict[tuple[torch.device, torch.dtype], Numbering | None] = attrs.field(factory=dict)
     lock: threading.Lock = attrs.field(factory=threading.Lock)
+    threads: threading.local = attrs.field(factory=threading.local)
+
+    @contextmanager
+    def recorded(self) -> Iterator[Reservations]:
+        """In this context, calls of this thread are recorded: what they reserve is drawn anew before each replay."""
+        reservations = Reservations()
+        self.threads.reservations = reservations
+        try:
+            yield reservations
+        finally:
+            self.threads.reservations = None
 
     def numbering(self, device: torch.device, dtype: torch.dtype) -> Numbering | None:
         """The way that gives what eager draws; None if none does, or if it can't be found out now."""
@@ -37,15 +69,15 @@ class CudaRandomNumbers:
     def reserve(self, device: torch.device, count: int) -> torch.Tensor:
         """Seed and offset of the device's generator, which moves on by `count`.
 
-        What a recording draws has to differ in each replay: there, the seed is drawn on the device.
+        What a recording draws has to differ in each replay. In one that the program makes, the seed is drawn on the
+        device, because nothing else runs then.
         """
+        reservations: Reservations | None = getattr(self.threads, "reservations", None)
+        if reservations is not None:
+            return reservations.reserve(device, count)
         if torch.cuda.is_current_stream_capturing():
             return torch.randint(1 << 62, (2,), device=device)
-        generator = generator_of(device)
-        seed, offset = generator.initial_seed(), generator.get_offset()
-        generator.set_offset(offset + count)
-        state = torch.tensor([signed(seed), offset], device="cpu")
-        return state.to(device, non_blocking=True)
+        return drawn_state(device, count).to(device, non_blocking=True)
 
 
 def generator_of(device: torch.device) -> torch.Generator:
@@ -53,6 +85,14 @@ def generator_of(device: torch.device) -> torch.Generator:
     index = torch.cuda.current_device() if device.index is None else device.index
     found: torch.Generator = torch.cuda.default_generators[index]
     return found
+
+
+def drawn_state(device: torch.device, count: int) -> torch.Tensor:
+    """Seed and offset of the device's generator, on the CPU; then it moves on."""
+    generator = generator_of(device)
+    seed, offset = generator.initial_seed(), generator.get_offset()
+    generator.set_offset(offset + count)
+    return torch.tensor([signed(seed), offset], device="cpu")
 
 
 def signed(seed: int) -> int:

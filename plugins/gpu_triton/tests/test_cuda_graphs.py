@@ -102,6 +102,21 @@ def test_dropout_draws_new_numbers_in_each_replay() -> None:
     assert len(seen) == 5
 
 
+def test_dropout_in_replays_draws_what_eager_draws() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        first = F.dropout(x, 0.3)
+        return first, F.dropout(first * 2, 0.1)
+
+    compiled = armature.compile(program, **OPTIONS)
+    x = torch.randn(300, 500, device="cuda")
+    drawn = []
+    for fn in (program, compiled):
+        torch.manual_seed(5)
+        drawn.append([tuple(t.clone() for t in fn(x)) for _ in range(6)] + [(torch.cuda.get_rng_state(),)])
+    torch.testing.assert_close(drawn[1], drawn[0])
+    assert [text.partition(":")[0] for text in told()] == ["recorded"]
+
+
 def test_a_graph_on_two_devices_runs_as_it_is_and_says_so() -> None:
     compiled = armature.compile(lambda x, scale: x * scale.exp(), **OPTIONS)
     for number in range(4):

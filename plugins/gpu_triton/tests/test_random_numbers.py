@@ -240,3 +240,28 @@ def test_eagers_numbering_is_found_by_comparison(vector: int | None, monkeypatch
     found = random_numbers.compared(torch.device("cpu"), torch.float32)
     assert found == (Numbering(vector, THREADS) if vector else None)
     assert device.offset == 12
+
+
+@pytest.fixture
+def no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # needs a build with CUDA
+
+
+def test_a_recording_draws_before_each_replay(no_capture: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, numbers = Eager(lambda element: element), random_numbers.CudaRandomNumbers()
+    monkeypatch.setattr(random_numbers, "generator_of", lambda _: device)
+    with numbers.recorded() as reserved:
+        places = [numbers.reserve(torch.device("cpu"), count) for count in (4, 8)]
+    assert device.offset == 12
+    for start in (12, 24):
+        reserved.renew()
+        assert [place.tolist() for place in places] == [[-9, start], [-9, start + 4]]
+    assert numbers.reserve(torch.device("cpu"), 4).tolist() == [-9, 36] and len(reserved.places) == 2
+
+
+def test_a_recording_that_fails_ends(no_capture: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, numbers = Eager(lambda element: element), random_numbers.CudaRandomNumbers()
+    monkeypatch.setattr(random_numbers, "generator_of", lambda _: device)
+    with pytest.raises(ValueError), numbers.recorded():
+        raise ValueError
+    assert numbers.reserve(torch.device("cpu"), 4).tolist() == [-9, 12] and device.offset == 16
