@@ -21,6 +21,7 @@ RAISES = re.compile(
 )
 # Division by zero, or zero to a negative power.
 RAISES_FOR_INTEGERS = re.compile(r"_*(i?floordiv|floor_div|i?mod|remainder|fmod|div|i?pow|rpow|rmod|rfloordiv)")
+REFLECTED = re.compile(r"_*r(floordiv|div|mod|pow)")  # the first argument is the divisor, or the power
 # Errors about mixed dtypes that fake tensors may accept.
 RAISES_FOR_MIXED = re.compile(
     r"_*(r?matmul|\w*mm|mv|addmv|(bi)?linear|\w*conv\w*|einsum|v?dot|tensordot|inner|lerp|cross|\w*attention|\w*_norm|lstm|gru|rnn)"
@@ -37,7 +38,11 @@ def may_raise(node: fx.Node) -> bool:
         return any(isinstance(index, fx.Node) and tensors_of(index) for index in indices)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if RAISES_FOR_INTEGERS.match(name):
-        return not all(tensor.is_floating_point() for tensor in tensors_of(node))
+        found = tensors_of(node)
+        known = not REFLECTED.match(name) and any(
+            isinstance(number, (int, float)) and number > 0 for number in node.args[1:2]
+        )
+        return any(tensor.is_complex() for tensor in found) or not (known or all(map(torch.is_floating_point, found)))
     if RAISES_FOR_MIXED.match(name):
         return len({tensor.dtype for given in node.all_input_nodes for tensor in tensors_of(given)}) > 1
     return RAISES.match(name.removeprefix("linalg_")) is not None

@@ -17,6 +17,9 @@ RAISING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an index out of range": (torch.index_select, (FLOATS, 0, INTS + 7)),
     "an item out of range": (operator.getitem, (FLOATS, INTS + 7)),
     "a division of ints by zero": (operator.floordiv, (INTS, INTS)),
+    "a division of ints by the number zero": (operator.floordiv, (INTS, 0)),
+    "a division of a number by zeros": (torch.remainder, (7, INTS)),
+    "a negative power of ints": (torch.pow, (INTS, -1)),
     "a probability above one": (torch.bernoulli, (FLOATS + 1,)),
     "a matrix without an inverse": (torch.linalg.inv, (SQUARE,)),
     "a matrix that is not positive": (torch.linalg.cholesky, (SQUARE - 1,)),
@@ -25,6 +28,9 @@ RAISING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 QUIET: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a sum": (torch.add, (FLOATS, FLOATS)),
     "a division of floats by zero": (operator.truediv, (FLOATS, FLOATS - 1)),
+    "a division of ints by a number": (torch.floor_divide, (INTS, 4)),
+    "a remainder of ints": (operator.mod, (INTS, 4)),
+    "a square of ints": (operator.pow, (INTS, 2)),
     "a slice": (operator.getitem, (FLOATS, slice(1, 2))),
     "a product": (torch.multiply, (FLOATS, FLOATS)),
     "a norm": (torch.linalg.vector_norm, (FLOATS,)),
@@ -51,7 +57,7 @@ def test_what_raises_for_its_numbers_may_raise(name: str) -> None:
     function, arguments = RAISING[name]
     with pytest.raises(Exception, match=r"."):
         function(*arguments)
-    assert may_raise(node_of(function, arguments, FLOATS if name != "a division of ints by zero" else INTS))
+    assert may_raise(node_of(function, arguments, INTS if arguments[-1] is INTS or arguments[0] is INTS else FLOATS))
 
 
 @pytest.mark.parametrize("name", QUIET)

@@ -470,3 +470,15 @@ def test_running_statistics_are_updated_once(backend: str) -> None:
             with pytest.raises(IndexError):
                 call(module, x, place)
     torch.testing.assert_close(dict(found.named_buffers()), dict(expected.named_buffers()))
+
+
+def counts_after_a_write(t: torch.Tensor) -> torch.Tensor:
+    t = t.detach().requires_grad_() * 2
+    armature.graph_break()
+    t[:, 1:] = 3.0
+    rows = torch.div(t.size(1), 2, rounding_mode="trunc")
+    return t + t.new_zeros((rows + 1,)).sum() + torch.arange(3) // 2
+
+
+def test_a_division_by_a_known_number_does_not_end_a_graph() -> None:
+    assert resumes(counts_after_a_write, lambda: one()[:1]).breaks == ["explicit-break"]
