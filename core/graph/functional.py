@@ -89,12 +89,13 @@ class _Compilation:
         fakes = [given.fake for given in self.traced.inputs]
         rows = self.ctx.tables.decompositions.items()
         table = {op: interrupts.checking(keeping_layout(op, row.fn)) for op, row in rows}
-        if not _wants_gradients(fakes) and (plain := self.recorded(module, fakes, table)) is not None:
+        asking = _asking(module)
+        if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE))
-        origins.mark(module)
+        origins.mark(asking)
         compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
         with state_set_back(module):
-            return aot.compile_functional(module, fakes, compilers, table)
+            return aot.compile_functional(module, fakes, compilers, table, asking)
 
     def recorded(
         self, module: fx.GraphModule, fakes: Sequence[object], table: Mapping[Any, Callable[..., Any]]
@@ -151,6 +152,18 @@ class _Compilation:
         compiled = self.compile_aten(aten, self.ctx)
         call = cast(Callable[[list[Any]], Any], getattr(compiled, "call", compiled))
         return call if preparation is None else frozen.Prepared(call, preparation)
+
+
+def _asking(module: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the graph in which each function asks for Ctrl-C before it is called: running a graph on fakes is most
+    of what AOTAutograd does, several times, and none of torch's loops asks."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        copies[node] = copy = graph.node_copy(node, copies.__getitem__)
+        if node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
+            copy.target = interrupts.checking(node.target)
+    return fx.GraphModule(module, graph)
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

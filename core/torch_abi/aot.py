@@ -257,9 +257,10 @@ def compile_functional(
     fakes: Sequence[Any],
     compilers: Compilers,
     decompositions: Mapping[torch._ops.OpOverload, Callable[..., Any]],
+    run: fx.GraphModule | None = None,
 ) -> Callable[..., Any]:
     """Compile the graph; returns a function that is called flat. `fakes`: one fake tensor or int per placeholder, all
-    of one fake mode.
+    of one fake mode. `run`: a copy of the graph that is run in its place while compiling.
 
     If the graph needs no runtime wrapper (it writes to no input and returns no views), the compiled graphs are called
     as directly as possible. The graph is returned uncompiled if its backward graph would have to guess the class of
@@ -282,7 +283,7 @@ def compile_functional(
     try:
         with guards.tracing(context), asks, quiet, options:
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
-                module,
+                module if run is None else run,
                 list(fakes),
                 fw_compiler=lambda graph, inputs: boxed(watch.forward(graph, inputs)),
                 bw_compiler=watch.backward,

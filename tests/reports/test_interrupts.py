@@ -81,7 +81,7 @@ def test_the_program_goes_on_eagerly_where_the_user_chose_that() -> None:
     assert session().compilations[-1].outcome.value == "compiled"
 
 
-@pytest.mark.parametrize("stage", ["trace", "graph", "lower"])
+@pytest.mark.parametrize("stage", ["trace", "graph", "training graph", "lower"])
 def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
     """Pressed in the middle of a stage: of a hundred operators only a few more are looked at."""
     seen = []
@@ -93,19 +93,22 @@ def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
 
     def many(x: Any) -> Any:
         for _ in range(100):
-            x = torch.nn.functional.logsigmoid(x) + 1
+            x = x.sin() + 1 if stage == "training graph" else torch.nn.functional.logsigmoid(x) + 1
         return x
 
+    given = X.clone().requires_grad_(stage == "training graph")
+    on_fakes = (torch._subclasses.FakeTensorMode, "__torch_dispatch__")
     place, name = {
         "trace": (graph_nodes, "record"),
-        "graph": (torch._subclasses.FakeTensorMode, "__torch_dispatch__"),
+        "graph": on_fakes,
+        "training graph": on_fakes,
         "lower": (lower._Lowering, "call"),
     }[stage]
     asked, original = [], getattr(place, name)
 
     def pressing(*args: Any, **kwargs: Any) -> Any:
         asked.append(name)
-        if not pressed and (stage != "graph" or "trace" in seen):
+        if not pressed and ("graph" not in stage or "trace" in seen):
             pressed.append(len(asked))
             signal.raise_signal(signal.SIGINT)
         return original(*args, **kwargs)
@@ -114,9 +117,9 @@ def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
     with pytest.MonkeyPatch.context() as patch, manager().registered(PressesAt(), "watching"):
         patch.setattr(place, name, pressing)
         with pytest.raises(KeyboardInterrupt):
-            armature.compile(many)(X)
+            armature.compile(many)(given)
     assert len(asked) <= pressed[0] + 20
-    torch.testing.assert_close(armature.compile(many)(X), many(X))  # the next call compiles it
+    torch.testing.assert_close(armature.compile(many)(given), many(given))  # the next call compiles it
 
 
 def test_a_handler_of_the_program_that_only_takes_note_stops_nothing() -> None:
