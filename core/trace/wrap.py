@@ -253,19 +253,18 @@ def _guard_builtin(tracer: Trace, obj: Any, source: Source) -> None:
 
 def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
     _guard_builtin(tracer, obj, source)
-    owner = getattr(obj, "__self__", None)
-    if type(obj) is BuiltinFunctionType and type(owner) in METHOD_OWNERS:
+    if type(obj) is not BuiltinFunctionType:
+        return BuiltinValue(obj, source=source)
+    owner: Any = obj.__self__
+    descriptor = unbound(obj)
+    if type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
-    if type(obj) is BuiltinFunctionType and not tracer.calls.goes_first(obj):
-        descriptor = unbound(obj)
-        # it reads and writes its object, so it can't be a constant of the code
-        if type(descriptor) is MethodDescriptorType:
-            bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
-            return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
-    if type(obj) is BuiltinFunctionType and isinstance(owner, type):
-        descriptor = unbound(obj)
-        if type(descriptor) is ClassMethodDescriptorType and tracer.calls.goes_first(descriptor):
-            return MethodValue(BuiltinValue(descriptor), ClassValue(owner), source=source)
+    # it reads and writes its object, so it can't be a constant of the code
+    if type(descriptor) is MethodDescriptorType and not tracer.calls.goes_first(obj):
+        bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
+        return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
+    if type(descriptor) is ClassMethodDescriptorType and tracer.calls.goes_first(descriptor):
+        return MethodValue(BuiltinValue(descriptor), ClassValue(owner), source=source)
     return BuiltinValue(obj, source=source)
 
 
