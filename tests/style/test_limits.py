@@ -6,6 +6,7 @@ Each list is checked both ways: what is not on it keeps the limit, and what is o
 from __future__ import annotations
 
 import ast
+import collections
 import re
 import subprocess
 import sys
@@ -84,6 +85,31 @@ def test_functions_have_a_branch_complexity_of_at_most_15() -> None:
 def test_functions_over_25_lines_say_what_they_do() -> None:
     long = ((name, node) for name, node in functions() if (node.end_lineno or node.lineno) - node.lineno >= 25)
     same({name for name, node in long if not ast.get_docstring(node)}, set(), "no docstring")
+
+
+def asks_for_kind(test: ast.expr) -> bool:
+    """Whether a condition asks what kind of value or object it has."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in ("base", "is_tensor", "is_constant", "is_symbolic"):
+            return True
+        if isinstance(node, ast.Compare) and re.match(r"type\(\w", ast.unparse(node.left)):
+            return True
+    return False
+
+
+def test_functions_ask_at_most_four_times_for_the_kind_of_a_value() -> None:
+    """A longer chain is a table of rows, or a method of the classes of values."""
+    folders = ("core/trace/", "plugins/torch_handlers/")
+    asks = collections.Counter(
+        name
+        for name, function in functions()
+        if name.startswith(folders)
+        for node in ast.walk(function)
+        if isinstance(node, ast.If | ast.IfExp) and asks_for_kind(node.test)
+    )
+    same({name for name, count in asks.items() if count > 4}, set(), "asks for kinds more than four times")
 
 
 def test_versions_of_python_are_asked_for_in_few_places() -> None:

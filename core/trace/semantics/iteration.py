@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import torch
 
 from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
@@ -19,6 +16,7 @@ from armature.trace.semantics.slots import is_iterable
 from armature.trace.values.base import Value, raise_lacking, type_name
 from armature.trace.values.classes import find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import NONE
+from armature.trace.values.derived import native
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
 from armature.trace.values.methods import ContainerValue
 from armature.trace.values.sequence import TupleValue
@@ -102,7 +100,7 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
         value = TupleValue(list(value.stream(tracer)))
     items = iter(value.stream(tracer))  # all keys of a dict of the program are known from here on
     remake = functools.partial(remake_over, value, state_of(value)) if value.plain_items else None
-    made = IteratorValue(items, kind_of_iterator(ITERATORS, kind), remake, locations_of(tracer.stack.frames))
+    made = IteratorValue(items, kind_of_iterator(value), remake, locations_of(tracer.stack.frames))
     if isinstance(value, UserObjectValue) and class_member(kind, "__iter__") is MISSING:
         made.indexed, made.kind = value, SEQUENCE_ITERATOR
     return made
@@ -119,7 +117,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
     if values is not None:
         last = items.length(tracer) - 1
         remake = functools.partial(remake_backwards, items, state_of(items), last)
-        return IteratorValue(values, kind_of_iterator(REVERSED, kind), remake, locations_of(tracer.stack.frames))
+        return IteratorValue(values, kind_of_iterator(items, backwards=True), remake, locations_of(tracer.stack.frames))
     own = class_member(kind, "__reversed__")
     rely_on_class(tracer, kind, "__reversed__", "__getitem__")
     if own is None or (own is MISSING and class_member(kind, "__getitem__") is MISSING):
@@ -129,7 +127,7 @@ def reverse(tracer: Trace, items: Value) -> Value:
         if method is not None:
             return method.call(tracer, (), {})
         return IteratorValue(items.backwards_by_index(tracer), reversed, indexed=items)
-    return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(REVERSED, kind))
+    return IteratorValue(reversed(tracer.unpack(items)), kind_of_iterator(items, backwards=True))
 
 
 class _Indexed:
@@ -141,16 +139,19 @@ class _Indexed:
 
 SEQUENCE_ITERATOR: type = type(iter(_Indexed()))
 VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), {}.items())
-EMPTY: tuple[Any, ...] = ([], (), {}, collections.OrderedDict(), *VIEWS, range(0), collections.deque())
-ITERATORS: dict[type, type] = {type(of): type(iter(of)) for of in (*EMPTY, set(), frozenset(), "", b"", bytearray())}
-ITERATORS.update({torch.Tensor: type(iter(())), memoryview: type(iter(memoryview(b"")))})
+EMPTY: tuple[Any, ...] = ([], (), {}, *VIEWS, range(0))
+TEXTS: tuple[Any, ...] = ("", b"", bytearray(), memoryview(b""))
+ITERATORS: dict[type, type] = {type(of): type(iter(of)) for of in (*EMPTY, *TEXTS, set(), frozenset())}
 REVERSED: dict[type, type] = {type(of): type(reversed(of)) for of in EMPTY}
 
 
-def kind_of_iterator(known: Mapping[type, type], kind: type) -> type:
-    """The class of iterators over objects of a class. `known`: iterator classes by builtin class."""
-    default = LIST_ITERATOR if known is ITERATORS else reversed
-    return next((known[cls] for cls in kind.__mro__ if cls in known), default)
+def kind_of_iterator(value: Value, *, backwards: bool = False) -> type:
+    """The class of the iterators over an object."""
+    own = native(value)
+    if isinstance(own, ContainerValue) and own.iterators is not None:
+        return own.iterators[backwards]
+    known, default = (REVERSED, reversed) if backwards else (ITERATORS, LIST_ITERATOR)
+    return next((known[cls] for cls in value.python_type().__mro__ if cls in known), default)
 
 
 def must_be_iterator(tracer: Trace, value: Value) -> Value:

@@ -94,6 +94,8 @@ class ContainerValue(BuiltinObject):
     """An object of a builtin type that holds others."""
 
     plain_items: ClassVar[bool] = True
+    # The classes of `iter(obj)` and `reversed(obj)`, unless `semantics/iteration.py` knows them by the object's type.
+    iterators: ClassVar[tuple[type, type] | None] = None
 
     @property
     def container(self) -> Value:

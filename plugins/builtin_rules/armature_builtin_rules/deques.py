@@ -35,6 +35,7 @@ class DequeValue(SequenceValue):
     limit: Value = attrs.field(kw_only=True)
 
     slots = SequenceValue.slots | {"__setitem__", "__delitem__"}
+    iterators = (type(iter(collections.deque[Any]())), type(reversed(collections.deque[Any]())))
 
     def python_type(self) -> type:
         return collections.deque

@@ -25,6 +25,7 @@ class OrderedDictValue(DictValue):
 
     changed_text: ClassVar[str] = "OrderedDict mutated during iteration"
     ordered: ClassVar[bool] = True
+    iterators = (type(iter(collections.OrderedDict[Any, Any]())), type(reversed(collections.OrderedDict[Any, Any]())))
 
     def like(self, entries: Entries) -> DictValue:
         return OrderedDictValue(entries)

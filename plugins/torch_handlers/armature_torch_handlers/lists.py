@@ -94,11 +94,10 @@ def dtype_of(item: Value) -> torch.dtype | None:
         plain = item.fake.dim() == 0 and item.dtype in TAKEN_AS and item.device.type != "meta"
         return item.dtype if plain else None
     number = item.as_constant() if item.is_constant else None
-    if type(number) is bool:
-        return torch.bool
-    if type(number) is int and -(2**63) <= number < 2**63:
-        return torch.int64
-    return torch.get_default_dtype() if type(number) is float else None
+    if type(number) is int and not -(2**63) <= number < 2**63:
+        return None
+    kinds = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}
+    return kinds.get(type(number))
 
 
 def promoted(kinds: list[torch.dtype | None]) -> torch.dtype | None:
