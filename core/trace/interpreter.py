@@ -89,7 +89,7 @@ def tracing(tracer: Trace) -> Iterator[None]:
         with tracer.fakes.mode:
             try:
                 overriding = tracer.request.overriding
-                modes = [tracer.wrap(mode, ModeSource(place)) for place, mode in enumerate(overriding.modes)]
+                modes = [tracer.objects.wrap(mode, ModeSource(place)) for place, mode in enumerate(overriding.modes)]
                 tracer.overrides.begin(modes, overriding.off)
                 yield
             finally:  # before the mode is left: inference mode restores what it has found

@@ -56,13 +56,13 @@ class Names:
             return self._builtin(frame, name)
         obj = namespace[name]
         if frame.trusted or trusted_module(str(namespace.get("__name__", ""))):
-            return self.trace.wrap(obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
+            return self.trace.objects.wrap(obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
         if frame.globals_source is None:
-            return self.trace.wrap(obj, GlobalSource(name))
-        return self.trace.wrap(obj, ItemSource(frame.globals_source, name))
+            return self.trace.objects.wrap(obj, GlobalSource(name))
+        return self.trace.objects.wrap(obj, ItemSource(frame.globals_source, name))
 
     def _builtin(self, frame: FrameView, name: str) -> Value:
         source = self.trace.guards.builtin(frame.builtins, name)
         if source is None:
             self.trace.raise_error(NameError, f"name '{name}' is not defined")
-        return self.trace.wrap(frame.builtins[name], source)
+        return self.trace.objects.wrap(frame.builtins[name], source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
@@ -23,7 +23,8 @@ class Objects(Generic[V, T, C]):
     their fakes. cells: known cells C of the program, by id; free: those of the outermost frame's free variables.
     class_values: values of class attributes. keys: values looked up in dicts and sets by identity. held_weakly: objects
     that new weak references refer to; whether one has a callback. called: ids of modules that were called. own_lookups:
-    sources of objects whose classes customise attribute lookup.
+    sources of objects whose classes customise attribute lookup. wrap: returns the value of an object of the program
+    that is found at a source, with the guards that it needs.
     """
 
     by_id: dict[int, tuple[object, V]] = attrs.field(factory=dict)
@@ -35,6 +36,7 @@ class Objects(Generic[V, T, C]):
     held_weakly: dict[V, bool] = attrs.field(factory=dict)
     called: set[int] = attrs.field(factory=set)
     own_lookups: set[Source] = attrs.field(factory=set)
+    wrap: Callable[[object, Source], V] = attrs.field(init=False)
 
     def remember(self, obj: object, value: V) -> V:
         """Record the value of an object that has an identity; from then on, wrapping the object returns this value."""

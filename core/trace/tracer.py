@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import attrs
 
-from armature.frame.sources import DictOfSource, ObjectSource, Source, object_source
+from armature.frame.sources import DictOfSource, ObjectSource, object_source
 from armature.introspection import dict_of
 from armature.trace import callables
 from armature.trace.frame_state import Trace
@@ -64,12 +64,9 @@ class Tracer(Trace):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.python, self.calls, self.graph = PythonRules(self), Calls(self), Graph(self)
+        self.objects.wrap = partial(wrap, self)
 
     # Making values.
-
-    def wrap(self, obj: object, source: Source) -> Value:
-        """The value of an object of the program found at `source`."""
-        return wrap(self, obj, source)
 
     def as_value(self, obj: object) -> Value:
         """The value of an object made or found by tracing itself; a Value is returned unchanged."""
@@ -96,7 +93,7 @@ class Tracer(Trace):
         real, source = dict_of(owner.obj), DictOfSource(owner.source or object_source(owner.obj))
         made = DictValue({}, dict, real, source=source)
         known = self.objects.by_id
-        return self.wrap(real, source) if id(real) in known else self.objects.remember(real, made)  # type: ignore[return-value]
+        return self.objects.wrap(real, source) if id(real) in known else self.objects.remember(real, made)  # type: ignore[return-value]
 
     # Effects, exceptions, breaks.
 

@@ -38,7 +38,7 @@ class QuantityValue(api.Value):
 
 def of_program(obj: quantities.Quantity, source: api.Source, tracer: api.Tracing) -> api.Value:
     tracer.guards.equal(api.AttrSource(source, "unit"), obj.unit)  # another unit compiles the frame again
-    return QuantityValue(tracer.wrap(obj.values, api.AttrSource(source, "values")), obj.unit, source=source)
+    return QuantityValue(tracer.objects.wrap(obj.values, api.AttrSource(source, "values")), obj.unit, source=source)
 
 
 def make(call: api.Call, values: api.Value, unit: api.Value) -> api.Value | None:

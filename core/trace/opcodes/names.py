@@ -21,7 +21,7 @@ def load_variable(frame: Frame, name: str) -> None:
             frame.tracer.raise_error(
                 UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value"
             )
-        value = frame.variables[name] = frame.tracer.wrap(*lazy)
+        value = frame.variables[name] = frame.tracer.objects.wrap(*lazy)
     frame.stack.append(value)
 
 
@@ -94,7 +94,7 @@ def delete_global(frame: Frame, inst: Instruction) -> None:
 def pop_variable(frame: Frame, name: str) -> Value | None:
     """Remove and return the value of a variable that is not a cell; None if it was unbound."""
     held, lazy = frame.variables.pop(name, None), frame.lazy.pop(name, None)
-    return frame.tracer.wrap(*lazy) if held is None and lazy is not None else held
+    return frame.tracer.objects.wrap(*lazy) if held is None and lazy is not None else held
 
 
 @opcode("MAKE_CELL")

@@ -81,7 +81,7 @@ def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Sourc
         inner_fake = getattr(fake, name)
         tracer.guards.tensor(place, inner, inner_fake)
         if any(isinstance(size, torch.SymInt) for size in inner_fake.shape):
-            tracer.wrap(inner, place)  # registers the source of its symbolic sizes
+            tracer.objects.wrap(inner, place)  # registers the source of its symbolic sizes
         if abi.is_wrapper(type(inner)):
             guard(tracer, inner, inner_fake, place)
 

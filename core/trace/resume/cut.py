@@ -225,7 +225,7 @@ class CutWriter(Rebuilder):
             if value is None:
                 if root:
                     continue  # an argument that was never read still holds its value
-                value = self.tracer.wrap(*cut.frame.lazy[name])
+                value = self.tracer.objects.wrap(*cut.frame.lazy[name])
             if not (root and value.source == LocalSource(name)):
                 found[name] = self.keep(value)
         for name, value in cut.held.items():

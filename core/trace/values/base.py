@@ -282,9 +282,6 @@ class Tracing(Protocol):
 
     # Making values.
 
-    def wrap(self, obj: object, source: Source) -> Value:
-        """The value of an object of the program found at `source`, with the guards that it needs."""
-
     def as_value(self, obj: object) -> Value:
         """The value of an object made or found by tracing itself; a Value is returned unchanged."""
 

@@ -111,7 +111,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     if is_descriptor(obj) and not is_trusted(found.holder):  # getattr would call its `__get__`
         rely_on_class(tracer, cls, name)
         holder = object_source(found.holder)
-        value = tracer.wrap(obj, ItemSource(DictOfSource(holder), name))
+        value = tracer.objects.wrap(obj, ItemSource(DictOfSource(holder), name))
         tracer.objects.class_values[key] = value
         return value
     if isinstance(obj, (staticmethod, classmethod)):
@@ -121,7 +121,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     source = class_source(tracer, cls if not is_trusted(found.holder) else found.holder, name)
     if source is not None and isinstance(found.obj, classmethod):
         source = AttrSource(source, "__func__")
-    value = tracer.wrap(obj, source if source is not None else object_source(obj, f"{cls.__name__}.{name}"))
+    value = tracer.objects.wrap(obj, source if source is not None else object_source(obj, f"{cls.__name__}.{name}"))
     tracer.objects.class_values[key] = value
     return value
 
@@ -257,7 +257,7 @@ class ClassValue(Value):
         """`cls.name` (data model, 3.3.2.2): a data descriptor of the metaclass, else an attribute of the class and its
         bases, else another attribute of the metaclass, else the metaclass's `__getattr__`."""
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):
-            return tracer.wrap(getattr(self.cls, name), AttrSource(object_source(self.cls), name))
+            return tracer.objects.wrap(getattr(self.cls, name), AttrSource(object_source(self.cls), name))
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):
             rely_on_class(tracer, self.cls)
             return tracer.as_value(getattr(self.cls, name))
@@ -296,7 +296,7 @@ class ClassValue(Value):
             held = getattr(self.cls, name)
         except AttributeError as error:
             tracer.raise_real(error)
-        return tracer.wrap(held, object_source(held))
+        return tracer.objects.wrap(held, object_source(held))
 
     def own(self, tracer: Tracing, found: Found, name: str, reached: type | None = None) -> Value:
         """An attribute of the class or a base, bound to the class. reached: the class on which the lookup started, if
@@ -377,7 +377,7 @@ class ClassValue(Value):
             generic = self.as_object()[as_type(tracer, key)]
         except (NotConstant, TypeError):
             tracer.graph_break("class-subscript", type=self.describe())
-        return tracer.wrap(generic, object_source(generic))
+        return tracer.objects.wrap(generic, object_source(generic))
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.cls)

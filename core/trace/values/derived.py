@@ -77,7 +77,7 @@ def _items(tracer: Tracing, obj: Any, kind: Any, source: Source) -> list[Value]:
         tracer.graph_break("sequence-with-own-length", type=type(obj).__qualname__)
     length = kind.__len__(obj)
     tracer.guards.length(source, length)
-    return [tracer.wrap(kind.__getitem__(obj, i), MemberSource(source, kind, i)) for i in range(length)]
+    return [tracer.objects.wrap(kind.__getitem__(obj, i), MemberSource(source, kind, i)) for i in range(length)]
 
 
 def _list(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:

@@ -103,14 +103,14 @@ class CaughtValue(ExceptionValue):
 
     def _read_args(self, tracer: Tracing) -> None:
         if not self.read and self.source is not None:
-            self.args = tracer.unpack(tracer.wrap(self.obj.args, AttrSource(self.source, "args")))
+            self.args = tracer.unpack(tracer.objects.wrap(self.obj.args, AttrSource(self.source, "args")))
         self.read = True
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__traceback__", "with_traceback", "add_note"):
             tracer.graph_break("exception-traceback", name=name, type=self.describe())
         if self.source is not None and (name in LINKS or name in vars(self.obj)):
-            return tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+            return tracer.objects.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self._read_args(tracer)
         return super().get_attribute(tracer, name)
 

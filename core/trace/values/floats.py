@@ -124,6 +124,6 @@ def float_of_program(tracer: Tracing, number: float, source: Source) -> Value:
     known = tracer.sizes.floats.get(source)
     if known is None:
         where = CallSource(source, tensor_of_number, "torch.as_tensor({})")
-        given = cast("TensorValue", tracer.wrap(tensor_of_number(number), where))
+        given = cast("TensorValue", tracer.objects.wrap(tensor_of_number(number), where))
         known = tracer.sizes.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)
     return known

@@ -78,7 +78,7 @@ class CellValue(Value):
             except ValueError:
                 tracer.graph_break("empty-cell", name=name)
             source = self.content_source or object_source(obj)
-            self.content = tracer.wrap(obj, source)
+            self.content = tracer.objects.wrap(obj, source)
         if self.content is None:
             owner = tracer.stack.frames[-1].code if tracer.stack.frames else None
             if owner is not None and name in owner.co_cellvars:
@@ -163,7 +163,7 @@ class BuiltinValue(CallableValue):
             return self
         overload: Any = getattr(self.fn, name, None) if type(self.fn) is PACKET else None
         if isinstance(overload, torch._ops.OpOverload):
-            return tracer.wrap(overload, object_source(overload))
+            return tracer.objects.wrap(overload, object_source(overload))
         return super().get_attribute(tracer, name)
 
 
@@ -195,7 +195,7 @@ class FunctionValue(CallableValue):
     def _held(self, tracer: Tracing, obj: object, attribute: str, key: object) -> Value:
         if self.source is None or self.is_fixed:
             return tracer.as_value(obj)
-        return tracer.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))
+        return tracer.objects.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))
 
     @property
     def is_fixed(self) -> bool:
@@ -222,16 +222,16 @@ class FunctionValue(CallableValue):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
             if self.source is not None and name != "__code__" and not is_trusted(self.fn):
-                return tracer.wrap(getattr(self.fn, name), AttrSource(self.source, name))
+                return tracer.objects.wrap(getattr(self.fn, name), AttrSource(self.source, name))
             return tracer.as_value(getattr(self.fn, name))
         shares_dict(tracer, self, self.fn.__dict__)
         if name in self.fn.__dict__:
-            return tracer.wrap(self.fn.__dict__[name], AttrSource(self.source or object_source(self.fn), name))
+            return tracer.objects.wrap(self.fn.__dict__[name], AttrSource(self.source or object_source(self.fn), name))
         if name == "__call__":
             return self
         if name in ("__defaults__", "__kwdefaults__", "__annotations__", "__type_params__"):
             held = getattr(self.fn, name)
-            return tracer.wrap(held, AttrSource(self.source or object_source(self.fn), name))
+            return tracer.objects.wrap(held, AttrSource(self.source or object_source(self.fn), name))
         if not hasattr(self.fn, name) and not is_trusted(self.fn):
             tracer.guards.absent(DictOfSource(self.source or object_source(self.fn)), name)
         return super().get_attribute(tracer, name)

@@ -249,5 +249,5 @@ def wrap_item(tracer: Tracing, owner: DictValue, real: Mapping[object, object], 
     """The value of an item of a dict of the program."""
     source = owner.source if owner.source is not None else object_source(real)
     if owner.owner is None:
-        return tracer.wrap(real[key], ItemSource(source, held_key(key)))
-    return tracer.wrap(owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))
+        return tracer.objects.wrap(real[key], ItemSource(source, held_key(key)))
+    return tracer.objects.wrap(owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))

@@ -132,7 +132,7 @@ class TensorValue(GraphTensor):
         shares_dict(tracer, self, self.real.__dict__)
         if name not in self.real.__dict__:
             return None
-        return tracer.wrap(self.real.__dict__[name], AttrSource(self.source, name))
+        return tracer.objects.wrap(self.real.__dict__[name], AttrSource(self.source, name))
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         setter = getattr(class_member(torch.Tensor, name), "__set__", None)

@@ -208,7 +208,7 @@ class AttributesOfObject(Value):
             if source is not None:
                 tracer.guards.add(SlotGuard(source, found.obj))
             tracer.raise_real(error)
-        self.attributes[name] = value = tracer.wrap(held, AttrSource(source, name))
+        self.attributes[name] = value = tracer.objects.wrap(held, AttrSource(source, name))
         return value
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
@@ -227,7 +227,7 @@ class AttributesOfObject(Value):
             if not self.is_stable(name):
                 tracer.guards.absent(DictOfSource(self.source), name)
             return None
-        self.attributes[name] = value = tracer.wrap(held[name], ItemSource(DictOfSource(self.source), name))
+        self.attributes[name] = value = tracer.objects.wrap(held[name], ItemSource(DictOfSource(self.source), name))
         return value
 
     def is_stable(self, name: str) -> bool:

@@ -69,7 +69,7 @@ def from_columns(columns: dict[str, torch.Tensor]) -> tinyframe.Frame:
 
 def build(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of a frame, whose columns are read from their slot."""
-    return FrameValue(tracer.wrap(obj._columns, AttrSource(source, "_columns")), source=source)
+    return FrameValue(tracer.objects.wrap(obj._columns, AttrSource(source, "_columns")), source=source)
 
 
 VALUE_TYPES = [ValueType(tinyframe.Frame, build)]

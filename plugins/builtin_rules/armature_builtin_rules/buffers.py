@@ -266,7 +266,7 @@ def memoryview_of_program(obj: memoryview, source: Source, tracer: Tracing) -> V
         tracer.graph_break("memoryview-of-changing")
     tracer.guards.equal(CallSource(source, form_of, "shape and format of {}"), form_of(obj))
     tracer.guards.equal(CallSource(source, bytes_of, "bytes({})"), bytes(obj))
-    over = tracer.wrap(obj.obj, AttrSource(source, "obj"))
+    over = tracer.objects.wrap(obj.obj, AttrSource(source, "obj"))
     made: Value = tracer.objects.remember(obj, MemoryviewValue(memoryview(bytes(obj)), over=over, source=source))
     return made
 

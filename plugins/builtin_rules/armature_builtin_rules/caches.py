@@ -119,7 +119,7 @@ class CachedFunctionValue(Value):
             self._refuse(tracer, "has no room for all that the frame asks for")
         source, obj = found
         if not made.is_constant:
-            return tracer.wrap(obj, source)
+            return tracer.objects.wrap(obj, source)
         if not are_same_constant(obj, made.as_constant()):
             self._refuse(tracer, "would compute another one now")
         tracer.guards.equal(source, obj)
@@ -143,7 +143,7 @@ def named(args: Args, kwargs: Kwargs) -> list[tuple[Any, Value]]:
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A cached function of the program."""
-    inner: Value = tracer.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
+    inner: Value = tracer.objects.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
     return CachedFunctionValue(obj, inner, source=source)
 
 

@@ -257,9 +257,9 @@ def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None =
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A deque of the program."""
     tracer.guards.length(source, len(obj))
-    limit = tracer.wrap(obj.maxlen, AttrSource(source, "maxlen"))
+    limit = tracer.objects.wrap(obj.maxlen, AttrSource(source, "maxlen"))
     made = DequeValue([], limit=limit, source=source)
-    made.held = [tracer.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    made.held = [tracer.objects.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
     return made
 
 

@@ -151,13 +151,13 @@ def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A default dict of the program."""
     made = DefaultDictValue({}, pending=obj, source=source)
     tracer.objects.remember(obj, made)
-    made.factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    made.factory = tracer.objects.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return made
 
 
 def base_of_default(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """The default dict inside an object of a derived class."""
-    factory = tracer.wrap(obj.default_factory, AttrSource(source, "default_factory"))
+    factory = tracer.objects.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return DefaultDictValue({}, pending=obj, owner=owner, factory=factory, source=source)
 
 

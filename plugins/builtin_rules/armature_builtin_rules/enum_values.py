@@ -40,11 +40,11 @@ def enum_attribute(tracer: Tracing, member: Value, value: enum.Enum, name: str) 
         if is_trusted(type(value)):
             return tracer.as_value(getattr(value, kept))
         rely_on_class(tracer, type(value), name)
-        return tracer.wrap(getattr(value, kept), AttrSource(object_source(value), kept))
+        return tracer.objects.wrap(getattr(value, kept), AttrSource(object_source(value), kept))
     if found is not None and isinstance(found.obj, (GetSetDescriptorType, MemberDescriptorType)):
         return tracer.as_value(getattr(value, name))
     if name in value.__dict__ and (found is None or not hasattr(type(found.obj), "__set__")):
-        return tracer.wrap(value.__dict__[name], AttrSource(object_source(value), name))
+        return tracer.objects.wrap(value.__dict__[name], AttrSource(object_source(value), name))
     return tracer.python.class_attribute(member, type(value), name)
 
 
@@ -152,7 +152,7 @@ def enum_table(tracer: Tracing, cls: type[enum.Enum], name: str) -> Value | None
     """A table of an enum's members, to which a program may add some. None if the enum is not the program's."""
     if is_trusted(cls):
         return None
-    return tracer.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
+    return tracer.objects.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
 
 
 def rely_on_members(tracer: Tracing, cls: type[enum.Enum]) -> None:

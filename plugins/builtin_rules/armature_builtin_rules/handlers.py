@@ -67,7 +67,7 @@ def memory(call: Call, tensor: Value) -> Value | None:
     plain = is_copied_by_cloning(tensor.fake)
     if tensor.source is not None and tensor.real is not None:
         source = CallSource(tensor.source, has_no_attributes, "not vars({})")
-        plain &= bool(tracer.wrap(has_no_attributes(tensor.real), source).as_constant())
+        plain &= bool(tracer.objects.wrap(has_no_attributes(tensor.real), source).as_constant())
         tracer.recorder.mutates = True
     if not plain:
         call.graph_break("deep-copies-tensor")

@@ -160,7 +160,7 @@ def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     except RuntimeError:  # it has changed
         return None
     held = iterated_mapping(obj)
-    over = tracer.wrap(held, CallSource(source, iterated_mapping, "<what {} goes over>"))
+    over = tracer.objects.wrap(held, CallSource(source, iterated_mapping, "<what {} goes over>"))
     items = _components(tracer, obj, source)[0]
     return IteratorArgument(items.stream(tracer), type(obj), over=over, source=source)
 
@@ -242,7 +242,7 @@ def _component(obj: Any, source: Source, position: int) -> Source:
 
 def _components(tracer: Tracing, obj: Any, source: Source) -> list[Value]:
     held = components(obj)
-    return [tracer.wrap(item, _component(obj, source, position)) for position, item in enumerate(held)]
+    return [tracer.objects.wrap(item, _component(obj, source, position)) for position, item in enumerate(held)]
 
 
 SEQUENCES: Iterable[Any] = (iter([]), iter(()), iter(range(1)), iter(""), iter("\u00e9"), iter(b""))
@@ -293,7 +293,7 @@ class MovingIterator(IteratorArgument):
             if id(item) in tracer.objects.by_id:
                 tracer.graph_break("iterator-held-by-another", type=self.kind.__name__)
         return [
-            tracer.wrap(held, PartSource(place, position, f"<what {source.expr} iterates over>"))
+            tracer.objects.wrap(held, PartSource(place, position, f"<what {source.expr} iterates over>"))
             for position, held in enumerate(containers(self.program))
         ]
 
@@ -313,7 +313,7 @@ def moving(tracer: Tracing, obj: Any, source: Source) -> Value | None:
                 return
             if position == LAST_ROUNDS:
                 tracer.graph_break("next-of-iterator", type=type(obj).__name__)
-            yield tracer.wrap(item, part)
+            yield tracer.objects.wrap(item, part)
 
     return MovingIterator(values(), type(obj), source=source, program=obj)
 

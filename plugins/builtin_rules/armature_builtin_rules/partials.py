@@ -88,9 +88,9 @@ def make_partial(call: Call, function: Value, *args: Value, **kwargs: Value) -> 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A partial of the program."""
-    function = tracer.wrap(obj.func, AttrSource(source, "func"))
-    args = tracer.unpack(tracer.wrap(obj.args, AttrSource(source, "args")))
-    held = tracer.wrap(obj.keywords, AttrSource(source, "keywords"))
+    function = tracer.objects.wrap(obj.func, AttrSource(source, "func"))
+    args = tracer.unpack(tracer.objects.wrap(obj.args, AttrSource(source, "args")))
+    held = tracer.objects.wrap(obj.keywords, AttrSource(source, "keywords"))
     named = {name: held.get_item(tracer, tracer.constant(name)) for name in obj.keywords}
     tracer.unpack(held)  # all keys are guarded
     return PartialValue(function, tuple(args), named, type(obj), source=source)

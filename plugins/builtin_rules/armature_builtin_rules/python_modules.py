@@ -76,7 +76,7 @@ class PythonModuleValue(Value):
             source = object_source(obj, f"{self.module.__name__}.{name}")
         else:
             source = AttrSource(self.source, name)
-        self.read[name] = value = tracer.wrap(obj, source)
+        self.read[name] = value = tracer.objects.wrap(obj, source)
         return value
 
     def _rely_on_lookup(self, tracer: Tracing, name: str) -> None:

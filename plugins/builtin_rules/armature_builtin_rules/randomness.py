@@ -303,7 +303,7 @@ def method(call: Call, generator: Value, *args: Value, **kwargs: Value) -> Value
 @handles(*BOUND)
 def bound(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A function of `random` that is a C method."""
-    generator = call.tracing.wrap(SHARED, ObjectSource(SHARED, "random._inst"))
+    generator = call.tracing.objects.wrap(SHARED, ObjectSource(SHARED, "random._inst"))
     return generator.call_method(call.tracing, call.fn.__name__, args, kwargs)
 
 

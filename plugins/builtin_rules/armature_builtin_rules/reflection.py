@@ -135,7 +135,7 @@ def get_logger(call: Call, name: Value) -> Value | None:
     if type(held) is not logging.Manager or not (plain or isinstance(held.loggerDict.get(text), logging.Logger)):
         return None
     loggers = AttrSource(AttrSource(object_source(logging.Logger), "manager"), "loggerDict")
-    return tracer.wrap(logging.getLogger(text), ItemSource(loggers, text))
+    return tracer.objects.wrap(logging.getLogger(text), ItemSource(loggers, text))
 
 
 def is_enabled(tracer: Tracing, real: logging.Logger, source: Source, level: Any) -> bool | None:

@@ -274,7 +274,7 @@ def match_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A match of the program, which is determined by its string and pattern."""
     if type(obj.string) not in TEXT:  # it may change
         tracer.graph_break("match-in-changing-text", type=type(obj.string).__name__)
-    tracer.wrap(obj.re, AttrSource(source, "re"))
+    tracer.objects.wrap(obj.re, AttrSource(source, "re"))
     for name in ("string", "regs", "pos", "endpos", "lastindex"):
         tracer.guards.equal(AttrSource(source, name), getattr(obj, name))
     return MatchValue(obj, lambda: obj, source=source)

@@ -41,7 +41,7 @@ class ThreadLocalValue(ObjectValue):
             tracer.guards.answers(lacks, (self.obj, name), {}, True)
         if name in self.attributes or lacks(self.obj, name):
             raise tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
-        found: Value = tracer.wrap(getattr(self.obj, name), AttrSource(self.source, name))
+        found: Value = tracer.objects.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self.attributes[name] = found
         return found
 

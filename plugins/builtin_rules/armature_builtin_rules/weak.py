@@ -113,9 +113,9 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     held = obj()
     where = ReferentSource(source)
     if held is None:
-        tracer.wrap(None, where)
+        tracer.objects.wrap(None, where)
         return WeakReferenceValue(None, source=source)
-    return WeakReferenceValue(tracer.wrap(held, where), source=source)
+    return WeakReferenceValue(tracer.objects.wrap(held, where), source=source)
 
 
 VALUE_TYPES = (ValueType(weakref.ref, of_program),)

@@ -580,7 +580,7 @@ def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
         tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
     memory._armature_static_dims = frozenset(range(memory.dim()))
-    held = cast(TracedTensor, tracer.wrap(memory, ArrayMemorySource(source)))
+    held = cast(TracedTensor, tracer.objects.wrap(memory, ArrayMemorySource(source)))
     shadow = layer.shadow_of(memory, tuple(obj.shape))
     shadow.setflags(write=obj.flags.writeable)
     return ArrayValue(held, shadow, source=source)

@@ -206,7 +206,7 @@ def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> D
     if held is not None and isinstance(held[1], DictValue):
         return held[1]
     if type(real) is not dict:
-        wrapped = tracer.wrap(real, source)
+        wrapped = tracer.objects.wrap(real, source)
         if isinstance(wrapped, DictValue):
             return wrapped
     made = DictValue({}, type(real), real, source=source)

@@ -54,7 +54,7 @@ class StorageValue(Value):
         source, real = self.tensor.source, self.tensor.real
         if source is not None and real is not None and not tracer.recorder.mutates:
             counted = CallSource(source, bytes_in_storage, "{}.nbytes()")
-            found: Value = tracer.wrap(bytes_in_storage(real), counted)
+            found: Value = tracer.objects.wrap(bytes_in_storage(real), counted)
             return found
         # If it was written to, it may have other memory now.
         raise tracer.graph_break("storage-size")

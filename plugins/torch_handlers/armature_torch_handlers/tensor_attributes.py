@@ -18,7 +18,7 @@ def gradient(call: Call, self: Value, /) -> Value | None:
     if not tracer.overrides.present:  # guards and the compiled code would trigger overrides
         if self.real is not None and self.source is not None and self.real.is_leaf:
             self.guard_autograd(tracer)
-            return tracer.wrap(self.real.grad, AttrSource(self.source, "grad"))
+            return tracer.objects.wrap(self.real.grad, AttrSource(self.source, "grad"))
         if self.real is None and (self.fake.is_leaf or not self.fake.requires_grad):
             return tracer.constant(None)
     tracer.graph_break("gradient-of-intermediate", name="grad")
@@ -71,7 +71,7 @@ def writes_counted(call: Call, self: Value, /) -> Value | None:
     inside = tracer.overrides.present or tracer.overrides.wrappers or tracer.stack.atomic_depth
     if self.is_plain and not inside and not self.fake.is_inference():
         if self.real is not None and self.source is not None and not tracer.recorder.mutates:
-            return tracer.wrap(self.real._version, AttrSource(self.source, "_version"))
+            return tracer.objects.wrap(self.real._version, AttrSource(self.source, "_version"))
         if self.real is None and is_alone(tracer, self):
             return tracer.constant(version_of(self.fake))
     tracer.graph_break("version-of-tensor")

@@ -120,7 +120,7 @@ def local_variables(call: Call) -> Value:
     """A dict of the calling frame's variables."""
     frame = call.tracing.stack.frames[-1]
     for name, (obj, source) in list(frame.lazy.items()):
-        frame.variables.setdefault(name, call.tracing.wrap(obj, source))
+        frame.variables.setdefault(name, call.tracing.objects.wrap(obj, source))
     found = {name: value for name, value in frame.variables.items() if not name.startswith(".")}
     for name, cell in frame.cells.items():
         if not name.startswith(".") and isinstance(cell, CellValue) and (cell.content or cell.real) is not None:

@@ -137,7 +137,7 @@ def class_and_owner(call: Call) -> tuple[Value, Value]:
     if not isinstance(holder, CellValue):
         call.tracing.raise_error(RuntimeError, "super(): __class__ cell not found")
     if name in frame.lazy and name not in frame.variables:
-        frame.variables[name] = call.tracing.wrap(*frame.lazy.pop(name))
+        frame.variables[name] = call.tracing.objects.wrap(*frame.lazy.pop(name))
     own = frame.cells.get(name)
     owner = own.get(call.tracing, name) if isinstance(own, CellValue) else frame.variables[name]
     return holder.get(call.tracing, "__class__"), owner

@@ -52,7 +52,7 @@ def loaded(tracer: Tracing, name: str) -> Value:
     if not isinstance(module, ModuleType):
         tracer.graph_break("imports-module", module=name)
     fixed = is_trusted(module) and module.__name__ == name
-    return tracer.wrap(module, object_source(module) if fixed else ItemSource(LOADED, name))
+    return tracer.objects.wrap(module, object_source(module) if fixed else ItemSource(LOADED, name))
 
 
 def has_part(tracer: Tracing, module: Value, name: str, part: str) -> None:

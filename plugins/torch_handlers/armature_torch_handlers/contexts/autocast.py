@@ -60,7 +60,7 @@ def of(real: Any) -> Value:
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """The value of an autocast object that the program made before; its settings are guarded."""
     for name in FIELDS:
-        tracer.wrap(getattr(obj, name), AttrSource(source, name))
+        tracer.objects.wrap(getattr(obj, name), AttrSource(source, name))
     made = of(obj)
     made.source = source
     return made

@@ -53,7 +53,7 @@ class GradModeValue(ContextValue):
 
     def _before(self, tracer: Tracing) -> bool | None:
         if self.prev is None and self.source is not None and hasattr(self.obj, "prev"):
-            self.prev = bool(tracer.wrap(self.obj.prev, AttrSource(self.source, "prev")).as_constant())
+            self.prev = bool(tracer.objects.wrap(self.obj.prev, AttrSource(self.source, "prev")).as_constant())
         return self.prev
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -186,13 +186,13 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A context manager of a grad mode that was made before the frame."""
     enabled = type(obj) is torch.enable_grad
     if type(obj) is torch.set_grad_enabled:
-        enabled = bool(tracer.wrap(obj.mode, AttrSource(source, "mode")).as_constant())
+        enabled = bool(tracer.objects.wrap(obj.mode, AttrSource(source, "mode")).as_constant())
     return GradModeValue(type(obj), enabled, obj=obj, source=source)
 
 
 def inference_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A context manager of inference mode that was made before the frame."""
-    enabled = tracer.wrap(obj.mode, AttrSource(source, "mode"))
+    enabled = tracer.objects.wrap(obj.mode, AttrSource(source, "mode"))
     return inference_mode_value(bool(enabled.as_constant()), source)
 
 
