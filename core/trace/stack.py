@@ -103,15 +103,15 @@ class Breaks:
     tables: Tables
     stack: FrameStack[Any]
 
-    def break_at(self, places: tuple[Location, ...] | None, type_id: str, **facts: object) -> GraphBreak:
-        """Build a graph break, to raise now or to keep for later. places: where the graph is to end; None: here."""
+    def break_at(self, locations: tuple[Location, ...] | None, type_id: str, **facts: object) -> GraphBreak:
+        """Build a graph break, to raise now or to keep for later. locations: where the graph is to end; None: here."""
         try:
             kind = self.tables.break_type(type_id)
         except UnknownBreakType:
             named = ", ".join(f"{name}: {{{name}}}" for name in facts)
             kind = BreakType(type_id, type_id, named or type_id, ("No plugin describes this break.",))
         event = BreakEvent(kind, facts, self.stack.summaries(), values=self.stack.values())
-        return GraphBreak(event, locations_of(self.stack.frames) if places is None else places)
+        return GraphBreak(event, locations_of(self.stack.frames) if locations is None else locations)
 
 
 def described(code: CodeType, line: int) -> tuple[FrameSummary, str, str]:

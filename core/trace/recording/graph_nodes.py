@@ -336,8 +336,8 @@ def lift(tracer: Trace, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program a graph input when it is first used."""
     if value.node is None:
         if value.source is None:  # made in a subgraph and still used: the graph breaks at the call that made it
-            places = tracer.recorder.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
-            raise tracer.breaks.break_at(places, "kept-from-inner-graph", type=value.describe())
+            locations = tracer.recorder.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
+            raise tracer.breaks.break_at(locations, "kept-from-inner-graph", type=value.describe())
         label = NOT_A_NAME.sub("_", MODULE_TABLE.sub("", value.source.expr)).strip("_")
         graph, last = tracer.recorder.graph, tracer.recorder.inputs[-1].node if tracer.recorder.inputs else None
         first = next(iter(graph.nodes), None)

@@ -103,7 +103,7 @@ class Subgraph:
     captured: tuple[fx.Node, ...]
     writes: bool
     written: tuple[TracedTensor, ...]
-    places: tuple[Location, ...]
+    locations: tuple[Location, ...]
 
     def module(self, inputs: Sequence[fx.Node | None], outputs: Any, name: str) -> fx.GraphModule:
         """The nodes as a graph.
@@ -128,7 +128,7 @@ class Subgraph:
     def remove(self) -> None:
         """Remove the nodes from the graph. If the program still holds a tensor that they made, and uses it, the graph
         breaks at the call."""
-        remove(self.tracer, self.nodes, self.places)
+        remove(self.tracer, self.nodes, self.locations)
 
     def giving(self, values: Sequence[Value]) -> Subgraph:
         """The part, extended by the nodes of some values, including numbers. It must still be the end of the graph."""
@@ -172,8 +172,8 @@ def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: 
         writes, tracer.recorder.mutates = tracer.recorder.mutates, mutates
     written = tuple(value for value, version in zip(known, versions) if version_of(value.fake) != version)
     used = (given for node in nodes for given in node.all_input_nodes if given not in own)
-    places = locations_of(tracer.stack.frames)
-    return Subgraph(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, places)
+    locations = locations_of(tracer.stack.frames)
+    return Subgraph(tracer, nodes, result, tuple(dict.fromkeys(used)), writes, written, locations)
 
 
 @contextmanager
@@ -186,12 +186,12 @@ def graph_inputs(
     """
     if fakes and in_transform():  # its inputs would lack the transform's levels
         raise NotSeparable("is called inside a transform of torch.func")
-    places = locations_of(tracer.stack.frames)
+    locations = locations_of(tracer.stack.frames)
     values = [_input(tracer, fake) for fake in fakes]
     try:
         yield values
     finally:
-        remove(tracer, tuple(value.node for value in values if value.node is not None), places)
+        remove(tracer, tuple(value.node for value in values if value.node is not None), locations)
 
 
 def _input(tracer: Tracing, fake: torch.Tensor | None) -> TracedTensor | SymbolicNumber:
@@ -237,14 +237,14 @@ def _add_module(tracer: Tracing, module: fx.GraphModule) -> str:
     return name
 
 
-def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], places: tuple[Location, ...]) -> None:
+def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], locations: tuple[Location, ...]) -> None:
     """Remove nodes from the graph, including all their users. If the program uses a tensor that they made, the graph
     breaks at the given locations."""
     own = set(nodes)
     for value in tracer.objects.by_fake.values():
         if value.node in own:
             value.node = None
-            tracer.recorder.subgraph_tensors[value] = places
+            tracer.recorder.subgraph_tensors[value] = locations
     for number in tracer.sizes.floats.values():
         _forget_item(number, own)
     tracer.sizes.forget(own)
