@@ -15,6 +15,9 @@ from triton.language.extra import libdevice
 
 ALL = tl.constexpr(tl.PropagateNan.ALL)
 BITS = tl.constexpr(63)
+ROUNDS = tl.constexpr(10)  # of Philox, as its multipliers and the steps of its key
+FIRST, SECOND = tl.constexpr(0xD2511F53), tl.constexpr(0xCD9E8D57)
+FIRST_STEP, SECOND_STEP = tl.constexpr(0x9E3779B9), tl.constexpr(0xBB67AE85)
 
 
 @triton.jit
@@ -152,6 +155,26 @@ def reciprocal(x):
 
 
 @triton.jit
+def _words(a, b, c, d, low, high):
+    """Philox4x32-10 of four words and a key, all uint32.
+
+    A product is one of 64 bits, which is one instruction: `tl.philox` takes two, for its low and its high half.
+    """
+    for _ in tl.static_range(ROUNDS):
+        first = a.to(tl.uint64) * FIRST
+        second = c.to(tl.uint64) * SECOND
+        a, b, c, d = (
+            (second >> 32).to(tl.uint32) ^ b ^ low,
+            second.to(tl.uint32),
+            (first >> 32).to(tl.uint32) ^ d ^ high,
+            first.to(tl.uint32),
+        )
+        low += FIRST_STEP
+        high += SECOND_STEP
+    return a, b, c, d
+
+
+@triton.jit
 def _philox(seed, offset, element, VECTOR: tl.constexpr, THREADS: tl.constexpr):
     """The four words of the counter that is for `element`, of uint32 or uint64."""
     if VECTOR == 1:
@@ -163,9 +186,16 @@ def _philox(seed, offset, element, VECTOR: tl.constexpr, THREADS: tl.constexpr):
     if VECTOR > 4:
         step = step * (VECTOR // 4) + element % VECTOR // 4
     counter = (offset // 4).to(tl.uint64) + step.to(tl.uint64)
-    low = (counter & 0xFFFFFFFF).to(tl.uint32)
-    high = (counter >> 32).to(tl.uint32)
-    return tl.philox(seed, low, high, stream.to(tl.uint32), tl.zeros_like(low))
+    low = counter.to(tl.uint32)
+    key = seed.to(tl.uint64)
+    return _words(
+        low,
+        (counter >> 32).to(tl.uint32),
+        stream.to(tl.uint32),
+        tl.zeros_like(low),
+        key.to(tl.uint32),
+        (key >> 32).to(tl.uint32),
+    )
 
 
 @triton.jit

@@ -5,10 +5,13 @@ from __future__ import annotations
 import types
 from types import SimpleNamespace
 
+import numpy
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from armature.backend_api import philox
 from armature.lower.data import Buffer, BufferKind, Const, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
@@ -71,3 +74,56 @@ def text_of(dtype: torch.dtype) -> str:
 def test_it_is_used_where_the_result_has_16_bits() -> None:
     assert "one_plus_erf" in text_of(torch.bfloat16) and "one_plus_erf" in text_of(torch.float16)
     assert "one_plus_erf" not in text_of(torch.float32) and "libdevice.erf" in text_of(torch.float32)
+
+
+class Block(numpy.ndarray):
+    """An array with Triton's way of converting it."""
+
+    def to(self, dtype: type[numpy.generic]) -> Block:
+        return self.astype(dtype)  # type: ignore[return-value]
+
+
+def block(values: object, dtype: type[numpy.generic]) -> Block:
+    return numpy.array(values).astype(dtype).view(Block)
+
+
+def with_numpy(name: str) -> types.FunctionType:
+    """The plain function with NumPy's operators under Triton's names; of the random numbers, which are of unsigned
+    integers."""
+    language = SimpleNamespace(
+        uint32=numpy.uint32,
+        uint64=numpy.uint64,
+        float32=numpy.float32,
+        static_range=range,
+        zeros_like=numpy.zeros_like,
+        where=lambda *args: numpy.where(*args).view(Block),
+        join=lambda a, b: numpy.stack((a, b), -1).view(Block),
+        reshape=lambda x, shape: x.reshape(shape),
+    )
+    known: dict[str, object] = {"tl": language}
+    for constant in ("ROUNDS", "FIRST", "SECOND", "FIRST_STEP", "SECOND_STEP"):
+        known[constant] = getattr(helpers, constant).value
+    for function in ("_words", "_philox", "_as_uniform", "uniform", "uniform_fours"):
+        plain = toolchain.python_function(getattr(helpers, function))
+        known[function] = types.FunctionType(plain.__code__, known)
+    found = known[name]
+    assert isinstance(found, types.FunctionType)
+    return found
+
+
+SEED, OFFSET, THREADS = -(2**61) - 4711, 2**36 + 20, 48
+
+
+@pytest.mark.parametrize("element", [numpy.uint32, numpy.uint64])
+@pytest.mark.parametrize("vector", [1, 2, 4, 8, 16])
+def test_random_numbers_are_those_of_the_reference(vector: int, element: type[numpy.generic]) -> None:
+    places = torch.arange(5000)
+    state = (block(SEED, numpy.int64), block(OFFSET, numpy.int64))
+    expected = philox.uniform(*map(torch.tensor, (SEED, OFFSET)), places, *map(torch.tensor, (vector, THREADS)))
+    found = with_numpy("uniform")(*state, block(places.numpy(), element), vector, THREADS)
+    assert found.tolist() == expected.tolist()
+    if vector >= 4:
+        first = block(places[::4].numpy(), element)
+        fours = with_numpy("uniform_fours")(*state, first, vector, THREADS)
+        rows = with_numpy("uniform_fours")(*state, first.reshape(5, -1), vector, THREADS)
+        assert fours.tolist() == expected.tolist() and rows.tolist() == expected.reshape(5, -1).tolist()
