@@ -24,6 +24,7 @@ from armature_aten_lowerings.reductions import count_of, keepdim_spec, mean_and_
 
 aten = torch.ops.aten
 Maybe = TensorValue | None
+RUN = 64  # numbers in a row that use whole vectors
 
 
 @attrs.frozen
@@ -369,10 +370,12 @@ def group_norm(
     if not isinstance(channels, int) or not isinstance(inner, int):
         return None
     per_group = channels // groups
+    affine = Affine(maybe_per_channel(weight, x.ndim), maybe_per_channel(bias, x.ndim))
+    if x.strides[1] == 1 and 1 < per_group < RUN and x.device.type == "cpu":
+        return _group_norm_by_channels(b, x, affine, groups, per_group * inner, eps)
     grouped = layout.reshape(x, (batch, groups, per_group * inner))
     mean, squares = mean_and_squares(b, grouped, [2])
     rstd = inverse_root(b, squares, per_group * inner, eps)
-    affine = Affine(maybe_per_channel(weight, x.ndim), maybe_per_channel(bias, x.ndim))
     dtype = compute_dtype(x.dtype)
 
     def element(p: tuple[Index, ...]) -> Node:
@@ -381,3 +384,45 @@ def group_norm(
         return affine.apply(b, b.op("mul", value, b.cast(b.load(rstd, group), dtype)), p)
 
     return b.loop(element), as_result(b, mean, 1), as_result(b, rstd, 2)
+
+
+def _group_norm_by_channels(
+    b: Builder, x: TensorValue, affine: Affine, groups: int, count: int, eps: float
+) -> tuple[TensorValue, ...]:
+    """With channels last a group is short runs of memory, so sums are of each channel at first, and what is known of a
+    group is laid out by channels for the loop over the elements."""
+    batch, channels, *pixels = x.shape
+    dtype = compute_dtype(x.dtype)
+    by_group = Spec.dense((batch, groups, 1), dtype, x.device)
+    by_channel = Spec.dense((batch, channels), dtype, x.device)
+    per_group = index.floordiv(channels, groups)
+
+    def of_groups(element: Callable[[tuple[Index, ...]], Node]) -> TensorValue:
+        """The mean over each group of an element of `x`."""
+        sums = b.loop(lambda p: b.reduce_over("sum", pixels, lambda pixel: element((*p, *pixel))), by_channel)
+
+        def total(p: tuple[Index, ...]) -> Node:
+            return b.reduce_over(
+                "sum", (per_group,), lambda k: b.load(sums, (p[0], index.add(index.mul(p[1], per_group), k[0])))
+            )
+
+        return b.loop(lambda p: b.op("div", total(p), b.const(count, dtype)), by_group)
+
+    def of_channels(value: TensorValue) -> TensorValue:
+        """What is known of a channel's group."""
+        return b.loop(lambda p: b.load(value, (p[0], index.floordiv(p[1], per_group), 0)), by_channel)
+
+    mean = of_groups(lambda p: b.read(x, p, dtype))
+    middle = of_channels(mean)
+
+    def gap(p: tuple[Index, ...]) -> Node:
+        return b.op("sub", b.read(x, p, dtype), b.load(middle, p[:2]))
+
+    def squared(p: tuple[Index, ...]) -> Node:
+        distance = gap(p)
+        return b.op("mul", distance, distance)
+
+    rstd = inverse_root(b, of_groups(squared), 1, eps)
+    scale = of_channels(rstd)
+    result = b.loop(lambda p: affine.apply(b, b.op("mul", gap(p), b.load(scale, p[:2])), p))
+    return result, as_result(b, mean, 1), as_result(b, rstd, 2)

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import armature
+from armature.pipeline.session import session
 from armature.testing.lowering_kit import Kit
 
 aten = torch.ops.aten
@@ -125,6 +127,26 @@ def test_group_norm(kit: Kit) -> None:
     x = torch.randn(2, 6, 4, 5) + 1
     kit.check(aten.native_group_norm.default, x, torch.randn(6), torch.randn(6), 2, 6, 20, 3, 1e-5)
     kit.check(aten.native_group_norm.default, x, None, None, 2, 6, 20, 2, 1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_group_norm_of_channels_last(kit: Kit, groups: int) -> None:
+    x = (torch.randn(2, 6, 5, 7) + 1).to(memory_format=torch.channels_last)
+    kit.check(aten.native_group_norm.default, x, torch.randn(6), torch.randn(6), 2, 6, 35, groups, 1e-5)
+
+
+def test_group_norm_of_channels_last_runs_over_channels() -> None:
+    """A kernel for each of the sums and for the result: one for all would read a few numbers of each pixel at a time."""
+    x, weight, bias = torch.randn(2, 32, 8, 8).to(memory_format=torch.channels_last), torch.randn(32), torch.randn(32)
+
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.relu(F.group_norm(x, 8, weight, bias))
+
+    with torch.no_grad():
+        torch.testing.assert_close(armature.compile(norm, fullgraph=True)(x, weight, bias), norm(x, weight, bias))
+    plan = session().compilations[-1].graphs[-1].plan
+    readers = [k for k in plan.kernels if any(plan.buffers[name].shape == tuple(x.shape) for name in k.reads)]
+    assert len(readers) == 3
 
 
 @pytest.mark.parametrize("reduction", [0, 1, 2])
