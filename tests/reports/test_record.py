@@ -166,3 +166,40 @@ def test_places_have_carets_under_their_expression() -> None:
     place = next(one.place for one in everything().breaks if one.place and "y.sum()" in one.place.text)
     assert place.text[place.caret.index("^") :].startswith("y.sum() > 1000")
     assert not attrs.evolve(place, column=-1).caret
+
+
+STATES = {
+    "grad": ("torch.set_grad_enabled(False)", "torch.is_grad_enabled() was True, is now False"),
+    "dtype": (
+        "torch.set_default_dtype(torch.float64)",
+        "torch.get_default_dtype() was another dtype, is now torch.float64",
+    ),
+    "autocast": ("torch.autocast('cpu').__enter__()", "torch.is_autocast_enabled('cpu') was False, is now True"),
+    "deterministic": (
+        "torch.use_deterministic_algorithms(True)",
+        "torch.are_deterministic_algorithms_enabled() was False, is now True",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_change_of_torchs_state_is_told_as_the_program_asks_for_it(kind: str) -> None:
+    change, told = STATES[kind]
+
+    def fn(x):
+        return x * 2
+
+    undo = (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu"))
+    with Recorder() as recorder:
+        compiled = armature.compile(fn, backend="eager")
+        compiled(torch.ones(2))
+        try:
+            exec(change)
+            compiled(torch.ones(2, dtype=torch.float32))
+        finally:
+            torch.set_grad_enabled(undo[0])
+            torch.set_default_dtype(undo[1])
+            torch.set_autocast_enabled("cpu", undo[2])
+            torch.use_deterministic_algorithms(False)
+    (frame,) = recorder.recording().recompiled
+    assert [one.words for one in frame.failures] == [told]
