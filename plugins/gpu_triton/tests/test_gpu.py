@@ -95,3 +95,15 @@ def test_demo_runs(all_plugins: None, tmp_path: Path) -> None:
     rows = json.loads(report.read_text())["rows"]
     assert [r["model"] for r in rows] == ["LeNet", "LeNet", "FeedForward", "FeedForward"]
     assert all(r["graphs"] >= 1 and r["kernels"] >= 1 and r["breaks"] == 0 for r in rows)
+
+
+@pytest.mark.parametrize("shape", [(3, 100_000), (2, 99_991), (50_000, 5), (1, 70_001)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
+def test_cumulative_sums_of_few_long_rows(shape: tuple[int, int], dtype: torch.dtype, all_plugins: None) -> None:
+    armature.reset()
+    torch.manual_seed(0)
+    x = (torch.rand(shape, device="cuda") < 0.01).to(dtype)  # sums that are exact in bfloat16's float32 too
+    for axis in (0, 1):
+        expected = x.double().cumsum(axis)
+        found = armature.compile(lambda x, axis=axis: x.cumsum(axis), fullgraph=True)(x)
+        torch.testing.assert_close(found, expected.to(found.dtype))
