@@ -364,8 +364,10 @@ class FakeWorld:
         fake = self._wrap(tensor, meta)
         if tensor.requires_grad and not tensor.is_leaf:
             with torch.enable_grad(), self.mode:
-                fake = cast(FakeTensor, fake.clone())
-            self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
+                made = cast(FakeTensor, fake.clone())
+                made.data = fake  # a copy is dense
+            self.mode.fake_tensor_converter.set_tensor_memo(tensor, made)
+            return made
         return fake
 
     def _convert(self, tensor: torch.Tensor) -> FakeTensor:
