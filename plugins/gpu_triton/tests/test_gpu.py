@@ -97,7 +97,7 @@ def test_demo_runs(all_plugins: None, tmp_path: Path) -> None:
     assert all(r["graphs"] >= 1 and r["kernels"] >= 1 and r["breaks"] == 0 for r in rows)
 
 
-@pytest.mark.parametrize("shape", [(3, 100_000), (2, 99_991), (50_000, 5), (1, 70_001)])
+@pytest.mark.parametrize("shape", [(3, 100_000), (2, 99_991), (50_000, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
 def test_cumulative_sums_of_few_long_rows(shape: tuple[int, int], dtype: torch.dtype, all_plugins: None) -> None:
     armature.reset()
