@@ -37,8 +37,7 @@ NAMES = (
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
     "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
     "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
-    "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
-    "replication_pad3d", "zero", "tril_indices", "triu_indices",
+    "zero", "tril_indices", "triu_indices",
     # sampling
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d", "grid_sampler_2d",
     "im2col", "col2im",

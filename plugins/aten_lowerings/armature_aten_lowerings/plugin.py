@@ -8,6 +8,7 @@ from armature.backend_api import collect_lowerings
 from armature.plugin_api import Decomposition, Lowering, Operator, Pass, hookimpl
 from armature_aten_lowerings import (
     activations,
+    borders,
     collectives,
     creation,
     decompositions,
@@ -34,7 +35,19 @@ from armature_aten_lowerings import (
 def armature_lowerings() -> Iterable[Lowering]:
     """Every operator that becomes loops, and those with a faster call than the dispatcher's."""
     loops = collect_lowerings(
-        pointwise, activations, creation, views, reductions, softmax, norms, losses, indexing, pooling, scans, depthwise
+        pointwise,
+        activations,
+        creation,
+        views,
+        reductions,
+        softmax,
+        norms,
+        losses,
+        indexing,
+        pooling,
+        scans,
+        depthwise,
+        borders,
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 

@@ -1,0 +1,86 @@
+"""Borders that repeat or reflect an image: loads at computed positions, without tensors of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from armature.backend_api import Builder, Index, Node, Position, TensorValue, Var, index, lowers
+
+aten = torch.ops.aten
+Places = tuple[Index, Index, Index]
+
+
+def _reflected(at: Index, size: int, before: int) -> Places:
+    """The source of a result's coordinate before the image, in it, and behind it; the border is not repeated."""
+    return index.sub(before, at), index.sub(at, before), index.sub(2 * size - 2 + before, at)
+
+
+def _repeated(at: Index, size: int, before: int) -> Places:
+    """The same, if the outermost elements are repeated."""
+    return 0, index.sub(at, before), size - 1
+
+
+@lowers(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+def reflection_pad(b: Builder, x: TensorValue, padding: Sequence[Index]) -> TensorValue | None:
+    return _bordered(b, x, padding, _reflected)
+
+
+@lowers(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def replication_pad(b: Builder, x: TensorValue, padding: Sequence[Index]) -> TensorValue | None:
+    return _bordered(b, x, padding, _repeated)
+
+
+def _bordered(
+    b: Builder, x: TensorValue, padding: Sequence[Index], sources: Callable[[Index, int, int], Places]
+) -> TensorValue | None:
+    """Three pieces along rows of memory, which the loop is cut into, and a computed position along other axes."""
+    sizes = x.shape[x.ndim - len(padding) // 2 :]
+    numbers = [n for n in (*padding, *sizes) if isinstance(n, int) and n >= 0]
+    if len(numbers) < len(padding) + len(sizes):
+        return None
+    first = x.ndim - len(sizes)
+    known = numbers[len(padding) :]
+    before = [numbers[2 * (len(sizes) - 1 - k)] for k in range(len(sizes))]
+
+    def element(p: Position) -> Node:
+        where: list[Index] = list(p)
+        bound: list[tuple[Var, Node]] = []
+        rows: tuple[int, Places] | None = None
+        for axis, size, border in zip(range(first, x.ndim), known, before, strict=True):
+            places = sources(p[axis], size, border)
+            if x.strides[axis] == 1 and size > 1:
+                rows = axis, places
+            else:
+                place = _chosen(b, p[axis], size, border, [b.index_value(one) for one in places])
+                bound.append(b.indirect(axis, size, place))
+                where[axis] = bound[-1][0]
+        if rows is None:
+            return b.load(x, where, bound)
+        axis, places = rows
+        border, size = before[axis - first], known[axis - first]
+        tests = _pieces(b, p[axis], size, border)
+        loads = [b.load(x, (*where[:axis], one, *where[axis + 1 :]), bound) for one in places]
+        pieces = [b.masked(test, load, 0) for test, load in zip(tests, loads, strict=True)]
+        return _chosen(b, p[axis], size, border, pieces)
+
+    return b.loop(element)
+
+
+def _edges(b: Builder, at: Index, size: int, before: int) -> tuple[Node, Node]:
+    """Whether a coordinate is before the image, and whether it is not behind it."""
+    number = b.index_value(at)
+    return b.op("lt", number, b.const(before, torch.int64)), b.op("lt", number, b.const(before + size, torch.int64))
+
+
+def _pieces(b: Builder, at: Index, size: int, before: int) -> tuple[Node, Node, Node]:
+    """Whether a coordinate is before the image, in it, behind it."""
+    early, not_late = _edges(b, at, size, before)
+    return early, b.op("logical_and", b.op("logical_not", early), not_late), b.op("logical_not", not_late)
+
+
+def _chosen(b: Builder, at: Index, size: int, before: int, three: Sequence[Node]) -> Node:
+    """The value for the coordinate, of those before the image, in it, and behind it."""
+    early, not_late = _edges(b, at, size, before)
+    return b.where(early, three[0], b.where(not_late, three[1], three[2]))
