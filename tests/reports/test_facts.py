@@ -227,7 +227,7 @@ def test_a_loop_over_a_view_is_told_of_by_the_view() -> None:
         compiled = armature.compile(program, backend="eager")
         compiled(torch.ones(2), {"a": 2.0, "b": 3.0})
     told = [failure.expression for frame in recorder.recording().recompiled for failure in frame.failures]
-    assert "<items of items.values()>" in told
+    assert "<next value of items.values()>" in told
     assert not any("__armature" in expression for expression in told)
 
 
@@ -236,14 +236,14 @@ def test_the_object_of_a_method_in_progress_is_told_in_words() -> None:
 
     def program(x: torch.Tensor) -> torch.Tensor:
         held.append(x.sum().item())
-        return x + 1
+        return x + len(held)
 
     with Recorder() as recorder:
         compiled = armature.compile(program, backend="eager")
         compiled(torch.ones(2))
         compiled(torch.ones(2))
     told = {failure.expression for frame in recorder.recording().recompiled for failure in frame.failures}
-    assert "len(held)" in told and "len(<object whose method is called>)" in told
+    assert "len(<object whose method is called>)" in told
 
 
 def test_inputs_of_a_graph_are_named_as_the_program_names_them() -> None:
