@@ -117,6 +117,8 @@ def as_first(args: Sequence[Any], result: Any) -> Any:
     if not isinstance(result, torch.Tensor):
         return type(result)(as_first(args, one) for one in result)
     given = args[0]
+    if not isinstance(given, torch.Tensor):  # under vmap, a number of the program is converted to a tensor's dtype
+        return result
     if not _is_static(given) or given.stride() == result.stride() or not _is_dense(given.shape, given.stride()):
         return result
     return torch.empty_strided(given.shape, given.stride(), dtype=result.dtype, device=result.device)

@@ -215,3 +215,13 @@ def test_a_convolution_after_an_attention_of_one_picture(backend: str) -> None:
     with torch.no_grad():
         found, expected = armature.compile(module, backend=backend)(*args), module(*args)
     torch.testing.assert_close(found, expected, check_stride=True)
+
+
+def test_a_number_in_vmap_has_no_layout() -> None:
+    """torch converts it to the dtype of the tensor beside it, by an operator that gets the number itself."""
+
+    def times_zero(x: Tensor) -> Tensor:
+        return torch.vmap(lambda row: row[0] * 0 + row)(x)
+
+    x = torch.rand(3, 4)
+    assert torch.equal(armature.compile(times_zero, fullgraph=True, backend="eager")(x), times_zero(x))
