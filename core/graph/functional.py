@@ -91,7 +91,7 @@ class _Compilation:
         table = {op: interrupts.checking(keeping_layout(op, row.fn)) for op, row in rows}
         asking = _asking(module)
         if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
-            return aot.flat(self.compile(plain, GraphKind.INFERENCE))
+            return aot.flat(self.compile(plain, GraphKind.INFERENCE), len(fakes))
         origins.mark(asking)
         compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
         with state_set_back(module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import operator
@@ -304,7 +305,7 @@ def compile_functional(
         undefined.leave_undefined(watch.metadata, *watch.feeds)
     if watch.inner is not None and not watch.merged and _needs_no_wrapper(watch.metadata):
         needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
-        return flat(without_gradients(watch.inner) if needs_grad else watch.inner)
+        return flat(without_gradients(watch.inner) if needs_grad else watch.inner, len(fakes))
     return whole
 
 
@@ -367,13 +368,18 @@ def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]]
     return call
 
 
-def flat(inner: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """Wrap a callable that takes a list to take the inputs one by one."""
+def flat(inner: Callable[[list[Any]], Any], count: int) -> Callable[..., Any]:
+    """Wrap a callable that takes a list to take `count` inputs one by one."""
+    return _flat(count)(inner)
 
-    def call(*args: Any) -> Any:
-        return inner([*args])
 
-    return call
+@functools.cache
+def _flat(count: int) -> Callable[[Callable[[list[Any]], Any]], Callable[..., Any]]:
+    """Makes such functions. They have a parameter per input: with `*args`, Python would pack a tuple in each call."""
+    names = ", ".join(f"a{position}" for position in range(count))
+    text = f"lambda inner: lambda {names}: inner([{names}])"
+    made: Callable[..., Any] = eval(compile(text, __file__, "eval"))  # of this file, so that it is never traced
+    return made
 
 
 def _needs_no_wrapper(metadata: Any) -> bool:
