@@ -32,7 +32,7 @@ from armature.trace import verify as trace_spec
 from armature.trace.data import TracedFrame
 from armature.trace.errors import GraphBreak
 from armature.trace.interpreter import trace_frame
-from armature.trace.resume.continuation import check_cut, resumed
+from armature.trace.resume.continuation import is_cut, resumed
 from armature.trace.show import show as show_captured
 
 
@@ -88,7 +88,8 @@ def capture(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
     try:
         return trace_frame(request, ctx)
     except GraphBreak as stop:
-        check_cut(request, stop)
+        if not is_cut(request, stop):
+            raise
         start = time.perf_counter()
         try:
             traced = resumed(request, ctx, stop)

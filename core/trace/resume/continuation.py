@@ -34,12 +34,13 @@ DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; deeper c
 RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
 
 
-def check_cut(request: FrameRequest, stop: GraphBreak) -> None:
-    """Raise where a frame is not to be cut at a break. Errors: the break itself, SkipFrame."""
-    if stop.idle and not request.promising and not request.fullgraph:
+def is_cut(request: FrameRequest, stop: GraphBreak) -> bool:
+    """Whether a frame is cut at this break; otherwise the break is raised again. Errors: SkipFrame."""
+    if request.fullgraph:
+        return False
+    if stop.idle and not request.promising:
         raise _nothing_until(stop) from None
-    if request.fullgraph or not stop.locations:
-        raise stop
+    return bool(stop.locations)
 
 
 def _nothing_until(stop: GraphBreak) -> SkipFrame:
