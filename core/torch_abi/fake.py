@@ -44,6 +44,9 @@ HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 # Their fakes are floats, not quantized; the other operators that make quantized tensors have no fakes.
 _QUANTIZE: Any = torch.ops.aten.quantize_per_tensor
 QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads())
+# Its result's size depends on values. Up to torch 2.12 it is not tagged so, and its fake has one element.
+_UNIQUE: Any = torch.ops.aten._unique.default
+UNSIZED = frozenset(op for op in (_UNIQUE,) if torch.Tag.dynamic_output_shape not in op.tags)
 NO_SIZES: Mapping[Any, Any] = MappingProxyType({})
 Relaid = Callable[[Sequence[Any], Any], Any]
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
@@ -124,6 +127,8 @@ class WatchingMode(FakeTensorMode):
             raise NumberAsked(args[0])
         if func in QUANTIZING:
             raise UnsupportedOperatorException(func)
+        if func in UNSIZED:
+            raise DynamicOutputShapeException(func)
         check_operands(func, args)
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True

@@ -136,3 +136,19 @@ def test_a_write_inside_autocast() -> None:
     found = armature.compile(multiplied_then_changed, fullgraph=True)(torch.ones(4, 4))
     assert found.dtype is torch.bfloat16
     assert state() == before
+
+
+def test_repeated_places_that_are_filled_count_once() -> None:
+    """The gradient of the number needs the distinct places, of which there are as many as their values make."""
+
+    def fill(value: torch.Tensor) -> torch.Tensor:
+        return torch.index_fill(torch.zeros(3, 5), -1, torch.tensor([0, 1, 1, 3, 0]), value)
+
+    weights = torch.arange(15.0).reshape(3, 5)
+    gradients = []
+    with config.patch(strict=False, fallback_warning=False):
+        for program in (fill, armature.compile(fill)):
+            value = torch.tensor(2.0, requires_grad=True)
+            (program(value) * weights).sum().backward()
+            gradients.append(value.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])

@@ -24,6 +24,7 @@ from armature.torch_abi import (
     operators,
     pytree,
     recorder,
+    scripts,
     streams,
 )
 
@@ -271,7 +272,7 @@ def test_functions_in_torchscript_are_called_with_fakes_and_their_own_constants(
     world = fake.FakeWorld()
     traced = torch.jit.trace(lambda x: x * x.shape[0] + torch.tensor([1.0, 2.0, 3.0]), torch.ones(3))
     with world.mode:
-        assert fake.call_with_constants(traced, torch.ones(3)).shape == (3,)
+        assert scripts.call_with_constants(traced, torch.ones(3)).shape == (3,)
 
 
 def test_effects_are_plain_calls_in_the_order_of_the_graph() -> None:

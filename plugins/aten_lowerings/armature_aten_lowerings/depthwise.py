@@ -46,6 +46,10 @@ def depthwise_convolution(
     small, last = math.prod(sizes) <= MOST_COMPARED, image.strides[1] == 1
     if not (small or last):
         return None
+    # One number stands for all axes: torch passes [0] for padding="valid".
+    stride, padding, dilation = (
+        [*given] * (len(sizes) if len(given) == 1 else 1) for given in (stride, padding, dilation)
+    )
     taps = b.realize(weight, tuple(_channels_fastest(channels, sizes))) if last else weight
 
     def item(p: Position, step: Position) -> Node:

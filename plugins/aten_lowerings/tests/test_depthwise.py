@@ -132,3 +132,12 @@ def test_sizes_that_change() -> None:
         x = torch.randn(2, 5, rows, 20)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), functional.conv2d(x, weight, padding=1, groups=5))
+
+
+@pytest.mark.parametrize("padding", ["valid", "same", 1])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_one_number_of_padding_stands_for_all_axes(rank: int, padding: int | str) -> None:
+    convolve = getattr(functional, f"conv{rank}d")
+    x, weight = torch.rand(1, 2, *[5] * rank), torch.rand(2, 1, *[3] * rank)
+    found = armature.compile(lambda x, w: convolve(x, w, padding=padding, groups=2), fullgraph=True)(x, weight)
+    torch.testing.assert_close(found, convolve(x, weight, padding=padding, groups=2))

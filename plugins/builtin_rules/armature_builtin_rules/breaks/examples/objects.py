@@ -470,14 +470,11 @@ def attribute_in_c_mended(x: Tensor) -> Any:
 
 
 def method_of_value(x: Tensor) -> Any:
-    try:
-        return x + iter([1])[0]  # type: ignore[index]
-    except TypeError:
-        return x + 1
+    return x + iter([1, 2]).__length_hint__()  # type: ignore[attr-defined]
 
 
 def method_of_value_mended(x: Tensor) -> Any:
-    return x + next(iter([1]))
+    return x + len([1, 2])
 
 
 class OfThread(threading.local):
