@@ -94,7 +94,7 @@ class _Compilation:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE), len(fakes))
         origins.mark(asking)
         compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
-        with state_set_back(module):
+        with state_set_back(asking):
             return aot.compile_functional(module, fakes, compilers, table, asking)
 
     def recorded(
