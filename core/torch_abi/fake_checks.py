@@ -15,6 +15,7 @@ from armature.torch_abi.fake_layouts import NARROW
 aten = torch.ops.aten
 Check = Callable[[Sequence[Any]], bool]
 INDICES = frozenset((torch.int32, torch.int64))
+STANDS_FOR: Mapping[type, object] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 
 
 def axes_from_front(args: Sequence[Any]) -> Sequence[Any]:
@@ -39,10 +40,17 @@ def axes_but_last_in_order(args: Sequence[Any]) -> Sequence[Any]:
     return (args[0], [*sorted(args[1][:-1]), *args[1][-1:]], *args[2:])
 
 
+def known_number(args: Sequence[Any]) -> Sequence[Any]:
+    """A number that vmap converts to a dtype. torch's meta function refuses one that is known only in a call; the
+    result's size and dtype are those of any other number."""
+    return (STANDS_FOR.get(type(args[0]), args[0]), *args[1:])
+
+
 UNDERSTOOD: Mapping[object, Callable[[Sequence[Any]], Sequence[Any]]] = {
     aten.linalg_vector_norm.default: axes_from_front,
     aten._fft_c2c.default: axes_in_order,
     aten._fft_c2r.default: axes_but_last_in_order,
+    aten._to_copy.default: known_number,
 }
 """Arguments that mean the same, in the form that torch's meta functions treat rightly."""
 

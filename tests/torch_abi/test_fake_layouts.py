@@ -225,3 +225,25 @@ def test_a_number_in_vmap_has_no_layout() -> None:
 
     x = torch.rand(3, 4)
     assert torch.equal(armature.compile(times_zero, fullgraph=True, backend="eager")(x), times_zero(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+@pytest.mark.parametrize("trains", [False, True])
+def test_numbers_in_vmap(backend: str, dtype: torch.dtype, trains: bool) -> None:
+    """Written, of sizes, and given by the caller, who changes them: torch's meta function refuses the latter two."""
+
+    def scaled(x: Tensor, factor: float) -> Tensor:
+        return torch.vmap(lambda row: 2.5 * row[0] + row[1] * factor - row[2] * x.shape[0] + row)(x)
+
+    compiled = armature.compile(scaled, fullgraph=True, dynamic=True, backend=backend)
+    if trains and not dtype.is_floating_point:
+        pytest.skip("integers have no gradients")
+    for rows, factor in ((3, 2), (4, 3), (5, 1.25), (6, -3.5)):
+        x = torch.arange(rows * 3).reshape(rows, 3).to(dtype)
+        results = []
+        for run in (compiled, scaled):
+            given = x.clone().requires_grad_(trains)
+            found = run(given, factor)
+            results.append((found.detach(), *(torch.autograd.grad(found.sum(), given) if trains else ())))
+        torch.testing.assert_close(*results)

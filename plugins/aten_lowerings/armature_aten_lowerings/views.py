@@ -170,7 +170,10 @@ def clone(b: Builder, x: TensorValue, *, memory_format: torch.memory_format | No
 
 
 @lowers(aten._to_copy.default)
-def to_copy(b: Builder, x: TensorValue, **options: object) -> TensorValue | None:
+def to_copy(b: Builder, x: TensorValue | Index | float, **options: object) -> TensorValue | None:
+    if not isinstance(x, TensorValue):  # under vmap, a number of the program is converted to a tensor's dtype
+        number = x
+        return b.loop(lambda p: b.number(number, b.spec().dtype))
     if b.spec().device != x.device or options.get("layout") not in (None, torch.strided):
         return None
     return b.loop(lambda p: b.load(x, p))
