@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 from collections.abc import Callable
 
 import pytest
@@ -13,9 +15,11 @@ from armature.lower.data import Store
 from armature.lower.index import Var
 from armature.testing.backend_kit import kernel_of, plan_of
 from armature.testing.kernel_cases import F32, Sketch, op
+from armature_cpu_cpp import isa
 from armature_cpu_cpp.backend import CpuBackend
 
 COUNT = 200_003
+FE_UNDERFLOW = 0x10  # of <fenv.h> on x86
 
 
 def spread(low: float, high: float) -> Tensor:
@@ -55,7 +59,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[Tensor, ...], float]] =
 }
 
 
-def run(name: str, x: Tensor, ctx: CompileContext) -> Tensor:
+def run(name: str, x: Tensor, ctx: CompileContext, target: isa.Isa | None = None) -> Tensor:
     """The operation on each value, by a kernel."""
     sketch = Sketch(f"accuracy_{name}", torch.device("cpu"))
     i = Var("i", x.numel())
@@ -63,7 +67,7 @@ def run(name: str, x: Tensor, ctx: CompileContext) -> Tensor:
     sketch.buffer("out", F32, (x.numel(),))
     sketch.pointwise((i,), Store("out", (i,), op(name, sketch.load("x", i))))
     plan = plan_of([sketch])
-    backend = CpuBackend()
+    backend = CpuBackend(target=target or isa.detect())
     kernels = backend.build(backend.generate(plan.kernels, plan, ctx), ctx)
     out = torch.empty_like(x)
     kernels[kernel_of(sketch).name](x, out)
@@ -89,3 +93,30 @@ def test_subnormal_results_are_kept(compile_context: CompileContext) -> None:
     x = torch.linspace(-103.0, -88.0, 1001)
     found, exact = run("exp", x, compile_context), torch.exp(x.double()).float()
     assert float((found - exact).abs().max()) <= 3e-45
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the number of the flag is that of x86")
+@pytest.mark.parametrize("target", [isa.AVX512, isa.AVX2, isa.BASELINE], ids=lambda target: target.name)
+@pytest.mark.parametrize(("name", "zero_from"), [("exp", -104.1), ("exp2", -151.1), ("sigmoid", -104.1)])
+def test_nothing_underflows_where_the_result_is_zero(
+    name: str, zero_from: float, target: isa.Isa, compile_context: CompileContext
+) -> None:
+    # An operation that underflows is many times as slow, and a softmax computes exp(-1e9) at each masked position.
+    if target.register_bytes > isa.detect().register_bytes:
+        pytest.skip(f"no {target.name} here")
+    libc = ctypes.CDLL(None)
+    for value in (zero_from, -180.0, -1e9, torch.finfo(torch.float32).min, -torch.inf):
+        x, exact = torch.full((16 + 7,), value), torch.zeros(16 + 7)
+        if name == "sigmoid":  # 1 / (1 + exp(-x))
+            x, exact = -x, exact + 1.0
+        libc.feclearexcept(FE_UNDERFLOW)
+        found = run(name, x, compile_context, target)
+        assert not libc.fetestexcept(FE_UNDERFLOW)
+        assert torch.equal(found, exact)
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2"])
+def test_nan_and_infinity_of_exponentials(name: str, compile_context: CompileContext) -> None:
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf] * 7)
+    found = run(name, x, compile_context)
+    assert torch.equal(found.nan_to_num(-1.0), torch.tensor([-1.0, torch.finfo(torch.float32).max, 0.0] * 7))
