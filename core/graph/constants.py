@@ -46,6 +46,14 @@ class KnownValues:
         with on_constants():
             return value.item()
 
+    def elements(self, node: fx.Node) -> list[Any]:
+        """The elements of a tensor as numbers, in order. Errors: NotKnown."""
+        value = self.of(node)
+        if not isinstance(value, Tensor):
+            raise NotKnown(str(node))
+        with on_constants():
+            return value.flatten().tolist()
+
     def _missing(self, node: fx.Node) -> list[fx.Node]:
         """The node and its transitive operands that have no value yet, operands first."""
         found: dict[fx.Node, None] = {}

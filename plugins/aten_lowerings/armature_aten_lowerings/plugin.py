@@ -23,6 +23,7 @@ from armature_aten_lowerings import (
     pooling,
     randomness,
     reductions,
+    repeats,
     rnn,
     rnn_cudnn,
     scans,
@@ -48,6 +49,7 @@ def armature_lowerings() -> Iterable[Lowering]:
         scans,
         depthwise,
         borders,
+        repeats,
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 
