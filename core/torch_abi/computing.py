@@ -15,7 +15,8 @@ class NotKnown(Exception):
 
 
 class OnlyConstants(TorchDispatchMode):
-    """A mode in which operators that draw random numbers or write to their arguments raise NotKnown."""
+    """A mode in which operators raise NotKnown that draw random numbers, write to their arguments, or are no part of
+    ATen: those may read anything, such as the tensors of another process."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -23,7 +24,8 @@ class OnlyConstants(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
+        unknown = func.namespace not in ("aten", "prims") or func._schema.is_mutable
+        if unknown or torch.Tag.nondeterministic_seeded in func.tags:
             raise NotKnown(str(func))
         return func(*args, **(kwargs or {}))
 

@@ -186,6 +186,11 @@ class Symbols(ShapeEnv):
         """What must hold of unbacked symbols: (sympy condition, message), in the order found."""
         return [(found.expr, found.msg) for held in self.deferred_runtime_asserts.values() for found in held]
 
+    @property
+    def specialized(self) -> bool:
+        """Whether a number that changes between calls has become a constant, on which the graph then depends."""
+        return any(value.is_number for value in self.replacements.values())
+
     def unknown_float(self) -> torch.SymFloat:
         """A symbol for a float that is only known at run time."""
         return self.create_unbacked_symfloat()

@@ -21,6 +21,7 @@ from armature.plugin_api import (
     tensor_method,
     tensor_of_class,
 )
+from armature_torch_handlers import known_numbers
 
 # Methods that the fake tensor answers.
 STATIC_METHODS = frozenset({
@@ -112,6 +113,10 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
     if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
         text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
         return call.constant(TYPE_PREFIXES[self.device.type] + text)
+    if name in known_numbers.METHODS and not args and not kwargs:
+        known = known_numbers.method_of_known(tracer, self, name)
+        if known is not None:
+            return known
     if name in ("item", "tolist") and tracer.config.capture_scalar_outputs:
         return item_of(tracer, self) if name == "item" else items_of(tracer, self)
     if name in VALUE_METHODS or (name == "type" and not args):
