@@ -172,7 +172,7 @@ STATES = {
     "grad": ("torch.set_grad_enabled(False)", "torch.is_grad_enabled() was True, is now False"),
     "dtype": (
         "torch.set_default_dtype(torch.float64)",
-        "torch.get_default_dtype() was another dtype, is now torch.float64",
+        "torch.get_default_dtype() was torch.float32, is now torch.float64",
     ),
     "autocast": ("torch.autocast('cpu').__enter__()", "torch.is_autocast_enabled('cpu') was False, is now True"),
     "deterministic": (

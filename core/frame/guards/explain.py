@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from armature.frame.data import STACK, FrameRequest
 from armature.frame.guards.guard import Condition, Guard
 from armature.frame.guards.kinds import AliasGuard, NoAliasGuard, TensorGuard
 from armature.frame.guards.loops import iterated
-from armature.frame.guards.tree import GuardTree, Mark
+from armature.frame.guards.tree import STATES, GuardTree, Mark
 from armature.frame.source import Resolver
 from armature.frame.sources import Source
 from armature.torch_abi.overrides import without_overrides
@@ -29,16 +29,6 @@ NAMED = 4  # of what compiled codes rely on
 SAME = ("the same object as", "another one")
 DIFFERENT = ("another object than", "the same one")
 STATE_CHANGED = "GLOBAL_STATE changed: "
-STATES: Mapping[str, tuple[Callable[[], object], str]] = MappingProxyType(
-    {
-        "grad_mode": (torch.is_grad_enabled, "mode"),
-        "default_dtype": (torch.get_default_dtype, "dtype"),
-        "allow_tf32": (torch.get_float32_matmul_precision, "precision"),
-        "num_threads": (torch.get_num_threads, "number"),
-        "deterministic_algorithms": (torch.are_deterministic_algorithms_enabled, "mode"),
-        "deterministic_algorithms_warn_only": (torch.is_deterministic_algorithms_warn_only_enabled, "mode"),
-    }
-)
 NO_LOOPS: Mapping[str, str] = MappingProxyType({})
 _AUTOCAST = re.compile(r"autocast\((\w+)\)_enabled")
 _METHOD_ON_STACK = re.compile(rf"{STACK}\d+\.__self__")
@@ -138,10 +128,10 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
             name = spoken(expr, iterated(request))
             about, before = _relied_on(known, expr, name, mark)
             return FailedGuard(text, about, before, _now(mark.source, mark.kind, request), mark.user)
-    return _of_state(text)
+    return _of_state(tree, text)
 
 
-def _of_state(text: str) -> FailedGuard:
+def _of_state(tree: GuardTree, text: str) -> FailedGuard:
     """A change of torch's state, of which torch only tells names."""
     names = text.removeprefix(STATE_CHANGED).split() if text.startswith(STATE_CHANGED) else []
     for name in names:
@@ -149,10 +139,8 @@ def _of_state(text: str) -> FailedGuard:
             enabled = torch.is_autocast_enabled(autocast[1])
             return FailedGuard(text, f"torch.is_autocast_enabled({autocast[1]!r})", str(not enabled), str(enabled))
         if name in STATES:
-            read, kind = STATES[name]
-            now = read()
-            before = str(not now) if isinstance(now, bool) else f"another {kind}"
-            return FailedGuard(text, f"torch.{read.__name__}()", before, str(now))
+            read = STATES[name]
+            return FailedGuard(text, f"torch.{read.__name__}()", str(tree.state[name]), str(read()))
     return FailedGuard(text)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import attrs
+import torch
 
 from armature.frame.data import FrameRequest
 from armature.frame.guards.guard import Condition, Guard, TreeBuilder
@@ -40,6 +42,24 @@ class Mark:
         return cls(kind, source, guard.user)
 
 
+STATES: Mapping[str, Callable[[], object]] = MappingProxyType(
+    {
+        "grad_mode": torch.is_grad_enabled,
+        "default_dtype": torch.get_default_dtype,
+        "allow_tf32": torch.get_float32_matmul_precision,
+        "num_threads": torch.get_num_threads,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "deterministic_algorithms_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
+    }
+)
+"""How a program asks for the states of torch that every tree guards, by torch's names for them."""
+
+
+def states_now() -> Mapping[str, object]:
+    """The values of these states."""
+    return {name: read() for name, read in STATES.items()}
+
+
 @attrs.frozen(eq=False)
 class GuardTree:
     """The tree, with what is needed to say later which guard failed: a text and a mark per guard, a test per shape
@@ -50,6 +70,7 @@ class GuardTree:
     marks: tuple[Mark, ...] = ()
     conditions: tuple[tuple[str, Condition], ...] = ()
     sizes: tuple[tuple[Source, tuple[int | None, ...]], ...] = ()  # the guarded sizes of tensors
+    state: Mapping[str, object] = attrs.field(factory=states_now)  # of torch, when the tree was built
 
     def check(self, f_locals: dict[str, object]) -> bool:
         """Whether all guards hold for these locals."""
