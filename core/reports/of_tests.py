@@ -12,6 +12,7 @@ from rich.console import Console
 from armature.errors import ArmatureError
 from armature.pipeline.session import session
 from armature.reports import html, schema, terminal
+from armature.reports.collect import counted
 from armature.reports.files import put, read
 from armature.reports.record import Outcome, Recording
 from armature.reports.recorder import Recorder
@@ -82,7 +83,8 @@ class Watch:
         lead = "the test is marked fullgraph"
         if not recording.count(*COMPILED) and not recording.breaks and not eager:
             return f"{lead}, but armature compiled nothing in it"
-        return f"{lead}, but {self.breaks} graphs broke and {eager} frames run eagerly\n\n{told(recording)}"
+        broke, ran = counted(self.breaks, "graph"), counted(eager, "frame")
+        return f"{lead}, but {broke} broke and {ran} ran eagerly\n\n{told(recording)}"
 
     def write(self, folder: Path, name: str) -> None:
         """Write the page and the data of a test in which a frame was looked at."""
