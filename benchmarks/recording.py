@@ -25,6 +25,7 @@ from rich.table import Table
 
 import armature
 from armature.frame.guards import tree
+from armature.frame.hook import FrameHook
 from armature.pipeline import logs, session, stages
 from armature.reports import recorder
 from armature.reports.recorder import Recorder
@@ -51,10 +52,12 @@ FOR_REPORTS: tuple[tuple[Any, str], ...] = (
 
 @attrs.define(eq=False)
 class Stopwatch:
-    """Sums the processor time of functions, nested ones once, separately for each thread."""
+    """Sums the processor time of functions, nested ones once, separately for each thread, and while compiling only: a
+    thread looks at the memory all the time, also while the program builds its models."""
 
     seconds: float = 0.0
     calls: int = 0
+    compiling: int = 0
     _within: threading.local = attrs.field(factory=threading.local)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
@@ -72,7 +75,19 @@ class Stopwatch:
                 self._within.any = outer
                 with self._lock:
                     self.calls += 1
-                    self.seconds += 0.0 if outer else taken
+                    self.seconds += taken if self.compiling and not outer else 0.0
+
+        return call
+
+    def during(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which compiles."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.compiling += 1
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                self.compiling -= 1
 
         return call
 
@@ -84,6 +99,7 @@ def watching() -> Iterator[Stopwatch]:
     with contextlib.ExitStack() as stack:
         for holder, name in FOR_REPORTS:
             stack.enter_context(mock.patch.object(holder, name, found.around(getattr(holder, name))))
+        stack.enter_context(mock.patch.object(FrameHook, "_compile", found.during(FrameHook._compile)))
         stack.enter_context(mock.patch.object(tree.Mark, "of", staticmethod(found.around(tree.Mark.of))))
         yield found
 
