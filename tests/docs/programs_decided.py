@@ -186,7 +186,7 @@ HOLD = Holder()
 INNER = armature.compile(lambda y: y * 2 + 1, backend="eager")
 
 
-class Delegate2(torch._ops.HigherOrderOperator):
+class Delegate(torch._ops.HigherOrderOperator):
     def __init__(self):
         super().__init__("executorch_call_delegate2")
 
@@ -194,11 +194,11 @@ class Delegate2(torch._ops.HigherOrderOperator):
         return super().__call__(*a, **k)
 
 
-DEL2 = Delegate2()
+DELEGATE = Delegate()
 
 
 for k in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU):
-    DEL2.py_impl(k)(lambda *a, **k: a[1] + 1)
+    DELEGATE.py_impl(k)(lambda *a, **k: a[1] + 1)
 
 
 HELD = []

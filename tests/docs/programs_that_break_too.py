@@ -21,6 +21,8 @@ from torch.autograd.graph import get_gradient_edge
 from torch.distributed.tensor import Shard
 from torch.nn import functional as F
 
+from tests.docs.programs_decided import DELEGATE
+
 NT = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
 
 
@@ -125,21 +127,6 @@ def base():
 
 
 PROFILE = torch.classes.profiling._ScriptProfile()
-
-
-class Delegate2(torch._ops.HigherOrderOperator):
-    def __init__(self):
-        super().__init__("executorch_call_delegate2")
-
-    def __call__(self, *a, **k):
-        return super().__call__(*a, **k)
-
-
-DEL2 = Delegate2()
-
-
-for k in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.AutogradCPU):
-    DEL2.py_impl(k)(lambda *a, **k: a[1] + 1)
 
 
 HELD = []
@@ -435,11 +422,11 @@ def gb0307(x):
 
 
 def gb0327(x):
-    return DEL2(MODULE, x, foo=1)
+    return DELEGATE(MODULE, x, foo=1)
 
 
 def gb6017(x):
-    return DEL2(5, x)
+    return DELEGATE(5, x)
 
 
 def gb0345(x):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,14 +11,11 @@ import torch
 from torch import Tensor
 
 import armature
-from armature.backend_api import DeviceBackend
 from armature.codegen.data import KernelSource
 from armature.context import CompileContext
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.pipeline.session import session
-from armature.plugin_api import hookimpl
-from armature.plugins import manager
 from armature.schedule.data import Batch, Kernel, KernelPlan, Launch, Pass
 from armature.testing.differential import difference
 from armature_gpu_triton import launch, toolchain
@@ -112,28 +109,6 @@ def test_machine_code(capability: int, tmp_path: Path) -> None:
         for variant in (spec, spec.unaligned()):
             built = toolchain.compile_function(functions[spec.name], variant, capability)
             assert built.cubin.startswith(b"\x7fELF") and built.shared == 0
-
-
-class Interpreted:
-    """A plugin that serves "cpu" through Triton's interpreter, before any other."""
-
-    ARMATURE_PRIORITY = 100
-
-    @hookimpl
-    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
-        if device_type != "cpu":
-            return None
-        return TritonBackend(interpret=True, device_types=frozenset(("cpu",)))
-
-
-@pytest.fixture
-def interpreted(all_plugins: None) -> Iterator[None]:
-    for needed in ("builtin_rules", "torch_handlers", "aten_lowerings"):
-        pytest.importorskip(f"armature_{needed}")
-    armature.reset()
-    with manager().registered(Interpreted(), "interpreted-triton"):
-        yield
-    armature.reset()
 
 
 STEPS = ("SGD", "Adam", "AdamW", "RMSprop", "Adadelta", "NAdam", "RAdam", "Adamax", "Adagrad", "ASGD", "Rprop")

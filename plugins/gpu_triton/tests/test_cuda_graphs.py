@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,16 +16,8 @@ from armature.pipeline.session import session
 from armature.run.replay import NotRecorded
 from armature_gpu_triton.cuda_graphs import CudaGraphs
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("fresh")]
 OPTIONS: dict[str, Any] = {"mode": "reduce-overhead"}
-
-
-@pytest.fixture(autouse=True)
-def fresh(all_plugins: None) -> Iterator[None]:
-    armature.reset()
-    torch.manual_seed(0)
-    yield
-    armature.reset()
 
 
 def told() -> list[str]:

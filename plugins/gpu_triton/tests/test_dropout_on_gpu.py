@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ import armature
 from armature.pipeline.session import session
 from armature_gpu_triton.random_numbers import CudaRandomNumbers
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("fresh")]
 SHAPES: dict[str, Callable[[], Tensor]] = {
     "rows": lambda: torch.randn(512, 1024, device="cuda"),
     "several steps": lambda: torch.randn(3000, 2048, device="cuda"),
@@ -26,14 +26,6 @@ SHAPES: dict[str, Callable[[], Tensor]] = {
     "transposed": lambda: torch.randn(40, 80, device="cuda").t(),
     "channels last": lambda: torch.randn(4, 8, 14, 14, device="cuda").to(memory_format=torch.channels_last),
 }
-
-
-@pytest.fixture(autouse=True)
-def fresh(all_plugins: None) -> Iterator[None]:
-    armature.reset()
-    torch.manual_seed(0)
-    yield
-    armature.reset()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import attrs
 import pytest
@@ -12,12 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import armature
-from armature.backend_api import DeviceBackend, Numbering, philox
+from armature.backend_api import Features, Numbering, philox
 from armature.pipeline.session import session
-from armature.plugin_api import hookimpl
-from armature.plugins import manager
 from armature_gpu_triton import random_numbers
-from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.features import FEATURES
 
 THREADS = 48
@@ -51,28 +49,11 @@ class Generator:
         return torch.empty_like(x, dtype=torch.bool).set_(drawn.untyped_storage(), 0, x.shape, x.stride())
 
 
-@attrs.define(eq=False)
-class Interpreted:
-    """A plugin that serves "cpu" through Triton's interpreter, with a generator of its own."""
-
-    generator: Generator
-    ARMATURE_PRIORITY = 100
-
-    @hookimpl
-    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
-        features = attrs.evolve(FEATURES, random=self.generator)
-        return TritonBackend(True, frozenset(("cpu",)), features=features) if device_type == "cpu" else None
-
-
 @pytest.fixture
-def generator(all_plugins: None) -> Iterator[Generator]:
-    for needed in ("builtin_rules", "torch_handlers", "aten_lowerings"):
-        pytest.importorskip(f"armature_{needed}")
-    armature.reset()
+def generator(serving: Callable[[Features], AbstractContextManager[None]]) -> Iterator[Generator]:
     found = Generator()
-    with manager().registered(Interpreted(found), "interpreted-triton"):
+    with serving(attrs.evolve(FEATURES, random=found)):
         yield found
-    armature.reset()
 
 
 def texts() -> str:

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 import armature
-from armature.backend_api import DeviceBackend
 from armature.pipeline.session import session
-from armature.plugin_api import hookimpl
-from armature.plugins import manager
-from armature_gpu_triton.backend import TritonBackend
 
-
-class Interpreted:
-    """A plugin that serves "cpu" through Triton's interpreter, before any other."""
-
-    ARMATURE_PRIORITY = 100
-
-    @hookimpl
-    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
-        return TritonBackend(interpret=True, device_types=frozenset(("cpu",))) if device_type == "cpu" else None
-
-
-@pytest.fixture(autouse=True)
-def interpreted(all_plugins: None) -> Iterator[None]:
-    for needed in ("builtin_rules", "torch_handlers", "aten_lowerings"):
-        pytest.importorskip(f"armature_{needed}")
-    armature.reset()
-    with manager().registered(Interpreted(), "interpreted-triton"):
-        yield
-    armature.reset()
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def counts() -> tuple[int, int]:
