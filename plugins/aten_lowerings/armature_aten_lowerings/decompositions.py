@@ -139,7 +139,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None 
     if dtype is None or dtype.is_floating_point or dtype.is_complex or steps < 2:
         whole: Tensor = TORCHS_LINSPACE(start, end, steps, dtype=dtype, **options)
         return whole
-    first, last = int(start), int(end)
+    first, last = torch.sym_int(start), torch.sym_int(end)
     place = torch.arange(steps, **options)
     wide = place.to(torch.float64 if place.device.type == "cpu" else torch.float32)
     step = (last - first) / (steps - 1)

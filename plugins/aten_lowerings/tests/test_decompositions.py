@@ -140,3 +140,13 @@ def test_integers_between_two_ends_are_the_kernels(ends: tuple[float, float], dt
         return [x + torch.linspace(*ends, steps, dtype=dtype) for steps in (1, 2, 50)]
 
     compiled_as_loops(program, torch.zeros(1, dtype=dtype))
+
+
+def test_integers_between_ends_that_change_share_code() -> None:
+    def program(x: Tensor, end: int) -> Tensor:
+        return x + torch.linspace(0, end, 5, dtype=torch.int64)
+
+    x, compiled = torch.zeros(5, dtype=torch.int64), armature.compile(program, fullgraph=True)
+    for end in (3, 7, 12, 50, -13):
+        torch.testing.assert_close(compiled(x, end), program(x, end))
+    assert len(session().compilations) == 2  # for 3, and for any
