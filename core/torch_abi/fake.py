@@ -44,7 +44,7 @@ HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 # Their fakes are floats, not quantized; the other operators that make quantized tensors have no fakes.
 _QUANTIZE: Any = torch.ops.aten.quantize_per_tensor
 QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads())
-# Its result's size depends on values. Up to torch 2.12 it is not tagged so, and its fake has one element.
+# Its result's size depends on values. Torch 2.11 does not tag it so, and gives its fake one element.
 _UNIQUE: Any = torch.ops.aten._unique.default
 UNSIZED = frozenset(op for op in (_UNIQUE,) if torch.Tag.dynamic_output_shape not in op.tags)
 NO_SIZES: Mapping[Any, Any] = MappingProxyType({})

@@ -1,4 +1,5 @@
-"""Seam to checks that torch's kernels make and its fake tensors don't: operands whose dtypes or sizes do not fit.
+"""Seam to checks that torch's kernels make and its fake tensors don't: operands whose dtypes or sizes do not fit; and
+to arguments that its meta functions treat wrongly or refuse, which are given to them in another form.
 
 A refused call breaks the graph, and the kernel then reports the error.
 """
