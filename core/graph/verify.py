@@ -38,7 +38,8 @@ def _check(node: fx.Node) -> None:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return  # arithmetic on symbolic sizes, or something that lowering will reject by name
-    invariant("val" in node.meta, "an operator has no fake result", node=node.name, op=str(target))
+    has_result = "val" in node.meta or not target._schema.returns
+    invariant(has_result, "an operator has no fake result", node=node.name, op=str(target))
     if target._schema.is_mutable and target in MUTATES_INPUTS:
         first = node.args[0]
         inside = isinstance(first, fx.Node) and first.op == "placeholder"

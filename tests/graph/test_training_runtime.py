@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import armature
 from armature import config
@@ -435,3 +436,20 @@ def test_a_result_requires_gradients_that_reach_no_input() -> None:
     assert found.requires_grad == counts(x).requires_grad
     assert found.item() == 2
     found.backward()
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_operators_without_a_result_are_part_of_the_graph(gradients: bool) -> None:
+    """Such as the check of the classes in `one_hot`, which torch hides in a graph."""
+
+    def fn(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        torch._assert_async((x > -9).all(), "too small")
+        return x.sin(), F.one_hot(classes, 5)
+
+    x, classes = torch.ones(3, requires_grad=gradients), torch.tensor([1, 4])
+    run = armature.compile(fn, fullgraph=True)
+    assert all(same(a, b) for a, b in zip(run(x, classes), fn(x, classes), strict=True))
+    with pytest.raises(RuntimeError, match="too small"):
+        run(x - 20, classes)
+    with pytest.raises(RuntimeError, match="smaller than num_classes"):
+        run(x, classes + 1)
