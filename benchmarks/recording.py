@@ -26,7 +26,7 @@ from rich.table import Table
 import armature
 from armature.frame.guards import tree
 from armature.frame.hook import FrameHook
-from armature.pipeline import logs, session, stages
+from armature.pipeline import logs, session
 from armature.reports import recorder
 from armature.reports.recorder import Recorder
 from armature.trace import stack as trace_stack
@@ -43,7 +43,7 @@ FOR_REPORTS: tuple[tuple[Any, str], ...] = (
     (session, "callers"),
     (session.Compilation, "note_failed"),
     (logs, "tell"),
-    (stages, "spoken"),
+    (tree, "marks_of"),
     (trace_stack, "with_columns"),
     (trace_stack, "seen_values"),
     (recorder.Sampler, "_take"),
@@ -100,7 +100,6 @@ def watching() -> Iterator[Stopwatch]:
         for holder, name in FOR_REPORTS:
             stack.enter_context(mock.patch.object(holder, name, found.around(getattr(holder, name))))
         stack.enter_context(mock.patch.object(FrameHook, "_compile", found.during(FrameHook._compile)))
-        stack.enter_context(mock.patch.object(tree.Mark, "of", staticmethod(found.around(tree.Mark.of))))
         yield found
 
 

@@ -58,7 +58,7 @@ class ResumePoint:
     function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
     position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
     globals and attributes that the program may look up from there on. offset: that of the instruction at `entry`,
-    in bytes.
+    in bytes. loops: what the loops around it go over, the outermost first, once that was asked for.
     """
 
     origin: CodeType
@@ -68,6 +68,7 @@ class ResumePoint:
     write: Callable[[], CodeType]
     names: frozenset[str]
     offset: int = 0
+    loops: list[str] | None = None
     _whole: CodeType | None = None
 
     def whole(self) -> CodeType:

@@ -76,7 +76,7 @@ class Compilation:
     callers: tuple[Caller, ...] = ()
     resumes: bool = False  # whether it is the rest of a function after a graph break
     events: list[CompileEvent] = attrs.field(factory=list)
-    inputs: tuple[tuple[str, object], ...] = ()  # of the captured graph: the program's expressions, and fakes
+    inputs: tuple[tuple[str, object], ...] = ()  # of the captured graph: expressions of their sources, and fakes
     script_folder: Path | None = None  # what `ARMATURE_REPRO_DIR` has of it so far
     passes: list[PassRun] = attrs.field(factory=list)  # executed passes, if the settings ask for them
 

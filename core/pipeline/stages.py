@@ -17,7 +17,6 @@ from armature.context import CompileContext
 from armature.errors import invariant
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
-from armature.frame.guards.explain import spoken
 from armature.frame.rerun import Undo
 from armature.pipeline import logs, repro
 from armature.pipeline.backends import GraphBackend, GraphCallable, native_backend
@@ -68,7 +67,7 @@ def compile_frame(
     if ctx.config.strict:
         trace_spec.verify(traced)
     record.module, record.captured = traced.graph, show_captured(traced)
-    record.inputs = tuple(("" if one.source is None else spoken(one.source.expr), one.fake) for one in traced.inputs)
+    record.inputs = tuple(("" if one.source is None else one.source.expr, one.fake) for one in traced.inputs)
     logs.graph(record)
     if "fx" in ctx.config.show:
         print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)

@@ -9,6 +9,7 @@ import attrs
 import torch
 from torch import fx
 
+from armature.frame.guards.explain import spoken
 from armature.graph.data import Origin
 from armature.lower.data import Buffer, BufferKind, ExternCall
 from armature.reports.record import Graph, Kernel, MemoryStep, Node, Place
@@ -37,7 +38,7 @@ def with_inputs(graph: Graph, inputs: Sequence[tuple[str, object]]) -> Graph:
     own = [node for node in graph.nodes if node.kind == "input"]
     if [node.type for node in own] != [type_of(fake) for _, fake in inputs]:
         return graph
-    named = {node.name: expression for node, (expression, _) in zip(own, inputs, strict=True) if expression}
+    named = {node.name: spoken(expr) for node, (expr, _) in zip(own, inputs, strict=True) if expr}
     nodes = (attrs.evolve(node, target=named.get(node.name, node.target)) for node in graph.nodes)
     return attrs.evolve(graph, nodes=tuple(nodes))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import TypeVar
 
 import attrs
@@ -29,7 +28,7 @@ NAMED = 4  # of what compiled codes rely on
 SAME = ("the same object as", "another one")
 DIFFERENT = ("another object than", "the same one")
 STATE_CHANGED = "GLOBAL_STATE changed: "
-NO_LOOPS: Mapping[str, str] = MappingProxyType({})
+IN_PROGRESS = "<value in progress>"
 _AUTOCAST = re.compile(r"autocast\((\w+)\)_enabled")
 _METHOD_ON_STACK = re.compile(rf"{STACK}\d+\.__self__")
 
@@ -125,7 +124,7 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
             continue
         expr = mark.source.expr
         if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
-            name = spoken(expr, iterated(request))
+            name = spoken(expr, request)
             about, before = _relied_on(known, expr, name, mark)
             return FailedGuard(text, about, before, _now(mark.source, mark.kind, request), mark.user)
     return _of_state(tree, text)
@@ -147,18 +146,18 @@ def _of_state(tree: GuardTree, text: str) -> FailedGuard:
 @without_overrides
 def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
     """What a condition over numbers, or a guard of which objects are the same, is about."""
-    loops, found = iterated(request), Resolver(request)
+    found = Resolver(request)
     try:
         if mark.numbers:
-            words = spoken(text.removesuffix(f"    ({mark.user})"), loops)
-            values = {spoken(number.expr, loops): number.value(found) for number in mark.numbers}
+            words = spoken(text.removesuffix(f"    ({mark.user})"), request)
+            values = {spoken(number.expr, request): number.value(found) for number in mark.numbers}
             if len(values) == 1:
                 ((name, value),) = values.items()
                 return FailedGuard(text, name, _condition(words, name), str(value), mark.user)
             now = " and ".join(f"{name} is now {values[name]}" for name in sorted(values, key=words.find))
             return FailedGuard(text, "", words, now, mark.user)
         for first, second in itertools.combinations(mark.objects, 2):
-            one, other = spoken(first.expr, loops), spoken(second.expr, loops)
+            one, other = spoken(first.expr, request), spoken(second.expr, request)
             if (found.value(first) is found.value(second)) != (mark.kind is AliasGuard):
                 before, now = SAME if mark.kind is AliasGuard else DIFFERENT
                 return FailedGuard(text, one, f"{before} {other}", now, mark.user)
@@ -196,12 +195,15 @@ def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
         return ""
 
 
-def spoken(expression: str, loops: Mapping[str, str] = NO_LOOPS) -> str:
-    """The expression of a source as the program would write it: `self.layers[0].scale`. loops: what stands for the
-    iterators of loops that a frame is in the middle of."""
+def spoken(expression: str, request: FrameRequest | None = None) -> str:
+    """The expression of a source as the program would write it: `self.layers[0].scale`. request: the frame that names
+    the iterators of loops that it is in the middle of."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
     told = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
-    return _ON_STACK.sub(lambda found: loops.get(found[0], "<value in progress>"), told)
+    if request is None or _ON_STACK.search(told) is None:
+        return _ON_STACK.sub(IN_PROGRESS, told)
+    loops = iterated(request)
+    return _ON_STACK.sub(lambda found: loops.get(found[0], IN_PROGRESS), told)
 
 
 def _dotted(name: str) -> str:

@@ -19,8 +19,10 @@ def iterated(request: FrameRequest) -> Mapping[str, str]:
         return {}
     held = [name for name, value in request.locals.items() if name.startswith(STACK) and isinstance(value, Iterator)]
     held.sort(key=lambda name: int(name.removeprefix(STACK)))
+    if point.loops is None:
+        point.loops = loops_around(point.origin, point.offset)
     # Other iterators may stand on the stack as well, but below those of the loops that are inside of them.
-    pairs = zip(reversed(held), reversed(loops_around(point.origin, point.offset)))
+    pairs = zip(reversed(held), reversed(point.loops))
     return {name: text for name, text in pairs if text}
 
 

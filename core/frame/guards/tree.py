@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import attrs
 import torch
@@ -16,9 +17,9 @@ from armature.torch_abi import overrides
 from armature.torch_abi.eval_frame import GuardHolder
 
 
-@attrs.frozen(eq=False)
-class Mark:
-    """The description of a guard, without references to objects. source: None if it is about several.
+class Mark(NamedTuple):
+    """The description of a guard, without references to objects. source: None if it is about several. A tuple, as there
+    are many and most are never read.
 
     numbers: those that a condition compares. objects: those whose identity the guard compares.
     """
@@ -29,17 +30,21 @@ class Mark:
     numbers: tuple[Quantity, ...] = ()
     objects: tuple[Source, ...] = ()
 
-    @classmethod
-    def of(cls, guard: Guard) -> Mark:
-        """The mark of a guard."""
-        kind, source = type(guard), getattr(guard, "source", None)
-        if isinstance(guard, ShapeGuard):
-            return cls(kind, None, guard.user, numbers=tuple(quantity for _, quantity in guard.names))
-        if isinstance(guard, AliasGuard):
-            return cls(kind, None, guard.user, objects=(guard.first, guard.second))
-        if isinstance(guard, NoAliasGuard):
-            return cls(kind, None, guard.user, objects=guard.sources)
-        return cls(kind, source, guard.user)
+
+def marks_of(guards: Iterable[Guard]) -> tuple[Mark, ...]:
+    """The marks of guards."""
+    return tuple(map(_mark, guards))
+
+
+def _mark(guard: Guard) -> Mark:
+    kind = type(guard)
+    if isinstance(guard, ShapeGuard):
+        return Mark(kind, None, guard.user, numbers=tuple(quantity for _, quantity in guard.names))
+    if isinstance(guard, AliasGuard):
+        return Mark(kind, None, guard.user, objects=(guard.first, guard.second))
+    if isinstance(guard, NoAliasGuard):
+        return Mark(kind, None, guard.user, objects=guard.sources)
+    return Mark(kind, getattr(guard, "source", None), guard.user)
 
 
 STATES: Mapping[str, Callable[[], object]] = MappingProxyType(
@@ -88,7 +93,7 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
         guard.add(builder, [text])
     builder.finish()
     sizes = tuple((g.source, g.sizes) for g in kept if isinstance(g, TensorGuard))
-    return GuardTree(builder.holder, texts, tuple(map(Mark.of, kept)), tuple(builder.conditions), sizes)
+    return GuardTree(builder.holder, texts, marks_of(kept), tuple(builder.conditions), sizes)
 
 
 def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:
