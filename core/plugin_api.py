@@ -22,7 +22,6 @@ from armature.frame.data import program_of
 from armature.frame.guards.values import has_layout, layout, same_members
 from armature.frame.source import Resolver
 from armature.frame.sources import (
-    ArrayMemorySource,
     AttrSource,
     CachedCallSource,
     CallSource,
@@ -46,7 +45,7 @@ from armature.plugin_values import PairedContextValue, call_uncompiled, tensor_o
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
-from armature.torch_abi import data_parallel, grad_modes, onednn
+from armature.torch_abi import data_parallel, grad_modes, onednn, scripts
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
@@ -59,7 +58,7 @@ from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
-from armature.trace.data import running_graphs
+from armature.trace.data import UNCOMPILED, running_graphs
 from armature.trace.emit.precalls import change_before_graph
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import (
@@ -114,14 +113,12 @@ from armature.trace.values.computed import (
     is_runtime_number,
     kind_of_number,
 )
-from armature.trace.values.constant import ConstantValue, is_atom
+from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import (
     ContextValue,
     put_grad,
 )
-from armature.trace.values.derived import BASES as BUILTIN_BASES
-from armature.trace.values.derived import FILLED as FILLED_BY_INIT
-from armature.trace.values.derived import base_of, native
+from armature.trace.values.derived import DerivedObjectValue, derives, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
 from armature.trace.values.floats import KEEPS as TAKES_NUMBERS
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
@@ -146,32 +143,29 @@ from armature.trace.values.symbolic import SymbolicValue as SymbolicNumber
 from armature.trace.values.symbolic import number_of
 from armature.trace.values.symbolic import symbolic as symbolic_number
 from armature.trace.values.tensor import TensorValue as TracedTensor
-from armature.trace.values.user_object import PLAIN_LOOKUP, has_own_lookup, namesake
 from armature.trace.values.user_object import UserObjectValue as ObjectValue
+from armature.trace.values.user_object import namesake
 
 __all__ = [
     "ALL_SLOTS",
     "API_VERSION",
     "AS_CAPTURED",
     "BETWEEN_PIECES",
-    "BUILTIN_BASES",
     "CHECK",
     "COLLECTION_SLOTS",
     "EQUALITY_SLOTS",
-    "FILLED_BY_INIT",
     "MATH_FUNCTIONS",
     "MISSING",
     "NUMBER_SLOTS",
-    "PLAIN_LOOKUP",
     "PLAIN_TENSORS",
     "SKIPPED",
     "TAKES_NUMBERS",
     "TUPLE_METHODS",
+    "UNCOMPILED",
     "Address",
     "Answer",
     "Args",
     "ArmatureError",
-    "ArrayMemorySource",
     "AtenGraph",
     "AttrSource",
     "BackendError",
@@ -193,6 +187,7 @@ __all__ = [
     "ContextValue",
     "Decision",
     "Decomposition",
+    "DerivedObjectValue",
     "DictOfSource",
     "DictValue",
     "EventKind",
@@ -264,7 +259,6 @@ __all__ = [
     "assumed_constant",
     "attention_results",
     "attribute_of_builtin",
-    "base_of",
     "bind_attribute",
     "call_before_graph",
     "call_uncompiled",
@@ -275,6 +269,7 @@ __all__ = [
     "compute_before_graph",
     "computed_float",
     "data_parallel",
+    "derives",
     "dict_of",
     "end_lookup",
     "existing",
@@ -288,12 +283,10 @@ __all__ = [
     "handled_exception",
     "handles",
     "has_layout",
-    "has_own_lookup",
     "hookimpl",
     "in_transform",
     "inherits",
     "invariant",
-    "is_atom",
     "is_by_address",
     "is_computed",
     "is_data_descriptor",
@@ -337,6 +330,7 @@ __all__ = [
     "running_graphs",
     "same_members",
     "says_not_implemented",
+    "scripts",
     "set_data_",
     "skip_code",
     "supportable",

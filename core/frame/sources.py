@@ -23,7 +23,6 @@ from armature.frame.source import Source as Source
 from armature.introspection import MISSING, dict_of, label_of
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.guard_tree import Manager, example
-from armature.torch_abi.numpy import as_tensor
 from armature.torch_abi.overrides import mode_at, mode_count
 
 # Plain instance attributes of nn.Module: reading them as attributes is faster than through `__dict__`.
@@ -445,11 +444,13 @@ class ModeSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class CallSource(Source):
-    """`fn(base)`, for a side-effect-free function of armature's own. words: how people read it, {} for `base`."""
+    """`fn(base)`, for a side-effect-free function of armature's own. words: how people read it, {} for `base`. shares:
+    whether it is a tensor over the memory of the object there."""
 
     base: Source
     fn: Any
     words: str
+    shares: bool = False
 
     @property
     def expr(self) -> str:
@@ -531,29 +532,6 @@ def call_text(function: str, args: Sequence[str], names: tuple[str, ...]) -> str
     positional = len(args) - len(names)
     named = [f"{name}={text}" for name, text in zip(names, args[positional:], strict=True)]
     return f"{function}({', '.join((*args[:positional], *named))})"
-
-
-@attrs.frozen(cache_hash=True)
-class ArrayMemorySource(Source):
-    """A tensor over the memory of the numpy array at `base`."""
-
-    base: Source
-
-    @property
-    def expr(self) -> str:
-        return f"torch.from_numpy({self.base.expr})"
-
-    def read(self, frame: Resolver) -> Any:
-        return as_tensor(frame.value(self.base))
-
-    def text(self, texts: Expressions) -> str:
-        return f"{texts.name(as_tensor)}({texts.of(self.base)})"
-
-    def manager(self, reach: Reach) -> Manager:
-        return reach.manager(self.base).lambda_manager(as_tensor, self.expr, reach.resolver.value(self), None)
-
-    def load(self, out: Loader) -> None:
-        load_result(out, as_tensor, self.base)
 
 
 @attrs.frozen(cache_hash=True)

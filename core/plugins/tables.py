@@ -181,6 +181,8 @@ class Tables:
     _recorders: dict[str, LaunchRecorder | None] = attrs.field(factory=dict)
     rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
     ids_with_rows: frozenset[int] = attrs.field(init=False)
+    base_types: frozenset[type] = attrs.field(init=False)
+    constant_types: frozenset[type] = attrs.field(init=False)
 
     @ids_with_rows.default
     def _ids_with_rows(self) -> frozenset[int]:
@@ -188,6 +190,15 @@ class Tables:
         # id.
         keys = (*self._handler_index, *self._polyfill_index)
         return frozenset(key for key in keys if isinstance(key, int))
+
+    @base_types.default
+    def _base_types(self) -> frozenset[type]:
+        # Types whose rows say what an object of a derived class inherits from them.
+        return frozenset(kind for kind, row in self._exact_types.items() if row.base is not None)
+
+    @constant_types.default
+    def _constant_types(self) -> frozenset[type]:
+        return frozenset(kind for kind, row in self._exact_types.items() if row.constant)
 
     def handler(self, fn: object) -> Handler | None:
         """The handler of this very function."""

@@ -32,19 +32,17 @@ from armature.torch_abi.marks import (
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.errors import GraphBreak
-from armature.trace.frame_state import whole
-from armature.trace.handlers import Call, Handler, ValueType, opaque_function
+from armature.trace.handlers import Call, Handler, opaque_function
 from armature.trace.locations import locations_of
 from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
-from armature.trace.semantics import inlining
 from armature.trace.semantics.keywords import takes
-from armature.trace.values.base import Args, Kwargs, Value, type_name
+from armature.trace.values.base import Args, Kwargs, TypeRules, Value, type_name
 from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits, rely_on_class
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import BASES, PLAIN, makes_its_own
+from armature.trace.values.derived import PLAIN, DerivedObjectValue, derives, makes_its_own, native
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, Original
 from armature.trace.values.methods import check_call, fits
@@ -53,17 +51,18 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.plans import Knowledge
+    from armature.trace.values.base import Tracing
 
 
-def ruled(tracer: Trace, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
+def ruled(tracer: Tracing, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:
     """The result according to a rule that precedes handlers; None: trace into the function as usual."""
     if verdict.decision is Decision.SKIP:
         tracer.graph_break(verdict.breaks, function=describe(plan.fn).name, reason=verdict.reason)
     return tracer.graph.call(plan.fn, args, kwargs) if verdict.decision is Decision.IN_GRAPH else None
 
 
-def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
+def handled(tracer: Tracing, plan: Plan, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of a rule of high priority, a handler or the polyfill; None if there is none or all decline."""
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
@@ -86,34 +85,25 @@ def handled(tracer: Trace, plan: Plan, args: Args, kwargs: Kwargs) -> Value | No
     return None
 
 
-def handled_by_plugins(tracer: Trace, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
+def handled_by_plugins(knowledge: Knowledge, tracer: Tracing, fn: object, args: Args, kwargs: Kwargs) -> Value | None:
     """Like `handled`, for a callable."""
-    return handled(tracer, tracer.knowledge.plan_of(fn), args, kwargs)
+    return handled(tracer, knowledge.plan_of(fn), args, kwargs)
 
 
-def has_handler(tracer: Trace, fn: object) -> bool:
-    """Whether a handler or a polyfill exists for a callable."""
-    plan = tracer.knowledge.plan_of(fn)
-    return bool(plan.handlers) or plan.polyfill is not None
-
-
-def goes_first(tracer: Trace, fn: object) -> bool:
-    """Whether a handler, a polyfill, or a rule that precedes them, exists for a callable."""
-    return tracer.knowledge.plan_of(fn).speaks
-
-
-def handled_as(tracer: Trace, target: Callable[..., object], fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+def handled_as(
+    knowledge: Knowledge, tracer: Tracing, target: Callable[..., object], fn: Any, args: Args, kwargs: Kwargs
+) -> Value | None:
     """The result, for one function, of the handler whose target stands for many functions."""
-    handler: Handler | None = tracer.knowledge.tables.handler(target)
+    handler: Handler | None = knowledge.tables.handler(target)
     return None if handler is None else handler.fn(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
 
 
 def call_opaque(call: Call, /, *args: Value, **kwargs: Value) -> Value | None:
     """The handler of opaque functions, which is registered for `opaque_function`."""
-    return handled_as(whole(call.tracing), opaque_function, call.fn, args, kwargs)
+    return call.tracing.calls.handled_as(opaque_function, call.fn, args, kwargs)
 
 
-def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def stand_in(tracer: Tracing, plan: Plan, replacement: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """The result of a polyfill. Generators made by its own code replace the iterators that C code would have made."""
     in_c = is_written_in_c(plan.fn)
     if in_c and not takes(replacement, len(args), kwargs):
@@ -127,17 +117,19 @@ def stand_in(tracer: Trace, plan: Plan, replacement: Callable[..., Any], args: A
     return found
 
 
-def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs) -> Value:
+def call_object(
+    knowledge: Knowledge, tracer: Tracing, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs
+) -> Value:
     """Call a function that exists as a Python object: as plugins or the interpreter define, else by the rules."""
-    if tracer.overrides.present:
-        found = torch_function.called(tracer, fn, args, kwargs)
+    if tracer.overrides.present and torch_function.is_asked_for(tracer, fn):
+        found = tracer.calls.dispatched(fn, args, kwargs)
         if found is not None:
             return found
     check_call(tracer, fn, len(args), kwargs, value.describe())
     method: Any = fn
     if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), method.__objclass__)):
         tracer.graph_break("method-of-another-type", method=value.describe())
-    plan = tracer.knowledge.plan_of(fn)
+    plan = knowledge.plan_of(fn)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
@@ -148,18 +140,18 @@ def call_object(tracer: Trace, fn: Callable[..., Any], value: Value, args: Args,
     return _by_rules(tracer, fn, value, args, kwargs) if found is None else found
 
 
-def _known_function(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
+def _known_function(tracer: Tracing, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
     """A call of a function that the program has marked, or of a C method's `__get__`; None for others."""
     if assumed_constant(fn):
         return _call_for_real(tracer, fn, args, kwargs)
     if allowed_in_graph(fn):
-        return handled_as(tracer, opaque_function, fn, args, kwargs)
+        return tracer.calls.handled_as(opaque_function, fn, args, kwargs)
     if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
     return None
 
 
-def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value | None:
+def _known_method(tracer: Tracing, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value | None:
     """A method called as a function, with its object as argument; None if the rules decide."""
     owner, rest = args[0], args[1:]
     if isinstance(owner, TensorValue) and tracer.overrides.present:
@@ -167,7 +159,7 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
         if found is not None:
             return found
     if type(fn) in C_METHODS:
-        method = method_of_base(fn, owner)
+        method = method_of_base(tracer.types, fn, owner)
         if makes_its_own(owner, fn.__name__):
             tracer.graph_break("copy-of-derived-class", method=value.describe())
         if method is not None:
@@ -180,9 +172,9 @@ def _known_method(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwar
     return None
 
 
-def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value:
+def _by_rules(tracer: Tracing, fn: Any, value: Value, args: Args, kwargs: Kwargs) -> Value:
     """A call according to its verdict: traced into, a node of the graph, or a graph break."""
-    verdict = tracer.knowledge.verdict(fn)
+    verdict = tracer.calls.verdict(fn)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph.call(fn, args, kwargs)
     original = unpatched(fn) if verdict.decision is Decision.SKIP else None
@@ -194,7 +186,7 @@ def _by_rules(tracer: Trace, fn: Any, value: Value, args: Args, kwargs: Kwargs) 
     if disabled := why_disabled(fn):
         tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
-        return inlining.inline_function(tracer, value, args, kwargs)
+        return tracer.calls.inline_function(value, args, kwargs)
     if verdict.decision is Decision.SKIP and type(fn) is WrapperDescriptorType and fn.__name__ == "__next__":
         tracer.graph_break("next-of-iterator", type=fn.__objclass__.__name__)
     # A rule may ask to trace into a callable without Python code.
@@ -212,7 +204,7 @@ def _named(fn: Any, value: Value, args: Args) -> str:
     return value.describe()
 
 
-def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
+def _of_tensor(tracer: Tracing, fn: Any, tensor: TensorValue, args: Args, kwargs: Kwargs) -> Value | None:
     """A tensor method, or an attribute's `__get__`, in the form passed to `__torch_function__`."""
     if type(fn) in C_METHODS and fn.__objclass__ in OWN_CLASSES:
         return tensor.torch_method(tracer, fn.__name__, args, kwargs)
@@ -230,9 +222,9 @@ def _of_tensor(tracer: Trace, fn: Any, tensor: TensorValue, args: Args, kwargs: 
     return None
 
 
-def read_in_c(tracer: Trace, cls: type, lookup: object, name: str) -> NoReturn:
+def read_in_c(tracer: Tracing, cls: type, lookup: object, name: str) -> NoReturn:
     """Break, as rules for the class's module say, where an attribute is read by a `lookup` written in C."""
-    verdict, kind = tracer.knowledge.verdict(lookup), describe(cls).name
+    verdict, kind = tracer.calls.verdict(lookup), describe(cls).name
     if verdict.breaks == "function-in-c":  # there is no rule
         tracer.graph_break("attribute-in-c", name=name, type=kind)
     tracer.graph_break(verdict.breaks, function=f"{kind}.{name}", reason=verdict.reason)
@@ -241,19 +233,20 @@ def read_in_c(tracer: Trace, cls: type, lookup: object, name: str) -> NoReturn:
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
 
 
-def method_of_base(fn: Any, owner: Value) -> Value | None:
+def method_of_base(types: TypeRules, fn: Any, owner: Value) -> Value | None:
     """The builtin part of an object on which a C method is called as a function, as in `list.append(obj, item)`."""
     kind = fn.__objclass__
-    if owner.base is not None:
-        return owner.base if issubclass(owner.base.python_type(), kind) and kind is not object else None
+    if derives(owner):
+        own = native(owner)
+        return own if issubclass(own.python_type(), kind) and kind is not object else None
     if isinstance(owner, ConstantValue) and isinstance(owner.value, enum.Enum) and kind in PLAIN:
         return ConstantValue(PLAIN[kind](owner.value))  # the enum may have another method of this name
     if kind is tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
         return TupleValue(owner.items)  # its methods return tuples
-    return owner if kind in BASES and issubclass(owner.python_type(), kind) else None
+    return owner if kind in types.bases and issubclass(owner.python_type(), kind) else None
 
 
-def _call_for_real(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def _call_for_real(tracer: Tracing, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Call a function whose result is constant, according to the program."""
     plain = [arg.as_constant() for arg in args]
     named = {name: value.as_constant() for name, value in kwargs.items()}
@@ -263,17 +256,17 @@ def _call_for_real(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kw
         tracer.raise_real(error)
 
 
-def inline_python(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def inline_python(tracer: Tracing, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace into a Python function, whatever the rules say."""
     if isinstance(fn, MethodType):
         args, fn = (tracer.as_value(fn.__self__), *args), fn.__func__
     value = tracer.as_value(fn)
     if isinstance(value, FunctionValue):
-        return inlining.inline_function(tracer, value, args, kwargs)
+        return tracer.calls.inline_function(value, args, kwargs)
     return value.call(tracer, args, kwargs)
 
 
-def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+def call_whole(tracer: Tracing, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace a call that no break may cut, because it leaves inconsistent state in between. A Python function is traced
     into."""
     tracer.stack.atomic_depth += 1
@@ -288,7 +281,7 @@ def call_whole(tracer: Trace, fn: Value | Callable[..., Any], args: Args, kwargs
         tracer.stack.atomic_depth -= 1
 
 
-def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def call_class(knowledge: Knowledge, tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Call a class: by its rows in the tables, else by the first row of CLASS_ROWS that fits."""
     cls = value.cls
     if cls is torch.device and tracer.overrides.asks_modes:
@@ -296,7 +289,7 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
         if answer is not None:
             return answer
     check_call(tracer, cls, len(args), kwargs, value.describe())
-    plan = tracer.knowledge.plan_of(cls)
+    plan = knowledge.plan_of(cls)
     if plan.speaks:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
@@ -304,7 +297,7 @@ def call_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
     return next(make for _, fits, make in CLASS_ROWS if fits(cls))(tracer, value, args, kwargs)
 
 
-def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _exception(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """By the handler of `BaseException.__new__`, which covers all exception classes, and `__init__`."""
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
@@ -317,14 +310,14 @@ def _exception(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
     return made
 
 
-def _torch_constant(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    verdict = tracer.knowledge.verdict(value.cls)
+def _torch_constant(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+    verdict = tracer.calls.verdict(value.cls)
     if verdict.decision is Decision.IN_GRAPH:
         return tracer.graph.call(value.cls, args, kwargs)
     tracer.graph_break(verdict.breaks, function=value.describe(), reason=verdict.reason)
 
 
-def _metaclass(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _metaclass(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     found = find_in_class(type(value.cls), "__call__")
     if found is not None and isinstance(found.obj, type):  # a class does not bind: that of TypedDict is `dict`
         return tracer.as_value(found.obj).call(tracer, args, kwargs)
@@ -333,7 +326,7 @@ def _metaclass(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> 
     return bind(tracer, value, type(value.cls), found, "__call__").call(tracer, args, kwargs)
 
 
-def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def instantiate(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """`type.__call__`: `__new__`, then `__init__`."""
     cls = value.cls
     rely_on_class(tracer, cls, "__new__", "__init__")
@@ -350,7 +343,7 @@ def instantiate(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) ->
     return made
 
 
-def _by_new(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def _by_new(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """The object that `__new__` of a class returns."""
     cls = value.cls
     if inherits(cls, "__new__", object):
@@ -365,41 +358,47 @@ def _by_new(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Val
     return held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
 
 
-def _initialise_tensor_or_tuple(tracer: Trace, cls: type, made: Value, args: Args, kwargs: Kwargs) -> None:
+def _initialise_tensor_or_tuple(tracer: Tracing, cls: type, made: Value, args: Args, kwargs: Kwargs) -> None:
     if overrides_in_python(cls, "__init__"):
         made.get_attribute(tracer, "__init__").call(tracer, args, kwargs)
 
 
-def _initialise_class(tracer: Trace, cls: type, made: ClassValue, args: Args, kwargs: Kwargs) -> None:
+def _initialise_class(tracer: Tracing, cls: type, made: ClassValue, args: Args, kwargs: Kwargs) -> None:
     if issubclass(type(made.cls), cls) and overrides_in_python(cls, "__init__"):
         (made.meta(tracer, "__init__") or made).call(tracer, args, kwargs)
 
 
-def new_object(tracer: Trace, cls: type) -> Value:
+def new_object(tracer: Tracing, cls: type) -> Value:
     """The object made by `object.__new__`."""
-    row: ValueType | None = tracer.knowledge.tables.value_type_of_class(cls)
-    return UserObjectValue(cls) if row is None or row.instance is None else row.instance(cls)
+    instance = tracer.types.instance_of(cls)
+    return UserObjectValue(cls) if instance is None else instance
 
 
-def _initialise_object(tracer: Trace, cls: type, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
+def _initialise_object(tracer: Tracing, cls: type, made: UserObjectValue, args: Args, kwargs: Kwargs) -> None:
     if not issubclass(made.cls, cls):
         return
     init = find_in_class(made.cls, "__init__")
-    if made.base is not None and (init is None or not isinstance(init.obj, FunctionType)):
-        if init is not None and init.holder is not object:  # otherwise `__new__` has initialised it
-            fill: Any = init.obj
-            check_call(tracer, fill, 1 + len(args), kwargs, f"{made.describe()}.__init__()")
-            made.base.call_method(tracer, "__init__", args, kwargs)
-    elif init is not None and init.obj is object.__init__:
+    if init is not None and init.obj is object.__init__:
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
-    elif init is not None and (isinstance(init.obj, FunctionType) or tracer.knowledge.plan_of(init.obj).handlers):
+    elif init is not None and (isinstance(init.obj, FunctionType) or tracer.calls.has_handler(init.obj)):
         _returns_none(tracer, bind(tracer, made, made.cls, init, "__init__").call(tracer, args, kwargs))
     else:
         tracer.graph_break("unusual-constructor", type=made.describe())
 
 
-def _returns_none(tracer: Trace, result: Value) -> None:
+def _initialise_derived(tracer: Tracing, cls: type, made: DerivedObjectValue, args: Args, kwargs: Kwargs) -> None:
+    """For the builtin part, unless the class overrides `__init__` in Python."""
+    init = find_in_class(made.cls, "__init__")
+    if init is None or isinstance(init.obj, FunctionType):
+        _initialise_object(tracer, cls, made, args, kwargs)
+    elif issubclass(made.cls, cls) and init.holder is not object:  # otherwise `__new__` has initialised it
+        fill: Any = init.obj
+        check_call(tracer, fill, 1 + len(args), kwargs, f"{made.describe()}.__init__()")
+        made.base.call_method(tracer, "__init__", args, kwargs)
+
+
+def _returns_none(tracer: Tracing, result: Value) -> None:
     """Check the result of `__init__`. TypeError of the program if it is not None."""
     kind = result.python_type()
     if kind is not NoneType:
@@ -411,9 +410,10 @@ INITIALISED: tuple[tuple[type[Value], Callable[..., None]], ...] = (
     (TensorValue, _initialise_tensor_or_tuple),
     (TupleValue, _initialise_tensor_or_tuple),
     (ClassValue, _initialise_class),
+    (DerivedObjectValue, _initialise_derived),
     (UserObjectValue, _initialise_object),
 )
-MakeObject = Callable[["Trace", ClassValue, Args, Kwargs], Value]
+MakeObject = Callable[["Tracing", ClassValue, Args, Kwargs], Value]
 # In this order; the last takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),

@@ -12,6 +12,7 @@ from armature.frame.data import FrameRequest
 from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import effects as changes
+from armature.trace import type_rules
 from armature.trace.guards import GuardRecorder
 from armature.trace.instructions import Instruction, instructions_of, start_of
 from armature.trace.locations import Location
@@ -22,7 +23,9 @@ from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.recorder import GraphRecorder
 from armature.trace.recording.sizes import Sizes
 from armature.trace.stack import Breaks, FrameStack
-from armature.trace.values.base import Effects, Ending, Precalls, Tracing, Value
+from armature.trace.values.base import Effects, Ending, Precalls, Tracing, TypeRules, Value
+from armature.trace.values.constant import ATOMS
+from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -36,16 +39,11 @@ Recorder: TypeAlias = GraphRecorder[Value, TensorValue | SymbolicValue, tuple[Lo
 
 @attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
 class Frame:
-    """A frame under trace. `lazy`: arguments of the outermost frame, wrapped when they are first read.
+    """A frame under trace; `protocols.FrameView` documents most attributes.
 
     An opcode function changes the frame: it pops and pushes values, sets `position` to jump, `done` with `result` to
-    return, `paused` with `result` to yield.
-    ordinal, rounds: the frame's number and how often it has jumped back; with `position` they identify a moment of the
-    trace.
-    own_cells: the cells with which the frame began; a comprehension may temporarily replace them.
-    callee: the function that the last call instruction called.
-    handling_slots: the stack positions where PUSH_EXC_INFO saved the previously handled exception, for each exception
-    in `handling`.
+    return, `paused` with `result` to yield. handling_slots: the stack positions where PUSH_EXC_INFO saved the
+    previously handled exception, for each exception in `handling`.
     """
 
     tracer: Trace
@@ -130,6 +128,7 @@ class Trace(Tracing):
     overrides: Overrides = attrs.field(init=False)
     sizes: Sizes = attrs.field(init=False)
     names: Names = attrs.field(init=False)
+    types: TypeRules = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.stack = FrameStack(self.request.promising, self.objects.by_fake)
@@ -139,7 +138,10 @@ class Trace(Tracing):
         self.sizes = Sizes(
             self.request, self.fakes, self.recorder, self.stack, self.breaks, lambda value: self.graph.lift(value)
         )
-        self.names = Names(self, self.effects)
+        self.names = Names(self.objects, self.guards, self.effects, self.constant, self.raise_error)
+        tables = self.knowledge.tables
+        bases, atoms = tables.base_types | BASES, tables.constant_types | ATOMS
+        self.types = type_rules.TypeRules(bases, atoms, tables.handler, tables.value_type_of_class)
 
     def end(self) -> None:
         """Release everything that the trace holds; using it afterwards is an AttributeError.

@@ -40,6 +40,7 @@ class ValueType:
     type; owner: the value of the object.
     derived: it also applies to objects of classes that derive from `match`.
     instance: `instance(cls)`, the value of an object of such a class that `object.__new__` has made in the frame.
+    constant: its objects are immutable, and compared by value.
     """
 
     match: type | Callable[[object], bool]
@@ -49,6 +50,7 @@ class ValueType:
     base: Callable[[Any, type, Source, Value, Tracing], Value] | None = None
     derived: bool = False
     instance: Callable[[type], Value] | None = None
+    constant: bool = False
 
 
 @attrs.frozen(eq=False)

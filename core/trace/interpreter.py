@@ -146,10 +146,8 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
             continue
         if generator.has_unfinished_business() and not eval_loop.exits_without_user_code(generator.frame):
             tracer.stack.frames += [frame, generator.frame]
-            begun = generator.made_at
-            raise tracer.breaks.break_at(begun, "generator-left-unfinished", type=generator.describe()).blaming(
-                generator
-            )
+            facts = {"type": generator.describe()}
+            raise tracer.breaks.break_at(generator.made_at, "generator-left-unfinished", **facts).blaming(generator)
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
 import attrs
 
 from armature.frame.sources import GlobalSource, ItemSource, ObjectSource
 from armature.trace.trust import trusted_module
-from armature.trace.values.base import Effects, FrameView, Tracing, Value
+from armature.trace.values.base import Effects, FrameView, Objects, Value
 from armature.trace.values.mapping import DictValue
+
+if TYPE_CHECKING:
+    from armature.trace.guards import GuardRecorder
 
 
 @attrs.define(eq=False)
 class Names:
-    """The globals and constants read so far. trace: makes their values, guards them, raises NameError."""
+    """The globals and constants read so far. of_constant, raise_error: `Tracing.constant` and `Tracing.raise_error`."""
 
-    trace: Tracing
+    objects: Objects
+    guards: GuardRecorder
     effects: Effects
+    of_constant: Callable[[object], Value]
+    raise_error: Callable[[type[BaseException], str], NoReturn]
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
     _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
 
@@ -34,17 +43,17 @@ class Names:
         """The value of a constant of a code object; one object always has one value."""
         held = self._constants.get(id(obj))
         if held is None:
-            held = self._constants[id(obj)] = (obj, self.trace.constant(obj))
+            held = self._constants[id(obj)] = (obj, self.of_constant(obj))
         return held[1]
 
     def of_module(self, namespace: dict[str, object]) -> DictValue:
         """The variables of a module as a read-only dict."""
-        held = self.trace.objects.by_id.get(id(namespace))
+        held = self.objects.by_id.get(id(namespace))
         if held is not None and isinstance(held[1], DictValue):
             return held[1]
         source = ObjectSource(namespace, "globals()")
         made = DictValue({}, dict, namespace, fixed=True, source=source)
-        self.trace.objects.remember(namespace, made)
+        self.objects.remember(namespace, made)
         return made
 
     def _wrap_global(self, frame: FrameView, name: str) -> Value:
@@ -52,17 +61,17 @@ class Names:
         if name not in namespace:
             if not frame.trusted:
                 source = frame.globals_source or ObjectSource(namespace, "globals()")
-                self.trace.guards.absent(source, name)
+                self.guards.absent(source, name)
             return self._builtin(frame, name)
         obj = namespace[name]
         if frame.trusted or trusted_module(str(namespace.get("__name__", ""))):
-            return self.trace.objects.wrap(obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
+            return self.objects.wrap(obj, ObjectSource(obj, f"{namespace.get('__name__')}.{name}"))
         if frame.globals_source is None:
-            return self.trace.objects.wrap(obj, GlobalSource(name))
-        return self.trace.objects.wrap(obj, ItemSource(frame.globals_source, name))
+            return self.objects.wrap(obj, GlobalSource(name))
+        return self.objects.wrap(obj, ItemSource(frame.globals_source, name))
 
     def _builtin(self, frame: FrameView, name: str) -> Value:
-        source = self.trace.guards.builtin(frame.builtins, name)
+        source = self.guards.builtin(frame.builtins, name)
         if source is None:
-            self.trace.raise_error(NameError, f"name '{name}' is not defined")
-        return self.trace.objects.wrap(frame.builtins[name], source)
+            self.raise_error(NameError, f"name '{name}' is not defined")
+        return self.objects.wrap(frame.builtins[name], source)

@@ -51,6 +51,15 @@ class Knowledge:
             known = self._plans[id(fn)] = self._plan_for(fn)
         return known
 
+    def has_handler(self, fn: object) -> bool:
+        """Whether a handler or a polyfill exists for a callable."""
+        plan = self.plan_of(fn)
+        return bool(plan.handlers) or plan.polyfill is not None
+
+    def goes_first(self, fn: object) -> bool:
+        """Whether a handler, a polyfill, or a rule that precedes them, exists for a callable."""
+        return self.plan_of(fn).speaks
+
     def _plan_for(self, fn: object) -> Plan:
         """A rule whose priority is higher than those of handler and polyfill takes precedence over them."""
         handlers, polyfill = self.tables.handlers_of(fn), self.tables.polyfill(fn)

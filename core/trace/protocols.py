@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from armature.breaks.types import FrameSummary
     from armature.frame.sources import Source
+    from armature.rules.data import Verdict
     from armature.torch_abi.overrides import Off
     from armature.torch_abi.symbols import Symbols
     from armature.trace.instructions import Instruction
@@ -66,9 +67,11 @@ class FrameView(Protocol[V]):
 
 
 class FramesNow(Protocol[V]):
-    """The frames being traced. atomic_depth: nesting depth of calls that enter the graph whole or not at all."""
+    """The frames being traced. atomic_depth: nesting depth of calls that enter the graph whole or not at all.
+    generators: those made so far."""
 
     atomic_depth: int
+    generators: list[V]
 
     @property
     def frames(self) -> Sequence[FrameView[V]]:
@@ -122,9 +125,11 @@ class OverridingNow(Protocol[V, W]):
 
 
 class SymbolicSizes(Protocol[T_co, T_contra]):
-    """The numbers of the program that are represented by symbols. floats: those that are nodes, by their sources."""
+    """The numbers of the program that are represented by symbols. floats: those that are nodes, by their sources.
+    quantities: by symbol, where the compiled code reads it."""
 
     floats: dict[Source, Any]
+    quantities: dict[Any, Any]
 
     def changes(self, number: float, source: Source) -> bool:
         """Whether an int or float of the program varies from call to call, so that it is no constant."""
@@ -245,8 +250,14 @@ class CallVerbs(Protocol[V]):
     def goes_first(self, fn: object) -> bool:
         """Whether a handler, a polyfill, or a rule that precedes them, exists for a callable."""
 
+    def verdict(self, fn: object) -> Verdict:
+        """What the rules say about a callable. The compiled code depends on the answer."""
+
     def read_in_c(self, cls: type, lookup: object, name: str) -> NoReturn:
         """Break the graph where an attribute is read from an object whose class implements lookup in C."""
+
+    def inline_function(self, function: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
+        """Trace into a function that exists as a Python object. function: its value."""
 
     def inline_closure(self, function: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
         """Call a function made in the frame."""

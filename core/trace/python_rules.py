@@ -14,47 +14,49 @@ from armature.trace.values.derived import derives
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.handlers import Signature
+    from armature.trace.names import Names
+    from armature.trace.values.base import Tracing
 
 
 class PythonRules:
-    """Implements `protocols.PythonVerbs`, which documents each verb."""
+    """Implements `protocols.PythonVerbs`, which documents each verb. signature: the row that describes a function."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.iterator = partial(iteration.iterator, trace)
-        self.reversed_iterator = partial(iteration.reverse, trace)
-        self.collect_items = partial(iteration.collect_items, trace)
-        self.in_sequence = partial(iteration.in_sequence, trace)
-        self.operate = partial(operators.operate, trace)
-        self.by_methods = partial(operators.by_methods, trace)
-        self.operate_unary = partial(operators.operate_unary, trace)
-        self.operate_in_place = partial(operators.operate_in_place, trace)
-        self.compare = partial(operators.compare, trace)
-        self.same_or_equal = partial(operators.same_or_equal, trace)
-        self.identical = partial(operators.identical, trace)
-        self.class_attribute = partial(class_attribute, trace)
-        self.globals_of = trace.names.of_module
+    def __init__(self, tracing: Tracing, names: Names, signature: Callable[[object], Signature | None]) -> None:
+        self.tracing, self.signature = tracing, signature
+        self.iterator = partial(iteration.iterator, tracing)
+        self.reversed_iterator = partial(iteration.reverse, tracing)
+        self.collect_items = partial(iteration.collect_items, tracing)
+        self.in_sequence = partial(iteration.in_sequence, tracing)
+        self.operate = partial(operators.operate, tracing)
+        self.by_methods = partial(operators.by_methods, tracing)
+        self.operate_unary = partial(operators.operate_unary, tracing)
+        self.operate_in_place = partial(operators.operate_in_place, tracing)
+        self.compare = partial(operators.compare, tracing)
+        self.same_or_equal = partial(operators.same_or_equal, tracing)
+        self.identical = partial(operators.identical, tracing)
+        self.class_attribute = partial(class_attribute, tracing)
+        self.globals_of = names.of_module
 
     def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
-        return keywords.takes(fn, positional, names, self.trace.knowledge.tables.signature(fn))
+        return keywords.takes(fn, positional, names, self.signature(fn))
 
     def index(self, value: Value) -> Value:
         if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):
             return value
-        method = value.method(self.trace, "__index__")
-        made = value if method is None else method.call(self.trace, (), {})
+        method = value.method(self.tracing, "__index__")
+        made = value if method is None else method.call(self.tracing, (), {})
         if method is not None and not issubclass(made.python_type(), int):
-            refuse_result(self.trace, "__index__", made)
+            refuse_result(self.tracing, "__index__", made)
         return made
 
     def builtin(self, fn: Callable[..., object], *args: Value) -> Value:
-        made = self.trace.calls.handled(fn, args, {})
-        return self.trace.graph_break("function-arguments", function=fn.__name__) if made is None else made
+        made = self.tracing.calls.handled(fn, args, {})
+        return self.tracing.graph_break("function-arguments", function=fn.__name__) if made is None else made
 
     def attribute_or_none(self, value: Value, name: str) -> Value | None:
         try:
-            return value.get_attribute(self.trace, name)
+            return value.get_attribute(self.tracing, name)
         except UserRaised as raised:
             if issubclass(raised.value.python_type(), AttributeError):
                 return None
@@ -66,7 +68,7 @@ class PythonRules:
         return hasattr(value.python_type(), name)
 
     def method_or_none(self, owner: Value, name: str) -> Value | None:
-        return owner.method(self.trace, name) if isinstance(owner, UserObjectValue) else None
+        return owner.method(self.tracing, name) if isinstance(owner, UserObjectValue) else None
 
     def iterates_plainly(self, value: Value) -> bool:
         return derives(value) and not overrides(value.python_type(), "__iter__")

@@ -10,12 +10,14 @@ import attrs
 from armature.frame.sources import DictOfSource, ObjectSource, object_source
 from armature.introspection import dict_of
 from armature.trace import callables
-from armature.trace.frame_state import Trace
+from armature.trace.frame_state import Recorder, Trace
+from armature.trace.plans import Knowledge
 from armature.trace.python_rules import PythonRules
 from armature.trace.recording import graph_nodes
 from armature.trace.recording.torch_function import dispatched
 from armature.trace.semantics import inlining
-from armature.trace.values.base import Value
+from armature.trace.stack import Breaks
+from armature.trace.values.base import Tracing, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue, raising
@@ -28,29 +30,29 @@ from armature.trace.wrap import as_value, wrap
 class Calls:
     """Implements `protocols.CallVerbs`, which documents each verb."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.call_object = partial(callables.call_object, trace)
-        self.call_class = partial(callables.call_class, trace)
+    def __init__(self, trace: Trace, knowledge: Knowledge) -> None:
+        self.call_object = partial(callables.call_object, knowledge, trace)
+        self.call_class = partial(callables.call_class, knowledge, trace)
         self.instantiate = partial(callables.instantiate, trace)
+        self.inline_function = partial(inlining.inline_function, trace)
         self.inline_closure = partial(inlining.inline_closure, trace)
         self.inline_python = partial(callables.inline_python, trace)
         self.call_whole = partial(callables.call_whole, trace)
         self.resume = partial(inlining.run_frame, trace)
-        self.handled = partial(callables.handled_by_plugins, trace)
+        self.handled = partial(callables.handled_by_plugins, knowledge, trace)
+        self.handled_as = partial(callables.handled_as, knowledge, trace)
         self.dispatched = partial(dispatched, trace)
-        self.handled_as = partial(callables.handled_as, trace)
-        self.has_handler = partial(callables.has_handler, trace)
-        self.goes_first = partial(callables.goes_first, trace)
         self.read_in_c = partial(callables.read_in_c, trace)
+        self.has_handler, self.goes_first, self.verdict = knowledge.has_handler, knowledge.goes_first, knowledge.verdict
 
 
 class Graph:
     """Implements `protocols.GraphVerbs`, which documents each verb."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.call = partial(graph_nodes.graph_call, trace)
-        self.change_state = partial(graph_nodes.state_call, trace)
-        self.lift = partial(graph_nodes.lift, trace)
+    def __init__(self, tracing: Tracing, recorder: Recorder, breaks: Breaks) -> None:
+        self.call = partial(graph_nodes.graph_call, tracing, breaks)
+        self.change_state = partial(graph_nodes.state_call, tracing)
+        self.lift = partial(graph_nodes.lift, recorder, breaks)
 
 
 @attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
@@ -63,7 +65,9 @@ class Tracer(Trace):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.python, self.calls, self.graph = PythonRules(self), Calls(self), Graph(self)
+        self.python = PythonRules(self, self.names, self.knowledge.tables.signature)
+        self.calls = Calls(self, self.knowledge)
+        self.graph = Graph(self, self.recorder, self.breaks)
         self.objects.wrap = partial(wrap, self)
 
     # Making values.

@@ -25,7 +25,6 @@ from armature.introspection import class_member, dict_of, is_only_of_its_name, u
 from armature.torch_abi.altering import is_cut_off
 from armature.torch_abi.fake import PLAIN_TENSORS, is_wrapped
 from armature.torch_abi.jagged import is_jagged
-from armature.torch_abi.numpy import NUMBERS
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
@@ -33,11 +32,11 @@ from armature.trace.break_ids import LAYOUT, LAYOUTS
 from armature.trace.errors import SkipFrame
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
-from armature.trace.values.base import BoundMethod, Value
+from armature.trace.values.base import BoundMethod, TypeRules, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
-from armature.trace.values.constant import ATOMS, ConstantValue, is_atom
+from armature.trace.values.constant import ATOMS, ConstantValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import base_of, base_value
+from armature.trace.values.derived import READERS, UNREAD, DerivedObjectValue
 from armature.trace.values.exception import CaughtValue
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, FunctionValue, MethodValue, cell_of
 from armature.trace.values.mapping import DictValue
@@ -45,7 +44,7 @@ from armature.trace.values.sequence import TUPLE_METHODS, ListValue, TupleValue,
 from armature.trace.values.slices import RangeValue, SliceValue
 from armature.trace.values.symbolic import symbolic
 from armature.trace.values.tensor import TensorValue
-from armature.trace.values.user_object import UserObjectValue, has_own_lookup
+from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.frame_state import Trace
@@ -123,9 +122,9 @@ def _fresh_dict(tracer: Trace, obj: dict[object, object]) -> Value:
     return made
 
 
-def all_atoms(items: Any) -> bool:
+def all_atoms(types: TypeRules, items: Any) -> bool:
     """Whether a list or tuple holds only constants, in tuples of any depth."""
-    return all(is_atom(item) or (type(item) in (tuple, torch.Size) and all_atoms(item)) for item in items)
+    return all(types.is_atom(at) or (type(at) in (tuple, torch.Size) and all_atoms(types, at)) for at in items)
 
 
 def _constant(tracer: Trace, obj: object, source: Source) -> Value:
@@ -174,7 +173,7 @@ def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
 
 def _items(tracer: Trace, obj: Any, source: Source) -> list[Value]:
     """The items of a list or tuple, guarded."""
-    if obj and all_atoms(obj) and not dynamic.items_change(tracer.request, obj, source):
+    if obj and all_atoms(tracer.types, obj) and not dynamic.items_change(tracer.request, obj, source):
         tracer.guards.equal(source, list(obj) if type(obj) is list else obj)
         return [as_value(tracer, item) for item in obj]
     tracer.guards.type_is(source, type(obj))
@@ -280,21 +279,23 @@ def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
 
 def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
-    value = UserObjectValue(type(obj), obj, source=source)
-    tracer.objects.remember(obj, value)
-    if has_own_lookup(value.cls):
+    cls = type(obj)
+    if tracer.types.has_own(cls, "__getattribute__"):
         tracer.objects.own_lookups.add(source)
-    tracer.overrides.present |= is_overriding(value.cls)
-    kind = base_of(value.cls)
-    if kind is not None:
-        row: ValueType | None = tracer.knowledge.tables.exact_value_type(kind)
-        read_base = base_value if row is None or row.base is None else row.base
-        value.base = read_base(obj, kind, source, value, tracer)
+    tracer.overrides.present |= is_overriding(cls)
+    kind = tracer.types.base_of(cls)
+    if kind is None:
+        return tracer.objects.remember(obj, UserObjectValue(cls, obj, source=source))
+    value = DerivedObjectValue(cls, obj, base=UNREAD, source=source)
+    tracer.objects.remember(obj, value)
+    row: ValueType | None = tracer.knowledge.tables.exact_value_type(kind)
+    read_base = READERS[kind] if row is None or row.base is None else row.base
+    value.base = read_base(obj, kind, source, value, tracer)
     return value
 
 
 EXACT: dict[type, Build] = {
-    **dict.fromkeys(ATOMS - NUMBERS, _constant),
+    **dict.fromkeys(ATOMS, _constant),
     int: _number,
     float: _number,
     torch.Tensor: _tensor,
@@ -309,7 +310,6 @@ EXACT: dict[type, Build] = {
     CellType: _cell,
     MethodType: _method,
     **dict.fromkeys(BUILTIN_TYPES, _builtin),
-    torch.jit.ScriptFunction: _builtin,
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,
 }

@@ -11,10 +11,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.style.test_shape_of_the_code import PRODUCT, ROOT, name_of, parse
+from tests.style.test_shape_of_the_code import PRODUCT, ROOT, dotted, imports_of, name_of, parse
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,6 +42,35 @@ LINES_OF_TRACE = 14_000
 DEVICE_WORDS = re.compile(
     r"\b(cuda|triton|cpp|xpu|mps|cpu_cpp|gpu_triton|aten_lowerings|torch_handlers)\b", re.IGNORECASE
 )
+
+# Classes that plugins have rows for. The core does not name them where it traces and guards.
+OF_PLUGINS = {
+    "OrderedDict", "defaultdict", "deque", "Counter", "ChainMap", "SimpleNamespace", "no_grad", "ScriptFunction",
+    "operator.itemgetter", "operator.attrgetter", "operator.methodcaller",
+}  # fmt: skip
+# Tools of the library that the core may use: it calls them, or decorates with them, but asks for none of them.
+TOOLS = {"partial", "lru_cache", "cache", "wraps", "nullcontext", "islice", "chain", "pairwise"}
+# Layers over a library. `torch_abi` adapts to torch, which has its own numpy; plugins get them from `plugin_api`, and the
+# kit for tests compares arrays.
+LAYERS = {"numpy", "armature.torch_abi.numpy", "armature.torch_abi.scripts"}
+LAYERS_IN = {"core/plugin_api.py", "core/testing/differential.py"}
+
+# Modules of core/trace whose functions and classes take the whole trace: those that run it, and those that write its
+# code. Others take `Tracing`, or the parts that they need.
+WHOLE_TRACE = {
+    "core/trace/emit/rerun.py",
+    "core/trace/emit/value_writer.py",
+    "core/trace/frame_state.py",
+    "core/trace/interpreter.py",
+    "core/trace/resume/continuation.py",
+    "core/trace/resume/cut.py",
+    "core/trace/semantics/inlining.py",
+    "core/trace/tracer.py",
+    "core/trace/wrap.py",
+}
+
+# Where code asks whether a value has a builtin part: elsewhere `derives` and `native` say so.
+ASKS_FOR_BASE: set[str] = {"core/trace/values/derived.py"}
 
 
 def functions() -> Iterator[tuple[str, Function]]:
@@ -140,6 +170,50 @@ def test_the_core_names_no_device_and_no_plugin() -> None:
     named = (path for path in inside if DEVICE_WORDS.search(path.read_text()))
     found = {name_of(path) for path in named if DEVICE_WORDS.search(without_docstrings(path))}
     same(found, set(), "names a device or a plugin")
+
+
+def test_tracing_in_the_core_names_no_class_that_plugins_have_rows_for() -> None:
+    inside = [path for path in PRODUCT if name_of(path).startswith(("core/trace/", "core/frame/guards/"))]
+    found = {f"{name_of(path)} {name}" for path in inside for name in names_of_plugins(path)}
+    same(found, set(), "names what a plugin has rows for")
+
+
+def names_of_plugins(path: Path) -> Iterator[str]:
+    """Classes that plugins have rows for, and tools that are neither called nor decorate anything."""
+    tree = parse(path)
+    used = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    used += [one for node in ast.walk(tree) if isinstance(node, Function) for one in node.decorator_list]
+    allowed = {id(node) for node in used}
+    for node in ast.walk(tree):
+        name = dotted(node)
+        last = name.rpartition(".")[2]
+        if last in OF_PLUGINS or name in OF_PLUGINS or (last in TOOLS and id(node) not in allowed):
+            yield name
+
+
+def test_layers_over_libraries_are_for_plugins() -> None:
+    core = [path for path in PRODUCT if name_of(path).startswith("core/") and "torch_abi" not in path.parts]
+    found = {name_of(path) for path in core if any(name in LAYERS for _, name in imports_of(parse(path)))}
+    same(found, LAYERS_IN, "imports a layer over a library")
+
+
+def test_modules_of_tracing_take_the_parts_that_they_need() -> None:
+    inside = [path for path in PRODUCT if name_of(path).startswith("core/trace/")]
+    takes = {name_of(path) for path in inside for node in ast.walk(parse(path)) if takes_whole_trace(node)}
+    same(takes, WHOLE_TRACE, "takes the whole trace")
+
+
+def takes_whole_trace(node: ast.AST) -> bool:
+    """Whether a parameter, attribute or base class is the trace itself."""
+    kind = node.annotation if isinstance(node, ast.arg | ast.AnnAssign) else None
+    bases = node.bases if isinstance(node, ast.ClassDef) else []
+    return any(re.search(r"\b(Trace|Tracer)\b", ast.unparse(one)) for one in (kind, *bases) if one is not None)
+
+
+def test_one_module_asks_whether_a_value_has_a_builtin_part() -> None:
+    inside = [path for path in PRODUCT if name_of(path).startswith(("core/trace/", "plugins/"))]
+    asks = re.compile(r"(?<!row)\.base is (not )?None\b")
+    same({name_of(path) for path in inside if asks.search(path.read_text())}, ASKS_FOR_BASE, "asks for `.base`")
 
 
 def without_docstrings(path) -> str:  # type: ignore[no-untyped-def]

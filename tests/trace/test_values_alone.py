@@ -16,8 +16,10 @@ from armature.torch_abi.overrides import Off
 from armature.torch_abi.symbols import Symbols
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, SkipFrame
+from armature.trace.names import Names
 from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
+from armature.trace.recording.graph_nodes import lift
 from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.recorder import GraphRecorder
 from armature.trace.recording.sizes import Sizes
@@ -26,6 +28,7 @@ from armature.trace.values.base import Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.tensor import TensorValue
 
 
 class Rules:
@@ -160,3 +163,34 @@ def test_sizes_need_no_trace() -> None:
     assert sizes.argument(number.fake * 2) is recorder.last and recorder.last.target is operator.mul
     (condition,) = sizes.guards()
     assert condition.words == "n > 3"
+
+
+def test_names_need_objects_guards_and_effects_alone() -> None:
+    guards: Any = SimpleNamespace(builtin=lambda held, name: LocalSource(name) if name in held else None)
+    objects: Objects[Value, Value, Value] = Objects()
+    objects.wrap = lambda obj, source: ConstantValue(obj, source=source)
+
+    def refuse(kind: type[BaseException], message: str) -> Any:
+        raise Raised(message)
+
+    effects: Any = Effects()
+    names = Names(objects, guards, effects, ConstantValue, refuse)
+    frame: Any = SimpleNamespace(namespace={"size": 3}, builtins={"len": len}, trusted=True, globals_source=None)
+    assert names.load_global(frame, "size").as_constant() == 3
+    assert names.load_global(frame, "size") is names.load_global(frame, "size")
+    assert names.load_global(frame, "len").as_constant() is len
+    with pytest.raises(Raised, match="name 'width' is not defined"):
+        names.load_global(frame, "width")
+    assert names.constant(text := "size") is names.constant(text)
+
+
+def test_a_graph_input_needs_the_recorder_and_breaks_alone() -> None:
+    recorder: Any = GraphRecorder()
+    breaks = Breaks(manager().tables(), FrameStack())
+    first = TensorValue(torch.ones(2), None, source=LocalSource("self"))
+    second = TensorValue(torch.ones(2), None, source=LocalSource("x"))
+    nodes = [lift(recorder, breaks, value) for value in (first, second, first)]
+    assert nodes[0] is nodes[2] and [node.name for node in recorder.graph.nodes] == ["self_0", "x"]
+    assert recorder.inputs == [first, second]
+    with pytest.raises(GraphBreak, match="kept-from-inner-graph"):
+        lift(recorder, breaks, TensorValue(torch.ones(2)))

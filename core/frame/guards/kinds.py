@@ -6,7 +6,6 @@ builder of the tree), so that a new kind is one class here.
 
 from __future__ import annotations
 
-import collections
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MemberDescriptorType
@@ -21,11 +20,10 @@ from armature.frame.guards.values import is_by_equality, is_by_identity, same
 from armature.frame.lookups import has_instance_dict
 from armature.frame.source import Expressions, Resolver, Source
 from armature.frame.sources import DictOfSource, WeakKey, held_key
+from armature.introspection import is_written_in_c
 from armature.torch_abi import guard_tree, symbols
 from armature.torch_abi.overrides import without_overrides
 
-# Iterated by these types' own methods, even if a derived class defines `__iter__`.
-_ITERATED: tuple[Any, ...] = (collections.OrderedDict, dict, set, frozenset)
 _GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
 
 
@@ -205,8 +203,10 @@ class DictKeysGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         manager, kind, keys = tree.manager(self.source), type(tree.value(self.source)), self.keys
-        iterate = next((base.__iter__ for base in _ITERATED if issubclass(kind, base)), iter)
-        if kind in _ITERATED[:2] and all(type(key) is str for key in keys):
+        in_c = (base for base in kind.__mro__ if is_written_in_c(base))
+        # by the builtin type's method, even if a derived class overrides it
+        iterate: Any = next((vars(base)["__iter__"] for base in in_c if "__iter__" in vars(base)), iter)
+        if is_written_in_c(kind) and issubclass(kind, dict) and all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
             manager.add_lambda_guard(lambda found: same(tuple(map(held_key, iterate(found))), keys), parts, None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 import math
+import numbers
+import operator
 from collections.abc import Callable, Collection, Hashable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
-
-from armature.torch_abi.numpy import SCALARS
 
 SINGLETONS = frozenset({bool, torch.dtype, torch.layout, torch.memory_format, type(Ellipsis), type(NotImplemented)})
 BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
@@ -33,7 +33,9 @@ def same(a: object, b: object) -> bool:
     if type(a) is not type(b):
         return False
     test = _BY_TYPE.get(type(a))
-    return bool(a == b) if test is None else test(a, b)
+    if test is None:
+        test = _same_number if _has_number(type(a)) else operator.eq
+    return bool(test(a, b))
 
 
 def _same_float(a: float, b: float) -> bool:
@@ -46,8 +48,14 @@ def _same_complex(a: complex, b: complex) -> bool:
     return _same_float(a.real, b.real) and _same_float(a.imag, b.imag)
 
 
+def _has_number(kind: type) -> bool:
+    """Whether objects of a type are numbers of a fixed dtype, as numpy's scalars are, with `item` for Python's own."""
+    return issubclass(kind, numbers.Number) and hasattr(kind, "item")
+
+
 def _same_number(a: Any, b: Any) -> bool:
-    return same(a.item(), b.item())
+    mine, theirs = a.item(), b.item()
+    return bool(a == b) if type(mine) is type(a) else same(mine, theirs)  # Python has no number for a long double
 
 
 def _same_sequence(a: list[object], b: list[object]) -> bool:
@@ -69,15 +77,14 @@ def _member_keys(held: Collection[object]) -> list[Hashable]:
 def _identity_key(member: Any) -> Hashable:
     """Equal keys for the same constant or object; a NaN is compared by identity."""
     kind = type(member)
-    told = _IDENTITY_KEYS.get(kind)
-    is_number = kind in _NUMBERS
-    return (kind, id(member) if told is None or (is_number and member != member) else told(member))
+    told = repr if _has_number(kind) else _IDENTITY_KEYS.get(kind)
+    return (kind, id(member) if told is None or (told is repr and member != member) else told(member))
 
 
-_NUMBERS = frozenset({float, complex, *SCALARS})
 _IDENTITY_KEYS: dict[type, Callable[[Any], Hashable]] = {
     **dict.fromkeys(BY_EQUALITY, lambda member: member),
-    **dict.fromkeys(_NUMBERS, repr),
+    float: repr,
+    complex: repr,
     tuple: lambda member: tuple(map(_identity_key, member)),
     frozenset: lambda member: frozenset(_member_keys(member)),
 }
@@ -128,5 +135,4 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     dict: _same_dict,
     slice: _same_slice,
     **dict.fromkeys((set, frozenset), same_members),
-    **dict.fromkeys(SCALARS, _same_number),
 }

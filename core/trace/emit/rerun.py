@@ -59,7 +59,7 @@ def _is_plain(node: fx.Node) -> bool:
 
 def can_rerun(tracer: Trace, undo: Undo) -> bool:
     """Whether a frame may rerun when its graph raises: nothing visible may have happened by then."""
-    return (undo.saves or not undo.happens) and graph_nodes.only_computes(tracer)
+    return (undo.saves or not undo.happens) and graph_nodes.only_computes(tracer.recorder)
 
 
 def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:

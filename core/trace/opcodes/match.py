@@ -15,7 +15,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
 
 # Classes whose one positional pattern is the object itself.
 SELF_MATCHED = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
@@ -62,7 +62,7 @@ def _matches_itself(cls: type) -> bool:
     return issubclass(cls, SELF_MATCHED) and not hasattr(cls, "__match_args__")
 
 
-def positional_names(tracer: Trace, cls: type, count: int, keyword: list[str]) -> list[str]:
+def positional_names(tracer: Tracing, cls: type, count: int, keyword: list[str]) -> list[str]:
     """The attributes that positional patterns match. Raises TypeError of the program."""
     known = getattr(cls, "__match_args__", ()) if count else ()
     if not isinstance(known, tuple) or not all(isinstance(name, str) for name in known):

@@ -12,7 +12,6 @@ from armature.frame.guards import memory
 from armature.frame.guards.guard import Guard
 from armature.frame.guards.kinds import AliasGuard, FamilyGuard, NoAliasGuard, StorageGuard
 from armature.frame.sources import (
-    ArrayMemorySource,
     AttrSource,
     CallSource,
     DictOfSource,
@@ -29,11 +28,11 @@ from armature.trace.errors import SkipFrame
 from armature.trace.values.base import NotConstant, Value
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
     from armature.trace.values.tensor import TensorValue
 
 
-def identical(tracer: Trace, left: Value, right: Value) -> bool:
+def identical(tracer: Tracing, left: Value, right: Value) -> bool:
     """`left is right` for objects with an identity; guarded."""
     same = _same_object(left, right)
     if left.source is not None and right.source is not None:
@@ -53,12 +52,12 @@ def _same_object(left: Value, right: Value) -> bool:
         return False
 
 
-def guards(tracer: Trace) -> list[Guard]:
+def guards(tracer: Tracing) -> list[Guard]:
     """Guards that objects and memory alias each other only as while tracing; needed where something is changed."""
     return [*_keys(tracer), *_ragged(tracer), *_objects(tracer), *_tensors(tracer)]
 
 
-def _ragged(tracer: Trace) -> list[Guard]:
+def _ragged(tracer: Tracing) -> list[Guard]:
     """Guard which tensors behind ragged sizes are identical: such sizes are equal if the tensor is the same."""
     if not tracer.fakes.symbols.ragged:
         return []
@@ -79,7 +78,7 @@ def _ragged(tracer: Trace) -> list[Guard]:
     return [*same, NoAliasGuard(firsts)] if len(firsts) > 1 else same
 
 
-def _keys(tracer: Trace) -> list[Guard]:
+def _keys(tracer: Tracing) -> list[Guard]:
     """Guard that dict keys and set members compared by identity stay distinct."""
     by_type: dict[type, list[Source]] = {}
     for value in tracer.objects.keys:
@@ -88,7 +87,7 @@ def _keys(tracer: Trace) -> list[Guard]:
     return [NoAliasGuard(tuple(sources)) for sources in by_type.values() if len(sources) > 1]
 
 
-def _objects(tracer: Trace) -> list[Guard]:
+def _objects(tracer: Tracing) -> list[Guard]:
     """Guard that an object changed under one name is not read under another: distinct objects must stay distinct."""
     changed = {_owner(value, tracer).python_type() for value in tracer.effects.changed if value.source is not None}
     if not changed:
@@ -111,14 +110,14 @@ def _registered_in(value: Value) -> Source | None:
     return None
 
 
-def _owner(value: Value, tracer: Trace) -> Value:
+def _owner(value: Value, tracer: Tracing) -> Value:
     """The object that changes when the value does: for a module's registry, the module."""
     owner = _registered_in(value)
     found = (held for _, held in tracer.objects.by_id.values() if owner is not None and held.source == owner)
     return next(found, value)
 
 
-def _tensors(tracer: Trace) -> list[Guard]:
+def _tensors(tracer: Tracing) -> list[Guard]:
     tensors = cast("list[TensorValue]", [value for value in tracer.recorder.inputs if value.is_tensor])
     if tracer.effects.altered:  # changing a tensor also affects tensors that are not in the graph
         tensors += [value for value in tracer.objects.by_fake.values() if value.node is None]
@@ -127,7 +126,7 @@ def _tensors(tracer: Trace) -> list[Guard]:
         return []
     found = _families(tracer, inputs)
     if len(inputs) > 1:
-        found.append(NoAliasGuard(tuple(_array_source(value.source) for value in inputs if value.source is not None)))
+        found.append(NoAliasGuard(tuple(_lasting_source(value.source) for value in inputs if value.source is not None)))
     memories = [pair for value in inputs for pair in _memories(value.source, value.real)]
     held = [(source, tensor) for source, tensor in memories if _has_memory(source, tensor, tracer)]
     if len(held) < 2:
@@ -140,7 +139,7 @@ def _tensors(tracer: Trace) -> list[Guard]:
     return [*found, StorageGuard(sources, checked, together)]
 
 
-def _families(tracer: Trace, inputs: list[TensorValue]) -> list[Guard]:
+def _families(tracer: Tracing, inputs: list[TensorValue]) -> list[Guard]:
     """Guard which inputs are views of one base. A tensor that acquires an autograd history passes it on to its base and
     all views of that, in the graph or not."""
     if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
@@ -168,7 +167,7 @@ def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tu
         yield from _memories(AttrSource(source, name), inner)
 
 
-def _has_memory(source: Source, tensor: torch.Tensor, tracer: Trace) -> bool:
+def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracing) -> bool:
     """Whether the tensor has storage with an address, or may have some in a later call."""
     if dispatches(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
@@ -182,6 +181,6 @@ def _is_temporary(source: Source | None) -> bool:
     return isinstance(source, CallSource) and source.fn is tensor_of_number
 
 
-def _array_source(source: Source) -> Source:
+def _lasting_source(source: Source) -> Source:
     """The array's source, for a tensor that is made anew over an array's memory, often at one address."""
-    return source.base if isinstance(source, ArrayMemorySource) else source
+    return source.base if isinstance(source, CallSource) and source.shares else source

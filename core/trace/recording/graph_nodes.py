@@ -7,13 +7,12 @@ import operator
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import fx
 
 from armature import interrupts
-from armature.torch_abi import scripts
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import (
@@ -29,7 +28,7 @@ from armature.torch_abi.operators import by_position
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
-from armature.trace.data import LEAVE, UNCOMPILED
+from armature.trace.data import LEAVE
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import number_asked
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
@@ -44,9 +43,10 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
-    from armature.trace.values.base import Tracing
+    from armature.trace.stack import Breaks
+    from armature.trace.values.base import Objects, Recorder, Tracing
 
+Called: TypeAlias = Callable[..., Any] | str  # a function, or the name of a method
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
 # `x.__iadd__(y)` and the like change `x`, but only the operators are known to.
 BY_OPERATOR: dict[str, Callable[..., Any]] = {
@@ -66,8 +66,9 @@ MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
 
 
 def graph_call(
-    tracer: Trace,
-    fn: Callable[..., Any] | str,
+    tracer: Tracing,
+    breaks: Breaks,
+    fn: Called,
     args: Args,
     kwargs: Kwargs,
     fake: Callable[..., Any] | None = None,
@@ -78,8 +79,6 @@ def graph_call(
     `fake`: run on the fakes in place of `fn`.
     """
     fn = operator.matmul if fn is operator.imatmul else fn  # tensors have no `@=`, but FX would write one
-    if type(fn) is torch.jit.ScriptFunction:
-        return call_script(tracer, fn, args, kwargs)
     if tracer.overrides.present:
         found = torch_function.in_graph(tracer, fn, args, kwargs)
         if found is not None:
@@ -92,16 +91,16 @@ def graph_call(
         return found
     if fake is None and not isinstance(fn, str) and of_torch(fn):
         folding.may_run(tracer, fn, args, kwargs)
-    return _recorded(tracer, fn, args, kwargs, fake)
+    return _recorded(tracer, breaks, fn, args, kwargs, fake)
 
 
-def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+def _of_numbers(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of a call with floats of the program, or with numbers known before the graph; None if it has none."""
     state = tracer.overrides
     if (tracer.sizes.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
-            return graph_call(tracer, fn, given, {})
+            return tracer.graph.call(fn, given, {})
     keeps = tracer.recorder.keeps_floats or tracer.recorder.subgraph_depth or state.asks_modes
     if tracer.sizes.floats and not keeps and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
@@ -109,7 +108,7 @@ def _of_numbers(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs:
 
 
 def _recorded(
-    tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None
+    tracer: Tracing, breaks: Breaks, fn: Called, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None
 ) -> Value:
     """Run a call on the fakes, and add it to the graph unless its result is a constant or a known tensor."""
     arguments = tuple([arg.as_argument(tracer) for arg in args])
@@ -121,7 +120,7 @@ def _recorded(
     given = (*args, *kwargs.values()) if tracer.overrides.wrappers else ()
     held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
     try:
-        with tracer.fakes.knowing(functools.partial(is_of_program, tracer)):
+        with tracer.fakes.knowing(functools.partial(is_of_program, tracer.objects)):
             result = run_on_fakes(tracer, fake or fn, args, kwargs)
     except NumberAsked as asked:
         function = getattr(torch.Tensor, fn) if isinstance(fn, str) else fn
@@ -137,9 +136,9 @@ def _recorded(
     if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have turned them into numbers
         arguments = tuple([arg.as_argument(tracer) for arg in args])
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
-    if changes:
-        tracer.recorder.mutates = True
-    elif (known := tracer.objects.by_fake.get(id(result))) is not None:
+    known: Value | None = None if changes else tracer.objects.by_fake.get(id(result))
+    tracer.recorder.mutates |= changes
+    if known is not None:
         return known  # `x.contiguous()` of a contiguous tensor is `x`
     if fn is operator.pow and not isinstance(arguments[0], fx.Node):
         fn = torch.pow  # FX writes `-1 ** x`, which differs from `(-1) ** x`
@@ -148,19 +147,17 @@ def _recorded(
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
     if tracer.recorder.mutates:
-        mutation.note_error(tracer, node)
+        mutation.note_error(tracer, breaks, node)
     return made
 
 
-def is_of_program(tracer: Trace, fake: torch.Tensor) -> bool:
+def is_of_program(objects: Objects, fake: torch.Tensor) -> bool:
     """Whether this is the fake of a tensor that the frame is given."""
-    value = tracer.objects.by_fake.get(id(fake))
+    value = objects.by_fake.get(id(fake))
     return value is not None and value.source is not None and value.real is not None
 
 
-def in_graphs_terms(
-    tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs
-) -> tuple[Callable[..., Any] | str, Args, Kwargs]:
+def in_graphs_terms(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> tuple[Called, Args, Kwargs]:
     """The call with operators in place of their methods, and its arguments as rewritten by plugins."""
     fn = BY_OPERATOR.get(method_name(fn), fn) if len(args) == 2 and not kwargs else fn
     args, kwargs = by_position(method_name(fn), args, kwargs)
@@ -169,25 +166,14 @@ def in_graphs_terms(
     return fn, args, kwargs
 
 
-def call_script(tracer: Trace, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """A call of a TorchScript function."""
-    if tracer.overrides.present:  # it checks its arguments for overrides itself
-        tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
-    call = functools.partial(graph_call, tracer)
-    makers: dict[str, Callable[[list[Value]], Value]] = {scripts.LIST: ListValue, scripts.TUPLE: TupleValue}
-    found = scripts.as_operators(fn, args, kwargs, tracer.as_value, makers, call)
-    whole = scripts.scripted(fn, **{UNCOMPILED: scripts.written_by(fn)})
-    return call(whole, args, kwargs) if found is None else found
-
-
-def under_default_dtype(tracer: Trace, fn: Callable[..., Any] | str, chosen: torch.dtype) -> Callable[..., Any]:
+def under_default_dtype(tracer: Tracing, fn: Called, chosen: torch.dtype) -> Callable[..., Any]:
     """A function called while the frame has changed the default dtype."""
     if tracer.recorder.subgraph_depth:  # such a graph may run under another default dtype
         tracer.graph_break("default-dtype-in-parts")
     return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
 
-def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bool:
+def takes_floats(fn: Called, args: Args, kwargs: Kwargs) -> bool:
     """Whether floats of the program may stay unknown as arguments."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
     given = [isinstance(value, FloatValue) for value in (*args, *kwargs.values())]
@@ -195,21 +181,21 @@ def takes_floats(fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> bo
     return name in KEEPS and any(given) and bool(tensors) and all(dtype.is_floating_point for dtype in tensors)
 
 
-def _keeping_floats(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value:
+def _keeping_floats(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value:
     """The call with graph inputs for numbers, or constants where fakes need their values."""
     tracer.recorder.keeps_floats = True
     try:
-        return graph_call(tracer, fn, args, kwargs)
+        return tracer.graph.call(fn, args, kwargs)
     except GraphBreak:
         tracer.recorder.keeps_floats = False
         plain = [ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for v in args]
         named = {k: ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for k, v in kwargs.items()}
-        return graph_call(tracer, fn, plain, named)
+        return tracer.graph.call(fn, plain, named)
     finally:
         tracer.recorder.keeps_floats = False
 
 
-def run_on_fakes(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Any:
+def run_on_fakes(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Any:
     """The function's result on fakes. A failure is a graph break: in eager mode the program sees torch's own error."""
     fakes = [arg.as_fake(tracer) for arg in args]
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
@@ -270,7 +256,7 @@ def as_dtype(argument: object) -> object:
 
 
 def state_call(
-    tracer: Trace, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None = None
+    tracer: Tracing, fn: Callable[..., Any], arguments: tuple[Any, ...], leave: Callable[[Any], Any] | None = None
 ) -> fx.Node:
     """Add a node for a call that only changes torch's state. leave: takes its result, and restores the state."""
     node = record(tracer, "call_function", fn, arguments, {})
@@ -280,11 +266,11 @@ def state_call(
     return node
 
 
-def only_computes(tracer: Trace) -> bool:
+def only_computes(recorder: Recorder) -> bool:
     """Whether the graph calls only torch, and changes no torch state that can't be restored."""
     return all(
         LEAVE in node.meta or is_left(node) if "changes_state" in node.meta else is_torchs(node.target)
-        for node in tracer.recorder.calls()
+        for node in recorder.calls()
     )
 
 
@@ -332,19 +318,19 @@ def item_of(tracer: Tracing, item: Any, node: fx.Node, position: int) -> Value:
     return from_fake(tracer, item, getter)
 
 
-def lift(tracer: Trace, value: TensorValue | SymbolicValue) -> fx.Node:
+def lift(recorder: Recorder, breaks: Breaks, value: TensorValue | SymbolicValue) -> fx.Node:
     """Make a tensor or int of the program a graph input when it is first used."""
     if value.node is None:
         if value.source is None:  # made in a subgraph and still used: the graph breaks at the call that made it
-            locations = tracer.recorder.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
-            raise tracer.breaks.break_at(locations, "kept-from-inner-graph", type=value.describe())
+            locations = recorder.subgraph_tensors.get(value) if isinstance(value, TensorValue) else None
+            raise breaks.break_at(locations, "kept-from-inner-graph", type=value.describe())
         label = NOT_A_NAME.sub("_", MODULE_TABLE.sub("", value.source.expr)).strip("_")
-        graph, last = tracer.recorder.graph, tracer.recorder.inputs[-1].node if tracer.recorder.inputs else None
+        graph, last = recorder.graph, recorder.inputs[-1].node if recorder.inputs else None
         first = next(iter(graph.nodes), None)
         with graph.inserting_before(first) if last is None else graph.inserting_after(last):
             # FX treats a first argument named "self" as the module.
             value.node = graph.placeholder("self_0" if label == "self" else label)
         value.node.target = value.node.name  # several sources can have one label; the node's name is unique
         value.node.meta["example_value"] = value.fake
-        tracer.recorder.inputs.append(value)
+        recorder.inputs.append(value)
     return value.node

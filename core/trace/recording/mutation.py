@@ -23,7 +23,8 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.frame_state import Trace
+    from armature.trace.stack import Breaks
+    from armature.trace.values.base import Tracing
 
 IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
@@ -83,7 +84,7 @@ def _argument(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
     return value if value.is_tensor or isinstance(value, (ListValue, TupleValue)) else None
 
 
-def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
+def check(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
     """Break the graph where torch would refuse a write: because memory overlaps, or to a tensor of inference mode."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     given = tensors_among(tracer, [value for value in (*args, *kwargs.values()) if value.is_tensor])
@@ -102,7 +103,7 @@ def check(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwarg
         tracer.graph_break("writes-to-inference-tensor", operation=name)
 
 
-def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | None:
+def _part(tracer: Tracing, written: torch.Tensor, index: Value) -> torch.Tensor | None:
     """The view that an assignment to items writes to; None if it writes to single items by their positions."""
     try:
         part = tracer.fakes.getitem(written, index.as_fake(tracer))
@@ -112,12 +113,12 @@ def _part(tracer: Trace, written: torch.Tensor, index: Value) -> torch.Tensor | 
     return part if is_view else None
 
 
-def tensors_among(tracer: Trace, values: Iterable[Value]) -> list[torch.Tensor]:
+def tensors_among(tracer: Tracing, values: Iterable[Value]) -> list[torch.Tensor]:
     """The fakes of all tensors among values, including those in containers."""
     return [leaf for leaf in tree_leaves([value.as_fake(tracer) for value in values]) if isinstance(leaf, torch.Tensor)]
 
 
-def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
+def seen(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     """The fakes of arguments whose memory the last call on fakes has written to; records the writes as effects."""
     found = tracer.fakes.take_written()
     if not found:
@@ -133,14 +134,14 @@ def seen(tracer: Trace, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     return written
 
 
-def note_error(tracer: Trace, node: fx.Node) -> None:
+def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node) -> None:
     """Called for nodes after a change: if one may raise after gradients' tensors changed, the graph may end before
     it."""
     if tracer.request.fullgraph or not may_raise(node):
         return
     tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))
     if any(has_history(fake) and version_of(fake) for fake in tensors):
-        stop = tracer.breaks.break_at(None, "may-raise-after-change")
+        stop = breaks.break_at(None, "may-raise-after-change")
         stop.assumed = True
         tracer.ending.breaks.append(stop)
 

@@ -28,14 +28,14 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
 
 
 @attrs.define(eq=False)
 class StandIns:
     """Stand-in objects for values, and the mapping back."""
 
-    tracer: Trace
+    tracer: Tracing
     values: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
 
     def of(self, value: Value) -> Any:
@@ -77,7 +77,7 @@ FORMS: tuple[tuple[type, Callable[[StandIns, Any], Any]], ...] = (
 )
 
 
-def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+def dispatched(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
     state = tracer.overrides
     if not state.may_ask([*args, *kwargs.values()]):
@@ -102,7 +102,7 @@ def dispatched(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: 
     return _ask(tracer, types, asked, name)
 
 
-def _ask(tracer: Trace, types: tuple[type, ...], given: list[Value], name: str) -> Value:
+def _ask(tracer: Tracing, types: tuple[type, ...], given: list[Value], name: str) -> Value:
     """The first answer: of the innermost mode, then of the arguments' classes."""
     state = tracer.overrides
     if state.asks_modes:
@@ -125,7 +125,7 @@ def _declined(found: Value) -> bool:
     return found.is_constant and found.as_constant() is NotImplemented
 
 
-def is_asked_for(tracer: Trace, fn: Any) -> bool:
+def is_asked_for(tracer: Tracing, fn: Any) -> bool:
     """Whether the callable is an overridable function of torch that is safe to call on stand-ins."""
     if isinstance(fn, FunctionType):
         return str(fn.__module__).startswith("torch") and abi.asks(fn)
@@ -142,20 +142,13 @@ def is_asked_for(tracer: Trace, fn: Any) -> bool:
 SWITCHES = (set_grad_enabled,)  # not operators, but modes override them too
 
 
-def is_operator(tracer: Trace, fn: Any) -> bool:
+def is_operator(tracer: Tracing, fn: Any) -> bool:
     """Whether a C function is one of torch's that only computes, so that calling it on stand-ins has no effects."""
     named = str(fn.__module__ or "torch").startswith("torch")
-    return named and tracer.knowledge.verdict(fn).decision is Decision.IN_GRAPH
+    return named and tracer.calls.verdict(fn).decision is Decision.IN_GRAPH
 
 
-def called(tracer: Trace, fn: Any, args: Args, kwargs: Kwargs) -> Value | None:
-    """The result of overrides for a call, before plugins and rules are consulted; None to consult these."""
-    if is_asked_for(tracer, fn):
-        return dispatched(tracer, fn, args, kwargs)
-    return None
-
-
-def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
+def in_graph(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of overrides for a call that is about to enter the graph; None to let it enter."""
     if not tracer.overrides.may_ask([*args, *kwargs.values()]):
         return None
@@ -164,7 +157,7 @@ def in_graph(tracer: Trace, fn: Callable[..., Any] | str, args: Args, kwargs: Kw
     if wrapper_subclasses.is_atomic_call(fn, args) or (isinstance(fn, FunctionType) and abi.is_of_levels(fn)):
         return None
     if isinstance(fn, FunctionType) and not abi.asks(fn):
-        if not str(fn.__module__).startswith("torch") or tracer.knowledge.verdict(fn).decision is not Decision.IN_GRAPH:
+        if not str(fn.__module__).startswith("torch") or tracer.calls.verdict(fn).decision is not Decision.IN_GRAPH:
             tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))
         return tracer.calls.inline_python(fn, args, kwargs)  # the calls inside it are overridden
     if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":

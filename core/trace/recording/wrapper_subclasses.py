@@ -25,13 +25,13 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
     from armature.trace.values.classes import ClassValue
 
 Holding = list[tuple[torch.Tensor, tuple[object, ...]]]
 
 
-def check_inner_tensors(tracer: Trace, tensor: torch.Tensor) -> None:
+def check_inner_tensors(tracer: Tracing, tensor: torch.Tensor) -> None:
     """Break the graph unless every tensor that a wrapper holds is supported as an inner tensor."""
     kind = type(tensor)
     try:
@@ -50,7 +50,7 @@ def check_inner_tensors(tracer: Trace, tensor: torch.Tensor) -> None:
             refuse(tracer, kind, f"`{name}`, which it holds, is not a plain tensor")
 
 
-def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None:
+def accept_fake(tracer: Tracing, tensor: torch.Tensor, fake: torch.Tensor) -> None:
     """Break the graph unless a wrapper's fake, rebuilt from the fakes of its inner tensors, has the same structure."""
     if type(fake) is not type(tensor):
         refuse(tracer, type(tensor), "`__tensor_unflatten__` gives a tensor of another class")
@@ -59,14 +59,14 @@ def accept_fake(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor) -> None
             accept_fake(tracer, inner, getattr(fake, name))
 
 
-def accept(tracer: Trace, tensor: torch.Tensor) -> None:
+def accept(tracer: Tracing, tensor: torch.Tensor) -> None:
     """Check a tensor of the program. Raises SkipFrame if another tracer or transform of torch has wrapped it."""
     check_inner_tensors(tracer, tensor)
     if any(map(is_wrapped, abi.innermost(tensor))):
         raise SkipFrame("it runs inside another tracer or transform of torch")
 
 
-def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
+def guard(tracer: Tracing, tensor: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
     """Guard the inner tensors and metadata of a wrapper, as far as its fake shows them."""
     try:
         test = abi.like(tensor)
@@ -86,7 +86,7 @@ def guard(tracer: Trace, tensor: torch.Tensor, fake: torch.Tensor, source: Sourc
             guard(tracer, inner, inner_fake, place)
 
 
-def call_wrapper_class(tracer: Trace, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+def call_wrapper_class(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """A call of a wrapper class, as one node of the graph."""
     tracer.overrides.accept(value.cls)
     given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
@@ -124,7 +124,7 @@ def holding(fakes: Iterable[object]) -> Holding:
     return [(tensor, abi.attributes_of(tensor)) for tensor in found if abi.is_wrapper(type(tensor))]
 
 
-def check_unchanged(tracer: Trace, before: Holding) -> None:
+def check_unchanged(tracer: Tracing, before: Holding) -> None:
     """Break the graph if an operator has replaced a wrapper's attributes; a compiled graph would not."""
     for tensor, held in before:
         now = abi.attributes_of(tensor)

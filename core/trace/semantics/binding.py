@@ -13,12 +13,12 @@ from armature.trace.values.mapping import namespace_of
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
 
 Function = FunctionValue | ClosureValue
 
 
-def bind(tracer: Trace, code: CodeType, function: Function, args: Args, kwargs: Kwargs) -> dict[str, Value]:
+def bind(tracer: Tracing, code: CodeType, function: Function, args: Args, kwargs: Kwargs) -> dict[str, Value]:
     """Map parameters to values. Raises TypeError of the program when the arguments do not fit."""
     names = code.co_varnames
     positional = code.co_argcount
@@ -38,7 +38,7 @@ def bind(tracer: Trace, code: CodeType, function: Function, args: Args, kwargs: 
 
 
 def bind_keywords(
-    tracer: Trace, code: CodeType, function: Function, bound: dict[str, Value], kwargs: Mapping[str, Value]
+    tracer: Tracing, code: CodeType, function: Function, bound: dict[str, Value], kwargs: Mapping[str, Value]
 ) -> dict[str, Value]:
     """Bind keyword arguments; returns those that match no parameter, for `**`."""
     extra: dict[str, Value] = {}
@@ -64,7 +64,7 @@ def default_count(function: Function) -> int:
     return len(function.defaults) if isinstance(function, ClosureValue) else len(function.fn.__defaults__ or ())
 
 
-def too_many(tracer: Trace, code: CodeType, function: Function, given: int, bound: Mapping[str, Value]) -> None:
+def too_many(tracer: Tracing, code: CodeType, function: Function, given: int, bound: Mapping[str, Value]) -> None:
     """Raise the error of a call with more positional arguments than parameters."""
     most, defaults = code.co_argcount, default_count(function)
     keywords = code.co_varnames[most : most + code.co_kwonlyargcount]
@@ -78,7 +78,7 @@ def too_many(tracer: Trace, code: CodeType, function: Function, given: int, boun
     fail(tracer, function, f"takes {takes} positional argument{plural} but {gave}")
 
 
-def fill_defaults(tracer: Trace, code: CodeType, function: Function, bound: dict[str, Value]) -> None:
+def fill_defaults(tracer: Tracing, code: CodeType, function: Function, bound: dict[str, Value]) -> None:
     """Bind parameters without an argument to their defaults."""
     positional = code.co_varnames[: code.co_argcount]
     first = code.co_argcount - default_count(function)
@@ -96,7 +96,7 @@ def fill_defaults(tracer: Trace, code: CodeType, function: Function, bound: dict
     missing(tracer, function, "keyword-only", lacking)
 
 
-def missing(tracer: Trace, function: Function, kind: str, names: Sequence[str]) -> None:
+def missing(tracer: Tracing, function: Function, kind: str, names: Sequence[str]) -> None:
     """Raise the error of a call that lacks arguments, if any are missing."""
     if names:
         quoted = [f"'{name}'" for name in names]
@@ -107,7 +107,7 @@ def missing(tracer: Trace, function: Function, kind: str, names: Sequence[str]) 
         fail(tracer, function, f"missing {len(names)} required {kind} argument{plural}: {listed}")
 
 
-def fail(tracer: Trace, function: Function, text: str) -> None:
+def fail(tracer: Tracing, function: Function, text: str) -> None:
     """Raise TypeError of the program, with the function's name in front of the text."""
     name = function.get_attribute(tracer, "__qualname__").as_constant()
     tracer.raise_error(TypeError, f"{name}() {text}")

@@ -25,13 +25,12 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
-    from armature.trace.values.base import Rebuilding
+    from armature.trace.values.base import Rebuilding, Tracing
 
 T = TypeVar("T")
 
 
-def iterator(tracer: Trace, value: Value) -> Value:
+def iterator(tracer: Tracing, value: Value) -> Value:
     """`iter(value)`."""
     if isinstance(value, (IteratorValue, GeneratorValue)):
         return value
@@ -42,7 +41,7 @@ def iterator(tracer: Trace, value: Value) -> Value:
     return iterate(tracer, value)
 
 
-def collect_items(tracer: Trace, value: Value) -> Iterator[Value]:
+def collect_items(tracer: Tracing, value: Value) -> Iterator[Value]:
     """The items of an iterable, consumed as for making a list or tuple: Python asks for the length first."""
     items = value.stream(tracer)
     if isinstance(value, UserObjectValue):
@@ -56,7 +55,7 @@ def collect_items(tracer: Trace, value: Value) -> Iterator[Value]:
     return items
 
 
-def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
+def in_sequence(tracer: Tracing, value: Value, refusal: str) -> list[Value]:
     """See `PythonVerbs.in_sequence`."""
     if value.plain_items:
         return tracer.unpack(value)
@@ -69,7 +68,7 @@ def in_sequence(tracer: Trace, value: Value, refusal: str) -> list[Value]:
     return list(collect_items(tracer, made))
 
 
-def ask_length(tracer: Trace, value: UserObjectValue) -> None:
+def ask_length(tracer: Tracing, value: UserObjectValue) -> None:
     """Call `__len__` as `list` does, to know how much room it needs: it may raise. A `__length_hint__` is left to C."""
     rely_on_class(tracer, value.cls, "__len__", "__length_hint__")
     found = find_in_class(value.cls, "__len__")
@@ -90,7 +89,7 @@ def passing_type_error() -> Iterator[None]:
             raise
 
 
-def iterate(tracer: Trace, value: Value) -> IteratorValue:
+def iterate(tracer: Tracing, value: Value) -> IteratorValue:
     """`iter(value)` of a value that is not an iterator itself."""
     kind = value.python_type()
     if not is_iterable(kind):
@@ -106,7 +105,7 @@ def iterate(tracer: Trace, value: Value) -> IteratorValue:
     return made
 
 
-def reverse(tracer: Trace, items: Value) -> Value:
+def reverse(tracer: Tracing, items: Value) -> Value:
     """`reversed(items)` (3.3.7 and the library reference): by `__reversed__`, else by `__len__` and `__getitem__`."""
     kind = items.python_type()
     if items.is_tensor:
@@ -154,7 +153,7 @@ def kind_of_iterator(value: Value, *, backwards: bool = False) -> type:
     return next((known[cls] for cls in value.python_type().__mro__ if cls in known), default)
 
 
-def must_be_iterator(tracer: Trace, value: Value) -> Value:
+def must_be_iterator(tracer: Tracing, value: Value) -> Value:
     """Check the result of `__iter__`. TypeError of the program if it has no `__next__`."""
     kind = value.python_type()
     if class_member(kind, "__next__") is MISSING:

@@ -24,13 +24,13 @@ from armature.trace.values.derived import asks_the_program, derives, native
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.values.base import Tracing
 
-Ask = Callable[["Trace", str, str, Value, Value], Value | None]
+Ask = Callable[["Tracing", str, str, Value, Value], Value | None]
 TOO_LARGE = 1 << 20  # size of a folded result, in bytes or bits, that the program itself might never have computed
 
 
-def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
+def fold(tracer: Tracing, function: Callable[..., Any], *operands: Any) -> Value:
     """Apply a function to constants; its exceptions are raised in the program."""
     try:
         return tracer.as_value(function(*operands))
@@ -38,7 +38,7 @@ def fold(tracer: Trace, function: Callable[..., Any], *operands: Any) -> Value:
         tracer.raise_real(error)
 
 
-def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
+def operate(tracer: Tracing, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
     """`left <op> right` (data model, 3.3.8), by the first row of `BINARY` that returns a value. in_place: for `left
     <op>= right`, which errors mention."""
     op = OPERATORS[name]
@@ -50,7 +50,7 @@ def operate(tracer: Trace, name: str, left: Value, right: Value, in_place: bool 
     _without_method(tracer, op, left, right)
 
 
-def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+def _of_constants(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
     """By a method of an enum member's class, else folded."""
     found = _by_member(tracer, by_methods, op.method, op.reflected, left, right)
     if found is not None:
@@ -64,27 +64,27 @@ def _of_constants(tracer: Trace, op: Operator, left: Value, right: Value, in_pla
     return fold(tracer, function, a, b)
 
 
-def _of_tensors(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+def _of_tensors(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
     """In the graph, unless an object of the program implements the operator."""
     found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
     return tracer.graph.call(op.function, (left, right), {}) if found is None else found
 
 
-def _of_numbers(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+def _of_numbers(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     return computed.operate(tracer, op.name, left, right) or symbolic.operate(tracer, op.name, left, right)
 
 
-def _by_handler(target: Any, tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+def _by_handler(target: Any, tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     return tracer.calls.handled(target, (left, right), {})
 
 
-def _text_of_tensor(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
+def _text_of_tensor(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
     """Not folded, because the text of a fake tensor differs."""
     found = tracer.calls.handled(str.__mod__, (left, right), {})
     return _without_method(tracer, op, left, right) if found is None else found
 
 
-def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+def _of_derived(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     """By a method in Python if that is called first, else by those of the builtin types. None: a text is formatted."""
     own = has_own(tracer, left, right, op.method, op.reflected)
     if _calls_program(op, left, right, in_place, own):
@@ -100,11 +100,11 @@ def _of_derived(tracer: Trace, op: Operator, left: Value, right: Value, in_place
         raise_unless_named(tracer, raised, op.method, left, right)
 
 
-def _of_objects(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+def _of_objects(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     return by_methods(tracer, op.method, op.reflected, left, right)
 
 
-def _folded(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+def _folded(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     """Apply the operator's function to objects that tracing knows completely; None if it does not."""
     try:
         operands = left.as_constant(), right.as_constant()
@@ -113,7 +113,7 @@ def _folded(tracer: Trace, op: Operator, left: Value, right: Value, in_place: bo
     return fold(tracer, op.in_place if in_place else op.function, *operands)
 
 
-def _without_method(tracer: Trace, op: Operator, left: Value, right: Value) -> NoReturn:
+def _without_method(tracer: Tracing, op: Operator, left: Value, right: Value) -> NoReturn:
     """Break, because no row supports the operands, and the program's TypeError would describe them."""
     if _formats(op, left, right) or right.is_tensor:
         tracer.graph_break("percent-format", type=right.describe())
@@ -142,7 +142,7 @@ def _calls_program(op: Operator, left: Value, right: Value, in_place: bool, own:
     return asks and not own
 
 
-Carry = Callable[["Trace", Operator, Value, Value, bool], Value | None]
+Carry = Callable[["Tracing", Operator, Value, Value, bool], Value | None]
 # How operands of each kind are operated on, in this order; a row that gives None leaves it to the next that fits.
 BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] = (
     ("constants", lambda op, left, right: left.is_constant and right.is_constant, _of_constants),
@@ -157,7 +157,7 @@ BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] 
 )
 
 
-def raise_unless_named(tracer: Trace, raised: UserRaised, name: str, left: Value, right: Value) -> NoReturn:
+def raise_unless_named(tracer: Tracing, raised: UserRaised, name: str, left: Value, right: Value) -> NoReturn:
     """Re-raise what builtin types have raised for objects of derived classes, unless it is a TypeError, which would
     name their classes: that breaks."""
     if raised.value.python_type() is TypeError:
@@ -165,25 +165,25 @@ def raise_unless_named(tracer: Trace, raised: UserRaised, name: str, left: Value
     raise raised
 
 
-def set_item(tracer: Trace, container: Value, key: Value, value: Value) -> None:
+def set_item(tracer: Tracing, container: Value, key: Value, value: Value) -> None:
     """`container[key] = value` (data model, 3.3.7)."""
     check_holds_items(tracer, container, "__setitem__")
     container.set_item(tracer, key, value)
 
 
-def delete_item(tracer: Trace, container: Value, key: Value) -> None:
+def delete_item(tracer: Tracing, container: Value, key: Value) -> None:
     """`del container[key]` (data model, 3.3.7)."""
     check_holds_items(tracer, container, "__delitem__")
     container.delete_item(tracer, key)
 
 
-def check_holds_items(tracer: Trace, container: Value, name: str) -> None:
+def check_holds_items(tracer: Tracing, container: Value, name: str) -> None:
     """Break the graph if a class has no such method, because C words the error, depending on the key."""
     if class_member(container.python_type(), name) is MISSING:
         tracer.graph_break("item-of-object", operation=name, type=container.describe())
 
 
-def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def _with_tensor(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A tensor and an object of the program: torch defers to the object if that implements the operator."""
     if left.is_tensor and derives(right) and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
@@ -195,7 +195,7 @@ def _with_tensor(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value
     return None
 
 
-def by_methods(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def by_methods(tracer: Tracing, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A binary operator by the operands' methods, in the order of `slots.right_goes_first`. None: neither implements
     it.
 
@@ -212,7 +212,7 @@ def by_methods(tracer: Trace, name: str, reflected: str, left: Value, right: Val
     return _first_known(tracer, order)
 
 
-def by_comparing(tracer: Trace, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def by_comparing(tracer: Tracing, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A comparison by the operands' methods (data model, 3.3.1). None: neither implements it."""
     if is_derived(left, right):
         return by_first_method(tracer, name, reflected, left, right)
@@ -228,7 +228,7 @@ def is_derived(left: Value, right: Value) -> bool:
 
 
 def by_first_method(
-    tracer: Trace, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
+    tracer: Tracing, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
 ) -> Value | None:
     """By the method of the class that is asked first, if one derives from a builtin type. None: both are builtin.
 
@@ -247,25 +247,25 @@ def by_first_method(
     return found
 
 
-def has_own(tracer: Trace, left: Value, right: Value, *names: str) -> bool:
+def has_own(tracer: Tracing, left: Value, right: Value, *names: str) -> bool:
     """Whether the class of an operand has one of these methods in Python."""
     for side in (left, right):
         rely_on_class(tracer, side.python_type(), *names)
     return any(overrides(side.python_type(), name) for side in (left, right) for name in names)
 
 
-def unclear(tracer: Trace, name: str, left: Value, right: Value) -> NoReturn:
+def unclear(tracer: Tracing, name: str, left: Value, right: Value) -> NoReturn:
     """Break: tracing does not know which method implements the operation."""
     operands = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("operator-method-order", operation=name, type=operands)
 
 
-def _ask(tracer: Trace, owner: Value, method: str, other: Value) -> Value | None:
+def _ask(tracer: Tracing, owner: Value, method: str, other: Value) -> Value | None:
     """The result of an operator's method; None: NotImplemented, or not in the value's `slots`."""
     return owner.binary(tracer, method, other) if method in owner.slots else None
 
 
-def _first_known(tracer: Trace, order: list[tuple[Value, str, Value]]) -> Value | None:
+def _first_known(tracer: Tracing, order: list[tuple[Value, str, Value]]) -> Value | None:
     for owner, method, other in order:
         found = _ask(tracer, owner, method, other)
         if found is not None:
@@ -273,14 +273,14 @@ def _first_known(tracer: Trace, order: list[tuple[Value, str, Value]]) -> Value 
     return None
 
 
-def _by_member(tracer: Trace, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
+def _by_member(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """By a method that an enum member's class defines. None: neither has one."""
     if any(issubclass(side.python_type(), enum.Enum) for side in (left, right)):
         return ask(tracer, name, reflected, left, right)
     return None
 
 
-def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Value:
+def operate_in_place(tracer: Tracing, name: str, left: Value, right: Value) -> Value:
     """`left <op>= right`: the value to store (data model, 3.3.8: the in-place method, else as `left <op> right`)."""
     op = OPERATORS[name]
     for _, fits, carry_out in IN_PLACE:
@@ -291,12 +291,12 @@ def operate_in_place(tracer: Trace, name: str, left: Value, right: Value) -> Val
     return operate(tracer, name, left, right, in_place=True)
 
 
-def _tensor_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
+def _tensor_in_place(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value:
     found = _ask(tracer, left, op.in_place_method, right) if tracer.overrides.present else None
     return tracer.graph.call(op.in_place, (left, right), {}) if found is None else found
 
 
-def _own_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+def _own_in_place(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value | None:
     """By the in-place method in Python of a class that derives from a builtin type."""
     own = overrides(left.python_type(), op.in_place_method)
     found = _ask(tracer, left, op.in_place_method, right) if own else None
@@ -305,16 +305,16 @@ def _own_in_place(tracer: Trace, op: Operator, left: Value, right: Value) -> Val
     return found
 
 
-def _number_first(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+def _number_first(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value | None:
     """The method of a number precedes `+=` and `*=` of a sequence, which have slots of their own in C."""
     return _ask(tracer, right, op.reflected, left) if isinstance(right, UserObjectValue) else None
 
 
-def _by_in_place_method(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+def _by_in_place_method(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value | None:
     return _ask(tracer, left, op.in_place_method, right)
 
 
-def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value:
+def _of_builtin_part(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value:
     """The methods of the builtin type, which change the object."""
     part = native(left)
     try:
@@ -324,12 +324,12 @@ def _of_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> 
     return left if changed is part else changed
 
 
-def _with_builtin_part(tracer: Trace, op: Operator, left: Value, right: Value) -> Value | None:
+def _with_builtin_part(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value | None:
     """A set accepts any set, including one of a derived class."""
     return _ask(tracer, left, op.in_place_method, native(right))
 
 
-CarryInPlace = Callable[["Trace", Operator, Value, Value], Value | None]
+CarryInPlace = Callable[["Tracing", Operator, Value, Value], Value | None]
 IN_PLACE: tuple[tuple[str, Callable[[Operator, Value, Value], bool], CarryInPlace], ...] = (
     ("a tensor", lambda op, left, right: left.is_tensor, _tensor_in_place),
     ("derived classes", lambda op, left, right: is_derived(left, right), _own_in_place),
@@ -340,13 +340,13 @@ IN_PLACE: tuple[tuple[str, Callable[[Operator, Value, Value], bool], CarryInPlac
 )
 
 
-def operate_unary(tracer: Trace, name: str, value: Value) -> Value:
+def operate_unary(tracer: Tracing, name: str, value: Value) -> Value:
     """`-value`, `+value` or `~value` (data model, 3.3.8)."""
     method = f"__{name}__"
     return value.unary(tracer, method) if method in value.slots else value.by_method(tracer, method)
 
 
-def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
+def compare(tracer: Tracing, symbol: str, left: Value, right: Value) -> Value:
     """`left <op> right` for a comparison (data model, 3.3.1), by the first row of `COMPARED` that returns a value."""
     row = COMPARISONS[symbol]
     for _, fits, carry_out in COMPARED:
@@ -357,7 +357,7 @@ def compare(tracer: Trace, symbol: str, left: Value, right: Value) -> Value:
     return _compare_objects(tracer, row, left, right)
 
 
-def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
+def _compare_constants(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
     """By a method of an enum member's class, else folded."""
     found = _by_member(tracer, by_comparing, row.method, row.reflected, left, right)
     if found is None and row.symbol == "!=":
@@ -366,20 +366,20 @@ def _compare_constants(tracer: Trace, row: Comparison, left: Value, right: Value
     return fold(tracer, row.function, left.as_constant(), right.as_constant()) if found is None else found
 
 
-def _compare_tensors(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
+def _compare_tensors(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
     found = _with_tensor(tracer, by_comparing, row.method, row.reflected, left, right)
     return tracer.graph.call(row.function, (left, right), {}) if found is None else found
 
 
-def _compare_numbers(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+def _compare_numbers(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
     return symbolic.compare(tracer, row.function, left, right)
 
 
-def _compare_by_methods(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+def _compare_by_methods(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
     return by_comparing(tracer, row.method, row.reflected, left, right)
 
 
-def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
     """As objects of the builtin types from which the operands' classes derive. None: one object compared for equality
     with itself."""
     plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and not derives(side)]
@@ -393,7 +393,7 @@ def _compare_derived(tracer: Trace, row: Comparison, left: Value, right: Value) 
         raise_unless_named(tracer, raised, row.method, left, right)
 
 
-def _negated_eq(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value | None:
+def _negated_eq(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
     """By `object.__ne__`, which calls `__eq__`, if a class has that."""
     for first, second in ((left, right), (right, left)):
         equal = _ask(tracer, first, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
@@ -402,7 +402,7 @@ def _negated_eq(tracer: Trace, row: Comparison, left: Value, right: Value) -> Va
     return None
 
 
-CarryComparison = Callable[["Trace", Comparison, Value, Value], Value | None]
+CarryComparison = Callable[["Tracing", Comparison, Value, Value], Value | None]
 COMPARED: tuple[tuple[str, Callable[[Comparison, Value, Value], bool], CarryComparison], ...] = (
     ("constants", lambda row, left, right: left.is_constant and right.is_constant, _compare_constants),
     ("a tensor", lambda row, left, right: left.is_tensor or right.is_tensor, _compare_tensors),
@@ -413,7 +413,7 @@ COMPARED: tuple[tuple[str, Callable[[Comparison, Value, Value], bool], CarryComp
 )
 
 
-def _compare_objects(tracer: Trace, row: Comparison, left: Value, right: Value) -> Value:
+def _compare_objects(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
     """Objects without a method for it: constants compare by value, others equal only themselves."""
     methods = {row.method, row.reflected} | ({"__eq__"} if row.symbol == "!=" else set())
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
@@ -439,12 +439,12 @@ def plain_identity(value: Value) -> bool:
     return inherits(value.python_type(), "__eq__", object)
 
 
-def same_or_equal(tracer: Trace, left: Value, right: Value) -> bool:
+def same_or_equal(tracer: Tracing, left: Value, right: Value) -> bool:
     """Whether two values are identical or equal, as containers compare members."""
     return left is right or compare(tracer, "==", left, right).truth(tracer)
 
 
-def identical(tracer: Trace, left: Value, right: Value) -> bool:
+def identical(tracer: Tracing, left: Value, right: Value) -> bool:
     """`left is right`."""
     if left is right:
         return True
@@ -457,7 +457,7 @@ def identical(tracer: Trace, left: Value, right: Value) -> bool:
     return aliasing.identical(tracer, left, right)
 
 
-def _identical_constants(tracer: Trace, left: object, right: object) -> bool:
+def _identical_constants(tracer: Tracing, left: object, right: object) -> bool:
     if left is right:
         return True
     if type(left) is type(right) and type(left) in SCALARS and left == right:

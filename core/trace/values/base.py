@@ -10,7 +10,7 @@ import attrs
 
 from armature.errors import UndeclaredSlots
 from armature.introspection import MISSING, class_member
-from armature.trace import effects, objects, protocols
+from armature.trace import effects, objects, protocols, type_rules
 from armature.trace.emit import object_writer
 from armature.trace.recording import recorder
 from armature.trace.semantics.slots import LACKING, VERBS, is_iterable
@@ -252,12 +252,14 @@ class Tracing(Protocol):
     guards: the facts that the compiled code relies on. effects: the frame's deferred changes. objects: the values of
     the program's objects. stack: the frames being traced. recorder: the graph so far. sizes: symbolic numbers.
     overrides: the `__torch_function__` overrides in effect. precalls: calls before the graph. ending: what to undo and
-    to check at the end. fakes: makes fake tensors. request: the frame to compile. config: the settings.
+    to check at the end. fakes: makes fake tensors. types: what classes inherit from types written in C. request: the
+    frame to compile. config: the settings.
     """
 
     request: FrameRequest
     config: Config
     fakes: FakeWorld
+    types: TypeRules
     guards: GuardRecorder
     effects: Effects
     objects: Objects
@@ -337,6 +339,7 @@ Objects: TypeAlias = "objects.Objects[Value, Any, Any]"
 OverridingNow: TypeAlias = "protocols.OverridingNow[Value, Write]"
 SymbolicSizes: TypeAlias = "protocols.SymbolicSizes[Value, Tracing]"
 Precalls: TypeAlias = "effects.Precalls[Value]"
+TypeRules: TypeAlias = "type_rules.TypeRules[Value]"
 PythonVerbs: TypeAlias = "protocols.PythonVerbs[Value]"
 CallVerbs: TypeAlias = "protocols.CallVerbs[Value]"
 GraphVerbs: TypeAlias = "protocols.GraphVerbs[Value]"

@@ -75,8 +75,4 @@ def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | No
     kinds = [kind_of_number(value) for value in operands]
     if name not in ARITHMETIC or None in kinds or not (float in kinds or name == "truediv"):
         return None
-    return (
-        computed_float(tracer, ARITHMETIC[name], operands)
-        if any(is_runtime_number(value) for value in operands)
-        else None
-    )
+    return computed_float(tracer, ARITHMETIC[name], operands) if any(map(is_runtime_number, operands)) else None

@@ -12,7 +12,6 @@ import torch
 
 from armature.frame.guards.text import shown
 from armature.introspection import class_member
-from armature.torch_abi import numpy
 from armature.trace.semantics.slots import COLLECTION_SLOTS, UNARY
 from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.values.classes import find_in_class
@@ -32,12 +31,12 @@ class Written(complex):
 SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None)})
 ATOMS: frozenset[type] = SCALARS | {
     EllipsisType, NotImplementedType, CodeType, torch.dtype, torch.device, torch.layout, torch.memory_format,
-    torch.finfo, torch.iinfo, torch.qscheme, *numpy.SCALARS, *numpy.DTYPE_TYPES,
+    torch.finfo, torch.iinfo, torch.qscheme,
 }  # fmt: skip
 
 
 def is_atom(obj: object) -> bool:
-    """Whether the object is a constant by itself."""
+    """Whether an object of the language or of torch is a constant by itself."""
     return type(obj) in ATOMS or issubclass(type(obj), enum.Enum)
 
 
@@ -61,10 +60,6 @@ class ConstantValue(Value):
         return self.value
 
     def as_argument(self, tracer: Tracing) -> object:
-        if type(self.value) in numpy.SCALARS:  # torch treats it as a Python number, unless it takes it for a float
-            if type(self.value) in numpy.TAKEN_FOR_FLOATS:
-                tracer.graph_break("numpy-number-argument", type=type(self.value).__name__)
-            return self.as_constant().item()
         return Written(self.value) if type(self.value) is complex else self.value
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:

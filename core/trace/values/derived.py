@@ -1,41 +1,90 @@
-"""Objects whose class derives from a builtin type: the value of their builtin part."""
+"""Objects whose class derives from a builtin type, with the value of their builtin part."""
 
 from __future__ import annotations
 
-import collections
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from armature.frame.sources import MemberSource, Source
-from armature.introspection import is_written_in_c
-from armature.trace.semantics.slots import AS_ARGUMENT
-from armature.trace.values.base import Value, Write
-from armature.trace.values.classes import overrides
+from armature.introspection import class_member
+from armature.trace.semantics.slots import AS_ARGUMENT, LOOKUPS
+from armature.trace.values.base import Value, Write, raise_lacking
+from armature.trace.values.classes import Found, inherits, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.methods import ContainerValue
 from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
-# Subclasses first.
-DICTS: tuple[type, ...] = (collections.defaultdict, collections.OrderedDict, dict)
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
-FILLED: tuple[type, ...] = (*DICTS, list, set)  # types whose objects are made empty and then filled
+BASES: frozenset[type] = frozenset((dict, list, tuple, *SCALARS))  # those of plugins are in `TypeRules.bases`
 COPIES = frozenset({"copy", "__copy__", "__or__", "__ror__"})
 KEEPS = frozenset({"format", "format_map", "partition", "rpartition", "__mod__"})  # the object itself, at times
-BASES: tuple[type, ...] = (*DICTS, list, set, frozenset, tuple, *SCALARS)
+UNREAD = ConstantValue(None)  # the builtin part of an object while its items are read, one of which may be the object
 
 
-@functools.lru_cache(maxsize=4096)
-def base_of(cls: type) -> type | None:
-    """The builtin container or scalar that a class of the program derives from. None if a C class is in between, as for
-    numpy's scalars, because it may change the type's behaviour."""
-    found = next((base for base in BASES if issubclass(cls, base)), None)
-    between = cls.__mro__[: cls.__mro__.index(found)] if found is not None else ()
-    return None if any(is_written_in_c(base) for base in between) else found
+@attrs.define(eq=False)
+class DerivedObjectValue(UserObjectValue):
+    """An object whose class derives from a builtin type. base: the value of its builtin part."""
+
+    base: Value = attrs.field(kw_only=True)
+
+    def contents(self) -> object:
+        return (super().contents(), self.base)
+
+    def as_constant(self) -> Any:
+        return super().as_constant() if self.base.mutable or asks_the_program(self) else self.base.as_constant()
+
+    def as_argument(self, tracer: Tracing) -> object:
+        return self._plain(tracer).as_argument(tracer)
+
+    def as_fake(self, tracer: Tracing) -> object:
+        return self._plain(tracer).as_fake(tracer)
+
+    def _plain(self, tracer: Tracing) -> Value:
+        """The builtin part of the object. Breaks the graph where C code may call a method of the program."""
+        rely_on_class(tracer, self.cls, *AS_ARGUMENT, *LOOKUPS)
+        if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
+            tracer.graph_break("argument-of-derived-class", type=self.describe())
+        return self.base
+
+    def key(self, tracer: Tracing) -> Hashable:
+        rely_on_class(tracer, self.cls, "__hash__", "__eq__")
+        if not inherits(self.cls, "__hash__", self.base.python_type()):
+            return super().key(tracer)
+        if class_member(self.cls, "__hash__") is None:
+            raise_lacking(tracer, self, "__hash__")
+        return self.base.key(tracer)
+
+    def described(self, tracer: Tracing, found: Found, name: str) -> Value:
+        if isinstance(found.obj, MemberDescriptorType) and self.slot_source(name) is None and self.of_base(found.obj):
+            return self.base.get_attribute(tracer, name)
+        return super().described(tracer, found, name)
+
+    def of_base(self, descriptor: Any) -> bool:
+        return issubclass(self.base.python_type(), descriptor.__objclass__)
+
+    def operate_in_c(self, tracer: Tracing, name: str) -> Value | None:
+        return None  # then the operation is asked of the builtin part
+
+    def allocate(self, out: Rebuilding) -> None:
+        kind: Any = self.base.python_type()
+        out.null_function(kind.__new__)
+        out.load(out.tracer.as_value(self.cls))
+        if kind.__hash__ is None:  # mutable: made empty, and then filled
+            out.call(1)
+        else:
+            out.load(self.base.filling(out) if isinstance(self.base, ContainerValue) else self.base)
+            out.call(2)
+
+    def fill(self, out: Rebuilding) -> list[Write]:
+        return self.base.fill(out, self) if isinstance(self.base, ContainerValue) else []
 
 
 def derives(value: Value) -> bool:
@@ -53,23 +102,13 @@ def makes_its_own(value: Value, method: str) -> bool:
     copy, and a text that has nothing to change may return itself."""
     if isinstance(value.base, DictValue):
         return value.base.kind is not dict and method in COPIES
-    return (
-        isinstance(value.base, ConstantValue) and issubclass(value.base.python_type(), (str, bytes)) and method in KEEPS
-    )
+    return isinstance(value.base, ConstantValue) and issubclass(value.python_type(), (str, bytes)) and method in KEEPS
 
 
 def asks_the_program(value: Value, *names: str) -> bool:
-    """Whether a class derived from a builtin type overrides a method that C code may call (one of `names`, if
-    given)."""
+    """Whether a class derived from a builtin type overrides a method (one of `names`) that C code may call."""
     cls = value.python_type()
     return value.base is not None and any(overrides(cls, name) for name in names or AS_ARGUMENT)
-
-
-def base_value(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
-    """The value of the builtin part of an object of the program; guarded."""
-    if kind is dict:
-        return DictValue({}, kind, obj, owner, source=source)
-    return READERS[kind](tracer, obj, kind, source)
 
 
 def _items(tracer: Tracing, obj: Any, kind: Any, source: Source) -> list[Value]:
@@ -80,24 +119,18 @@ def _items(tracer: Tracing, obj: Any, kind: Any, source: Source) -> list[Value]:
     return [tracer.objects.wrap(kind.__getitem__(obj, i), MemberSource(source, kind, i)) for i in range(length)]
 
 
-def _list(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
-    return ListValue(_items(tracer, obj, kind, source), source=source)
-
-
-def _tuple(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
-    return TupleValue(_items(tracer, obj, kind, source), source=source)
-
-
-def _scalar(tracer: Tracing, obj: Any, kind: Any, source: Source) -> Value:
+def _scalar(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     if overrides(type(obj), "__eq__"):
         tracer.graph_break("number-with-own-equality", type=type(obj).__qualname__)
     tracer.guards.equal(source, obj)
     return ConstantValue(PLAIN[kind](obj))
 
 
-READERS: dict[type, Callable[..., Value]] = {
-    list: _list,
-    tuple: _tuple,
+# The values of the builtin part of an object of the program, guarded; as `ValueType.base` of plugins' types.
+READERS: dict[type, Callable[[Any, type, Source, Value, Tracing], Value]] = {
+    dict: lambda obj, kind, source, owner, tracer: DictValue({}, kind, obj, owner, source=source),
+    list: lambda obj, kind, source, owner, tracer: ListValue(_items(tracer, obj, kind, source), source=source),
+    tuple: lambda obj, kind, source, owner, tracer: TupleValue(_items(tracer, obj, kind, source), source=source),
     **dict.fromkeys(SCALARS, _scalar),
 }
 
@@ -110,19 +143,3 @@ PLAIN: dict[type, Callable[[Any], object]] = {
     str: str.__str__,
     bytes: lambda obj: bytes.__getitem__(obj, slice(None)),
 }
-
-
-def make(out: Rebuilding, cls: type, kind: Any, base: Value) -> None:
-    """Push a new object of a class that derives from a builtin type; a mutable one is empty."""
-    out.null_function(kind.__new__)
-    out.load(out.tracer.as_value(cls))
-    if kind in FILLED:
-        out.call(1)
-    else:
-        out.load(base.filling(out) if isinstance(base, ContainerValue) else base)
-        out.call(2)
-
-
-def fill(out: Rebuilding, owner: Value, base: Value) -> list[Write]:
-    """The writes that fill a new object with its contents, by methods of its builtin type."""
-    return base.fill(out, owner) if isinstance(base, ContainerValue) else []

@@ -77,9 +77,8 @@ class ExceptionValue(Value):
         """`__traceback__`, which is also the third item of `sys.exc_info()` while it is handled."""
         if self.known_traceback is None:
             has_one = self.raised_at or isinstance(self, CaughtValue)
-            self.known_traceback = (
-                TracebackValue(locations_of(tracer.stack.frames)) if has_one else tracer.constant(None)
-            )
+            made = TracebackValue(locations_of(tracer.stack.frames))
+            self.known_traceback = made if has_one else tracer.constant(None)
         return self.known_traceback
 
     def rebuild(self, out: Rebuilding) -> None:

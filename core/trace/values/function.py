@@ -289,35 +289,12 @@ class ClosureValue(BuiltinObject):
         return self.keyword_defaults.get(name)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        """An attribute that was set, else one of the code object, else a part that the function was made from."""
+        """An attribute that was set, else a part that the function was made from."""
         own = self.own_attribute(tracer, name)
         if own is not None:
             return own
-        if name == "__name__":
-            return tracer.constant(self.code.co_name)
-        if name == "__qualname__":
-            return tracer.constant(self.code.co_qualname)
-        if name == "__code__":
-            return tracer.constant(self.code)
-        if name == "__module__":
-            return tracer.as_value(self.namespace.get("__name__"))
-        if name == "__doc__":
-            doc = self.code.co_consts[0] if self.code.co_consts else None
-            return tracer.constant(doc if isinstance(doc, str) else None)
-        if name == "__dict__":
-            return self._dict(tracer)
-        if name == "__defaults__":
-            return TupleValue(list(self.defaults)) if self.defaults else tracer.constant(None)
-        if name == "__kwdefaults__":
-            if self.keyword_dict is None:
-                given = self.keyword_defaults
-                self.keyword_dict = namespace_of(tracer, given) if given else tracer.constant(None)
-            return self.keyword_dict
-        if name == "__call__":
-            return self
-        if name == "__annotations__":
-            return self.annotated(tracer)
-        return super().get_attribute(tracer, name)
+        read = PARTS_OF_CLOSURE.get(name)
+        return super().get_attribute(tracer, name) if read is None else read(self, tracer)
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """An attribute that was set; None if it was not."""
@@ -325,12 +302,19 @@ class ClosureValue(BuiltinObject):
             return self.attributes.get(name)
         return self.instance_dict.find(tracer, tracer.constant(name))
 
+    def open_keywords(self, tracer: Tracing) -> Value:
+        """`__kwdefaults__`."""
+        if self.keyword_dict is None:
+            given = self.keyword_defaults
+            self.keyword_dict = namespace_of(tracer, given) if given else tracer.constant(None)
+        return self.keyword_dict
+
     def own_names(self) -> list[str]:
         """Names of the attributes in `__dict__`."""
         held = {} if self.instance_dict is None else self.instance_dict.entries
         return [*(name for name in self.attributes if name not in OWN_NAMES), *(str(name) for name in held)]
 
-    def _dict(self, tracer: Tracing) -> DictValue:
+    def open_dict(self, tracer: Tracing) -> DictValue:
         if self.instance_dict is None:
             made = self.instance_dict = DictValue({}, instance=self)
             for name in self.own_names():
@@ -379,6 +363,27 @@ class ClosureValue(BuiltinObject):
         return found
 
 
+def _doc(closure: ClosureValue, tracer: Tracing) -> Value:
+    first = closure.code.co_consts[0] if closure.code.co_consts else None
+    return tracer.constant(first if isinstance(first, str) else None)
+
+
+PARTS_OF_CLOSURE: dict[str, Callable[[ClosureValue, Tracing], Value]] = {
+    "__name__": lambda closure, tracer: tracer.constant(closure.code.co_name),
+    "__qualname__": lambda closure, tracer: tracer.constant(closure.code.co_qualname),
+    "__code__": lambda closure, tracer: tracer.constant(closure.code),
+    "__module__": lambda closure, tracer: tracer.as_value(closure.namespace.get("__name__")),
+    "__doc__": _doc,
+    "__dict__": ClosureValue.open_dict,
+    "__defaults__": lambda closure, tracer: (
+        TupleValue([*closure.defaults]) if closure.defaults else tracer.constant(None)
+    ),
+    "__kwdefaults__": ClosureValue.open_keywords,
+    "__call__": lambda closure, tracer: closure,
+    "__annotations__": ClosureValue.annotated,
+}
+
+
 @attrs.define(eq=False)
 class MethodValue(Value):
     """A function bound to its first argument. explicit: made by types.MethodType, not by reading an attribute."""
@@ -411,9 +416,8 @@ class MethodValue(Value):
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if not isinstance(other, MethodValue):
             return None
-        same = tracer.python.identical(self.owner, other.owner) and tracer.python.identical(
-            self.function, other.function
-        )
+        identical = tracer.python.identical
+        same = identical(self.owner, other.owner) and identical(self.function, other.function)
         return tracer.constant(same == (name == "__eq__"))
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
@@ -437,11 +441,6 @@ class MethodValue(Value):
         out.call(2)
 
 
-def content_source(source: Source | None) -> Source | None:
-    """Source of the contents of the cell at `source`."""
-    return None if source is None else CellSource(source)
-
-
 # Maps the type of a C descriptor to the type of the bound object.
 BOUND: dict[type, type] = {
     MethodDescriptorType: BuiltinFunctionType,
@@ -452,9 +451,8 @@ BOUND: dict[type, type] = {
 
 def bound_in_c(descriptor: Any, owner: Any) -> object:
     """Bind a C descriptor to an object, or a class method to a class."""
-    return (
-        descriptor.__get__(None, owner) if type(descriptor) is ClassMethodDescriptorType else descriptor.__get__(owner)
-    )
+    of_class = type(descriptor) is ClassMethodDescriptorType
+    return descriptor.__get__(None, owner) if of_class else descriptor.__get__(owner)
 
 
 skip_code(bound_in_c.__code__)

@@ -229,7 +229,7 @@ def merged(tracer: Tracing, left: DictValue, right: DictValue) -> Value:
 
 def items_of_mapping(tracer: Tracing, other: Value) -> Iterator[tuple[Value, Value]]:
     """The keys and values of a mapping. AttributeError of the program if it has no `keys`."""
-    if isinstance(other.base, DictValue) and tracer.python.iterates_plainly(other):
+    if tracer.python.iterates_plainly(other) and isinstance(other.base, DictValue):
         other = other.base
     if isinstance(other, DictValue):
         yield from list(other.realise(tracer).values())

@@ -244,7 +244,7 @@ class TupleValue(SequenceValue):
         return constant
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        fields = field_names(self.kind) if is_structseq(self.kind) else ()
+        fields = getattr(self.kind, "__match_args__", ()) if is_structseq(self.kind) else ()
         if name in fields:
             return self.items[fields.index(name)]
         if self.kind is tuple or self.kind is torch.Size or is_structseq(self.kind):
@@ -295,15 +295,6 @@ TUPLE_METHODS = (
     "__getitem__", "__len__", "__iter__", "__contains__", "__add__", "__mul__", "__rmul__", "__hash__",
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__",
 )  # fmt: skip
-
-
-def field_names(kind: type) -> tuple[str, ...]:
-    """Names of the items of a named tuple type, none for a plain tuple."""
-    if kind is tuple or kind is torch.Size:
-        return ()
-    if is_structseq(kind):
-        return tuple(getattr(kind, "__match_args__", ()))
-    return tuple(getattr(kind, "_fields", ()))
 
 
 def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:

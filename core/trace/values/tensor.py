@@ -34,15 +34,6 @@ from armature.trace.values.keys import Identity
 if TYPE_CHECKING:
     from armature.trace.values.base import Rebuilding, Tracing
 
-# Attributes that the fake tensor answers; none depends on the elements.
-STATIC_ATTRIBUTES = frozenset({
-    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_xpu", "is_mps",
-    "is_meta", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_leaf", "itemsize",
-    "nbytes", "names", "is_vulkan", "is_ipu", "is_xla", "is_mtia", "is_maia", "retains_grad",
-})  # fmt: skip
-# Attributes whose value is a tensor: in the graph they are calls of `getattr`.
-VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
-
 
 @functools.cache
 def getter_of(name: str) -> Callable[..., object] | None:
@@ -97,14 +88,6 @@ class TensorValue(GraphTensor):
         """An attribute that is not overridden."""
         if name in self.written:
             return self.written[name]
-        if name in STATIC_ATTRIBUTES and hasattr(torch.Tensor, name):
-            if name in ("is_leaf", "retains_grad"):
-                self.guard_autograd(tracer)
-                if name == "retains_grad" and self.real is not None:  # a fake does not retain gradients
-                    return tracer.as_value(self.real.retains_grad)
-            return tracer.as_value(getattr(self.fake, name))
-        if name in VIEW_ATTRIBUTES:
-            return tracer.graph.call(getattr, (self, tracer.constant(name)), {})
         if name == "__class__":
             return tracer.as_value(self.python_type())
         getter = getter_of(name)

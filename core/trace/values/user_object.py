@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import functools
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, SimpleNamespace, WrapperDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
 
 from armature.frame.guards.kinds import SlotGuard
-from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
+from armature.frame.sources import AttrSource, DictOfSource, ItemSource, Source, object_source
 from armature.introspection import dict_of, is_written_in_c
 from armature.trace.errors import SkipFrame, UserRaised
-from armature.trace.semantics.slots import ALL_SLOTS, AS_ARGUMENT, LOOKUPS
+from armature.trace.semantics.slots import ALL_SLOTS
 from armature.trace.trust import is_trusted
 from armature.trace.values.base import (
     Args,
@@ -38,10 +36,8 @@ from armature.trace.values.classes import (
     held_value,
     inherits,
     is_data_descriptor,
-    overrides,
     rely_on_class,
 )
-from armature.trace.values.derived import BASES, asks_the_program, base_of, fill, make
 from armature.trace.values.keys import Identity, TracedKey
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
@@ -67,7 +63,7 @@ class AttributesOfObject(Value):
     """An object and its attributes. `obj`: the program's own object, None for one made in the frame.
 
     `attributes`: attributes that were read or written; None: deleted. `written`: attributes to set (or delete) on the
-    object at the end of the frame, and whether to delete them first. `base`: see Value.
+    object at the end of the frame, and whether to delete them first.
     """
 
     cls: type
@@ -80,7 +76,7 @@ class AttributesOfObject(Value):
     slots = frozenset({"__hash__"})
 
     def contents(self) -> object:
-        return (self.attributes, self.instance_dict, self.base)
+        return (self.attributes, self.instance_dict)
 
     def __attrs_post_init__(self) -> None:
         if self.obj is None and find_in_class(self.cls, "__del__") is not None:
@@ -93,25 +89,6 @@ class AttributesOfObject(Value):
     def describe(self) -> str:
         return f"an object of {self.cls.__module__}.{self.cls.__qualname__}"
 
-    def as_constant(self) -> Any:
-        """For objects of classes derived from numbers and text."""
-        if self.base is None or self.base.mutable or asks_the_program(self):
-            return super().as_constant()
-        return self.base.as_constant()
-
-    def as_argument(self, tracer: Tracing) -> object:
-        return super().as_argument(tracer) if self.base is None else self._plain(tracer, self.base).as_argument(tracer)
-
-    def as_fake(self, tracer: Tracing) -> object:
-        return super().as_fake(tracer) if self.base is None else self._plain(tracer, self.base).as_fake(tracer)
-
-    def _plain(self, tracer: Tracing, base: Value) -> Value:
-        """The builtin part of the object. Breaks the graph where C code may call a method of the program."""
-        rely_on_class(tracer, self.cls, *AS_ARGUMENT, *LOOKUPS)
-        if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
-            tracer.graph_break("argument-of-derived-class", type=self.describe())
-        return base
-
     def as_object(self) -> Any:
         if self.obj is None:
             raise NotConstant(self)
@@ -122,11 +99,6 @@ class AttributesOfObject(Value):
         if inherits(self.cls, "__hash__", object) and inherits(self.cls, "__eq__", object):
             tracer.objects.keys[self] = None
             return Identity(self)
-        kind = base_of(self.cls)
-        if self.base is not None and inherits(self.cls, "__hash__", kind or object):
-            if kind is not None and kind.__hash__ is None:
-                raise_lacking(tracer, self, "__hash__")
-            return self.base.key(tracer)
         method = self.method(tracer, "__hash__")
         if method is None:
             raise_lacking(tracer, self, "__hash__")
@@ -139,10 +111,11 @@ class AttributesOfObject(Value):
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         known = self.attributes.get(name)
-        if known is not None and not has_own_lookup(self.cls):
+        own_lookup = tracer.types.has_own(self.cls, "__getattribute__")
+        if known is not None and not own_lookup:
             return known
         rely_on_class(tracer, self.cls, "__getattribute__")
-        if has_own_lookup(self.cls):
+        if own_lookup:
             return self._looked_up(tracer, name)
         found = self.found(tracer, name)
         return self.missing(tracer, name) if found is None else found
@@ -173,7 +146,7 @@ class AttributesOfObject(Value):
             return written if own is None else own
         found = find_in_class(self.cls, name)
         if found is not None and is_data_descriptor(found.obj):
-            return self._described(tracer, found, name)
+            return self.described(tracer, found, name)
         own = self.own_attribute(tracer, name)
         if own is not None:
             self._rely_on_covering(tracer, found, name)
@@ -188,7 +161,8 @@ class AttributesOfObject(Value):
             tracer.guards.type_is(held, type(found.obj))
             rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
-    def _described(self, tracer: Tracing, found: Found, name: str) -> Value:
+    def described(self, tracer: Tracing, found: Found, name: str) -> Value:
+        """The attribute that a data descriptor of the class gives."""
         if name == "__class__" and in_c(found.obj):  # a proxy has properties of these names
             return tracer.as_value(self.cls)
         if name == "__dict__" and in_c(found.obj):
@@ -197,9 +171,7 @@ class AttributesOfObject(Value):
             return self.open_dict(tracer)
         if not isinstance(found.obj, MemberDescriptorType):
             return bind(tracer, self, self.cls, found, name)
-        source = None if self.obj is None or name in self.written else self.source
-        if source is None and self.base is not None and self._of_base(found.obj):
-            return self.base.get_attribute(tracer, name)
+        source = self.slot_source(name)
         try:
             if source is None:
                 read_unset_slot(self.cls, name)
@@ -210,6 +182,10 @@ class AttributesOfObject(Value):
             tracer.raise_real(error)
         self.attributes[name] = value = tracer.objects.wrap(held, AttrSource(source, name))
         return value
+
+    def slot_source(self, name: str) -> Source | None:
+        """Where the program's object still has the value of a slot; None if there is none, or the frame has set it."""
+        return None if self.obj is None or name in self.written else self.source
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """The attribute in the instance's dict; None when there is none."""
@@ -245,37 +221,29 @@ class AttributesOfObject(Value):
         raise_missing(tracer, self.cls, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        setter = find_in_class(self.cls, "__setattr__")
-        if setter is not None and isinstance(setter.obj, FunctionType):
-            bind(tracer, self, self.cls, setter, "__setattr__").call(tracer, (tracer.constant(name), value), {})
-            return
-        self._is_kept_plainly(tracer, setter, name)
-        self.store(tracer, name, value)
+        if not self._changed_by_class(tracer, "__setattr__", name, value):
+            self.store(tracer, name, value)
 
     def delete_attribute(self, tracer: Tracing, name: str) -> None:
-        deleter = find_in_class(self.cls, "__delattr__")
-        if deleter is not None and isinstance(deleter.obj, FunctionType):
-            bind(tracer, self, self.cls, deleter, "__delattr__").call(tracer, (tracer.constant(name),), {})
-            return
-        self._is_kept_plainly(tracer, deleter, name)
-        self.remove(tracer, name)
+        if not self._changed_by_class(tracer, "__delattr__", name):
+            self.remove(tracer, name)
 
-    def _is_kept_plainly(self, tracer: Tracing, changer: Found | None, name: str) -> None:
-        """Break the graph where a C type stores attributes in its own way, as `threading.local` does."""
-        if changer is not None and changer.holder not in PLAIN_CHANGE:
+    def _changed_by_class(self, tracer: Tracing, method: str, name: str, *args: Value) -> bool:
+        """Call the class's own `__setattr__` or `__delattr__`; False if it has none. Breaks the graph where a C type
+        stores attributes in its own way, as `threading.local` does."""
+        if not tracer.types.has_own(self.cls, method):
+            return False
+        own = find_in_class(self.cls, method)
+        if own is None or not isinstance(own.obj, FunctionType):
             tracer.graph_break("attributes-kept-in-c", name=name, type=self.describe())
+        bind(tracer, self, self.cls, own, method).call(tracer, (tracer.constant(name), *args), {})
+        return True
 
     def remove(self, tracer: Tracing, name: str) -> None:
         """`object.__delattr__(obj, name)`."""
         found = find_in_class(self.cls, name)
         rely_on_class(tracer, self.cls, name, "__delattr__")
-        if found is not None and isinstance(found.obj, property):
-            self._rely_on_descriptor(tracer, found, name)
-            if found.obj.fdel is None:
-                tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no deleter")
-            tracer.as_value(found.obj.fdel).call(tracer, (self,), {})
-            return
-        if found is not None and self._descriptor(tracer, found, name, "__delete__"):
+        if found is not None and self._by_descriptor(tracer, found, name, "__delete__"):
             return
         slot = found is not None and isinstance(found.obj, MemberDescriptorType)
         held = tracer.python.attribute_or_none(self, name) if slot else self.own_attribute(tracer, name)
@@ -287,18 +255,25 @@ class AttributesOfObject(Value):
             tracer.guards.absent(DictOfSource(self.source), name)
             self.written.pop(name, None)
 
-    def _of_base(self, descriptor: Any) -> bool:
+    def of_base(self, descriptor: Any) -> bool:
         """Whether an attribute belongs to the builtin type that the class derives from."""
-        return self.base is not None and issubclass(self.base.python_type(), descriptor.__objclass__)
+        return False
 
     def _rely_on_descriptor(self, tracer: Tracing, found: Found, name: str) -> None:
         source = class_source(tracer, self.cls, name)
         if source is not None:
             tracer.guards.same(source, found.obj)
 
-    def _descriptor(self, tracer: Tracing, found: Found, name: str, method: str, *args: Value) -> bool:
-        """Call `__set__` or `__delete__` of a Python descriptor; False if it is not one."""
-        if not is_data_descriptor(found.obj) or (in_c(found.obj) and not self._of_base(found.obj)):
+    def _by_descriptor(self, tracer: Tracing, found: Found, name: str, method: str, *args: Value) -> bool:
+        """Call `__set__` or `__delete__` of a property or a descriptor in Python; False if it is neither."""
+        if isinstance(found.obj, property):
+            self._rely_on_descriptor(tracer, found, name)
+            word, function = ("setter", found.obj.fset) if args else ("deleter", found.obj.fdel)
+            if function is None:
+                tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no {word}")
+            tracer.as_value(function).call(tracer, (self, *args), {})
+            return True
+        if not is_data_descriptor(found.obj) or (in_c(found.obj) and not self.of_base(found.obj)):
             return False
         changer = find_in_class(type(found.obj), method)
         if changer is None or not isinstance(changer.obj, FunctionType):
@@ -311,13 +286,7 @@ class AttributesOfObject(Value):
         """`object.__setattr__(obj, name, value)`."""
         found = find_in_class(self.cls, name)
         rely_on_class(tracer, self.cls, name, "__setattr__")
-        if found is not None and isinstance(found.obj, property):
-            self._rely_on_descriptor(tracer, found, name)
-            if found.obj.fset is None:
-                tracer.raise_error(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
-            tracer.as_value(found.obj.fset).call(tracer, (self, value), {})
-            return
-        if found is not None and self._descriptor(tracer, found, name, "__set__", value):
+        if found is not None and self._by_descriptor(tracer, found, name, "__set__", value):
             return
         if found is not None and isinstance(found.obj, MemberDescriptorType):
             self._rely_on_descriptor(tracer, found, name)
@@ -433,15 +402,16 @@ class UserObjectValue(AttributesOfObject):
             if known is not None:
                 return unless_not_implemented(known)
             slot = found is None or isinstance(found.obj, WrapperDescriptorType)
-            if (slot and name in ("__eq__", "__ne__")) or self.base is not None:
+            if found is None or found.holder is object or (slot and name in ("__eq__", "__ne__")):
                 return None
-            return self._foreign(tracer, name) if found is not None and found.holder is not object else None
+            return self.operate_in_c(tracer, name)
         return unless_not_implemented(bind(tracer, self, self.cls, found, name).call(tracer, (other,), {}))
 
     def unary(self, tracer: Tracing, name: str) -> Value:
         return self.special(tracer, name)
 
-    def _foreign(self, tracer: Tracing, name: str) -> Value | None:
+    def operate_in_c(self, tracer: Tracing, name: str) -> Value | None:
+        """The result of an operator whose method is written in C and has no handler."""
         tracer.graph_break("operator-in-c", operation=name, type=self.describe())
 
     def truth(self, tracer: Tracing) -> bool:
@@ -520,25 +490,26 @@ class UserObjectValue(AttributesOfObject):
         return any(tracer.python.same_or_equal(found, item) for found in Steps(lambda: iterator.advance(tracer)))
 
     def rebuild(self, out: Rebuilding) -> None:
-        kind: Any = base_of(self.cls)
-        if kind is None:
-            out.null_function(allocator(self.cls))
-            out.load(out.tracer.as_value(self.cls))
-            out.call(1)
-        elif self.base is None:
-            out.cannot(self)
-        else:
-            make(out, self.cls, kind, self.base)
+        self.allocate(out)
         out.hold(self)
-        if self.base is not None:
-            for write in fill(out, self, self.base):
-                out.do(write)
+        for write in self.fill(out):
+            out.do(write)
         for name, value in self.attributes.items():
             if value is not None:
                 out.set_attribute(self, name, value)
         if self.instance_dict is not None:
             for key, value in self.instance_dict.entries.values():
                 out.set_attribute(self, str(key.as_constant()), value)
+
+    def allocate(self, out: Rebuilding) -> None:
+        """Emit bytecode that pushes a new object; a mutable one is empty."""
+        out.null_function(allocator(self.cls))
+        out.load(out.tracer.as_value(self.cls))
+        out.call(1)
+
+    def fill(self, out: Rebuilding) -> list[Write]:
+        """The writes that fill a new object with its items, by methods of the builtin type it derives from."""
+        return []
 
     def writes(self, out: Rebuilding) -> list[Write]:
         found = []
@@ -556,18 +527,6 @@ class UserObjectValue(AttributesOfObject):
 def allocator(cls: type) -> Callable[..., object]:
     """The `__new__` of the C type that determines the memory layout of a class's objects."""
     return next(base for base in cls.__mro__ if is_written_in_c(base)).__new__
-
-
-def has_own_lookup(cls: type) -> bool:
-    """Whether the class customises attribute lookup."""
-    found = find_in_class(cls, "__getattribute__")
-    return found is not None and found.holder not in PLAIN_LOOKUP
-
-
-# Types whose `__getattribute__` is `object`'s, though each has a wrapper of its own for it.
-PLAIN_LOOKUP: frozenset[type] = frozenset({object, *BASES, SimpleNamespace, collections.deque, property})
-# The same for `__setattr__` and `__delattr__`.
-PLAIN_CHANGE: frozenset[type] = frozenset({object, BaseException, SimpleNamespace, functools.partial})
 
 
 def in_c(descriptor: object) -> bool:

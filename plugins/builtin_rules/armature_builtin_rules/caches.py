@@ -28,6 +28,7 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     assumed_constant,
+    derives,
     is_trusted,
     locations_of,
 )
@@ -210,7 +211,7 @@ def has_same_structure(value: Value, obj: object, depth: int = DEPTH) -> bool:
         known = [] if value.pending is not None else list(value.entries.values())
         pairs = zip(known, obj.items(), strict=False)
         return len(known) == len(obj) and all(inside(a, b) and inside(c, d) for (a, c), (b, d) in pairs)
-    if not isinstance(value, ObjectValue) or value.base is not None or value.instance_dict is not None:
+    if not isinstance(value, ObjectValue) or derives(value) or value.instance_dict is not None:
         return False
     if not hasattr(obj, "__dict__") or has_slots(type(obj)):
         return False

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import torch
 
-from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of, is_atom
+from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of
 
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
@@ -87,4 +87,4 @@ def may_be_dead(tracer: Tracing) -> bool:
             before += [attributes.get(name) for name in value.written]
         else:
             before += gc.get_referents(real)
-    return not all(is_atom(held) or isinstance(held, torch.Tensor) for held in before)
+    return not all(tracer.types.is_atom(held) or isinstance(held, torch.Tensor) for held in before)

@@ -19,11 +19,11 @@ from armature.plugin_api import (
     COLLECTION_SLOTS,
     NUMBER_SLOTS,
     Args,
-    ArrayMemorySource,
     AttrSource,
     BoundMethod,
     BuiltinValue,
     Call,
+    CallSource,
     ConstantValue,
     Kwargs,
     ListValue,
@@ -564,8 +564,7 @@ def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[
 
 def _constants_in(data: Value) -> Iterator[object]:
     if isinstance(data, (ListValue, TupleValue)):
-        for item in data.items:
-            yield from _constants_in(item)
+        yield from (found for item in data.items for found in _constants_in(item))
     elif data.is_constant:
         yield data.as_constant()
 
@@ -580,7 +579,8 @@ def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
         tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
     memory._armature_static_dims = frozenset(range(memory.dim()))
-    held = cast(TracedTensor, tracer.objects.wrap(memory, ArrayMemorySource(source)))
+    memory_source = CallSource(source, layer.as_tensor, "torch.from_numpy({})", shares=True)
+    held = cast(TracedTensor, tracer.objects.wrap(memory, memory_source))
     shadow = layer.shadow_of(memory, tuple(obj.shape))
     shadow.setflags(write=obj.flags.writeable)
     return ArrayValue(held, shadow, source=source)

@@ -25,7 +25,6 @@ from armature.plugin_api import (
     Value,
     ValueType,
     find_in_class,
-    has_own_lookup,
     inherits,
     is_trusted,
     object_source,
@@ -111,7 +110,7 @@ class ModuleValue(ObjectValue):
 
     def fallback(self, tracer: Tracing, name: str) -> Value:
         """`nn.Module.__getattr__`."""
-        if has_own_lookup(self.cls):  # it is asked for each table
+        if tracer.types.has_own(self.cls, "__getattribute__"):  # it is asked for each table
             return tracer.calls.inline_python(GETTER, (self, tracer.constant(name)), {})
         found = self.registered(tracer, name)
         if found is None:
@@ -131,7 +130,7 @@ class ModuleValue(ObjectValue):
 
     def assign(self, tracer: Tracing, name: str, value: Value) -> None:
         """`nn.Module.__setattr__`."""
-        if has_own_lookup(self.cls):
+        if tracer.types.has_own(self.cls, "__getattribute__"):
             tracer.calls.inline_python(SETTER, (self, tracer.constant(name), value), {})
             return
         rely_on_class(tracer, self.cls, name)
@@ -221,7 +220,7 @@ def of_program(module: nn.Module, source: Source, tracer: Tracing) -> Value | No
     held = held_by(module)
     if not all(name in held for name in REGISTRIES):
         raise SkipFrame("it makes an nn.Module, whose __init__ has not run yet")
-    if has_own_lookup(type(module)):
+    if tracer.types.has_own(type(module), "__getattribute__"):
         tracer.objects.own_lookups.add(source)
     return ModuleValue(type(module), obj=module, source=source)
 

@@ -35,8 +35,19 @@ TAKE_INTS = frozenset({
 })  # fmt: skip
 
 
+class NumpyScalar(ConstantValue):
+    """A scalar that is known."""
+
+    def as_argument(self, tracer: Tracing) -> object:
+        """torch treats it as a Python number, unless it takes it for a float."""
+        scalar: Any = self.value
+        if type(scalar) in layer.TAKEN_FOR_FLOATS:
+            tracer.graph_break("numpy-number-argument", type=type(scalar).__name__)
+        return scalar.item()
+
+
 @attrs.define(eq=False, slots=False)
-class NumpyNumber(ConstantValue):
+class NumpyNumber(NumpyScalar):
     """A scalar of the program. Only its type is guarded until its value is used."""
 
     guard: Callable[[], None] = attrs.field(kw_only=True)
@@ -62,14 +73,25 @@ def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
     number = layer.number_in(scalar)
     whole = isinstance(number, int)
     if not tracer.sizes.changes(number, source) or (whole and number >= 2**63):
-        tracer.guards.equal(source, scalar)
-        return ConstantValue(scalar, source=source)
+        return constant(scalar, source, tracer)
     tracer.recorder.rewrites[numbers_for] = None
     inside = CallSource(source, layer.number_in, "{}.item()")
     made = functools.partial(tracer.sizes.of_program, tracer, number, inside)
     return NumpyNumber(
         scalar, source=source, whole=whole, guard=lambda: tracer.guards.equal(source, scalar), number=made
     )
+
+
+def constant(scalar: Any, source: Source, tracer: Tracing) -> Value:
+    """The value of a scalar that is a guarded constant."""
+    tracer.guards.equal(source, scalar)
+    return NumpyScalar(scalar, source=source)
+
+
+def dtype(obj: Any, source: Source, tracer: Tracing) -> Value:
+    """The value of a dtype."""
+    tracer.guards.equal(source, obj)
+    return ConstantValue(obj, source=source)
 
 
 def numbers_for(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
@@ -108,4 +130,23 @@ def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
     return all(one is other for one, other in zip(new, old, strict=True))
 
 
-VALUE_TYPES = tuple(ValueType(kind, of_program) for kind in sorted(layer.NUMBERS, key=lambda kind: kind.__name__))
+def fresh(scalar: Any, tracer: Tracing) -> Value:
+    """The value of a scalar that tracing has computed."""
+    return NumpyScalar(scalar)
+
+
+def fresh_dtype(obj: Any, tracer: Tracing) -> Value:
+    """The value of a dtype that tracing has computed."""
+    return ConstantValue(obj)
+
+
+def by_name(kinds: Iterable[type]) -> list[type]:
+    """Types in an order that is always the same."""
+    return sorted(kinds, key=lambda kind: kind.__name__)
+
+
+VALUE_TYPES = (
+    *(ValueType(kind, of_program, fresh=fresh, constant=True) for kind in by_name(layer.NUMBERS)),
+    *(ValueType(kind, constant, fresh=fresh, constant=True) for kind in by_name(layer.SCALARS - layer.NUMBERS)),
+    *(ValueType(kind, dtype, fresh=fresh_dtype, constant=True) for kind in by_name(layer.DTYPE_TYPES)),
+)

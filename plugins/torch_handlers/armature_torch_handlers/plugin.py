@@ -37,6 +37,7 @@ from armature_torch_handlers import (
     queries,
     recurrent,
     sampling,
+    scripted,
     spectra,
     stateful,
     storages,
@@ -129,6 +130,7 @@ def armature_value_types() -> Iterable[ValueType]:
         *arrays.value_types(),
         *module_values.VALUE_TYPES,
         *numpy_numbers.VALUE_TYPES,
+        *scripted.VALUE_TYPES,
     )
 
 

@@ -1,12 +1,60 @@
-"""Attributes of tensors about autograd's tracking and version counters."""
+"""Attributes of tensors: those that a fake knows, views, autograd's tracking and version counters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from types import GetSetDescriptorType, MethodWrapperType
+from typing import Any, cast
+
 import torch
 
-from armature.plugin_api import AttrSource, Call, TracedTensor, Tracing, Value, handles, version_of
+from armature.plugin_api import AttrSource, Call, TracedTensor, Tracing, Value, class_member, handles, version_of
 
 OF_TENSORS = vars(torch._C.TensorBase)
+# Attributes that a fake tensor has like the real one, because none depends on the elements.
+OF_FAKES = (
+    "shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_cuda", "is_cpu", "is_xpu", "is_mps", "is_meta",
+    "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "itemsize", "nbytes", "names", "is_vulkan",
+    "is_ipu", "is_xla", "is_mtia", "is_maia",
+)  # fmt: skip
+VIEWS = ("T", "mT", "H", "mH", "real", "imag", "data")
+
+
+def getters(*names: str) -> Iterator[Callable[..., object]]:
+    """The functions that read these attributes, as far as this torch has them."""
+    for name in names:
+        held = class_member(torch.Tensor, name)
+        if isinstance(held, GetSetDescriptorType | property):
+            yield held.__get__
+
+
+def attribute_read(call: Call) -> str:
+    """The name of the attribute that a call of a descriptor's `__get__` reads."""
+    descriptor: Any = cast(MethodWrapperType, call.fn).__self__
+    return str((getattr(descriptor, "fget", None) or descriptor).__name__)
+
+
+@handles(*getters(*OF_FAKES))
+def of_fake(call: Call, self: Value, /) -> Value | None:
+    """What the fake tensor says."""
+    return call.new_value(getattr(self.fake, attribute_read(call))) if isinstance(self, TracedTensor) else None
+
+
+@handles(*getters("is_leaf", "retains_grad"))
+def of_autograd(call: Call, self: Value, /) -> Value | None:
+    """A tensor's place in autograd's graph, guarded. A fake does not retain gradients."""
+    if not isinstance(self, TracedTensor):
+        return None
+    self.guard_autograd(call.tracing)
+    name = attribute_read(call)
+    real = self.real if name == "retains_grad" else None
+    return call.new_value(getattr(self.fake if real is None else real, name))
+
+
+@handles(*getters(*VIEWS))
+def view(call: Call, self: Value, /) -> Value:
+    """A call of `getattr` in the graph."""
+    return call.graph_call(getattr, self, call.constant(attribute_read(call)))
 
 
 @handles(OF_TENSORS["grad"].__get__)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+import types
+
 import torch
 
 from armature.plugin_api import (
     MISSING,
-    PLAIN_LOOKUP,
     Call,
     CellValue,
     ObjectValue,
@@ -15,13 +18,19 @@ from armature.plugin_api import (
     Value,
     class_member,
     handles,
-    has_own_lookup,
     inherits,
     namespace_of,
     program_of,
     raise_missing,
     type_name,
 )
+
+# Types with functions of their own that look up attributes, or set and delete them, as those of `object` do.
+PLAIN_LOOKUP: tuple[type, ...] = (
+    object, dict, collections.OrderedDict, collections.defaultdict, list, set, frozenset, tuple, int, float, complex,
+    str, bytes, collections.deque, types.SimpleNamespace, property,
+)  # fmt: skip
+PLAIN_CHANGE: tuple[type, ...] = (object, BaseException, types.SimpleNamespace, functools.partial)
 
 
 def attribute_name(tracer: Tracing, name: Value) -> str:
@@ -65,7 +74,7 @@ def delete_attribute(call: Call, obj: Value, name: Value) -> Value:
     return call.constant(None)
 
 
-@handles(object.__setattr__)
+@handles(*dict.fromkeys(kind.__setattr__ for kind in PLAIN_CHANGE))
 def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
     """Set it without the class's `__setattr__`."""
     if not isinstance(obj, ObjectValue):
@@ -74,7 +83,7 @@ def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
     return call.constant(None)
 
 
-@handles(object.__delattr__)
+@handles(*dict.fromkeys(kind.__delattr__ for kind in PLAIN_CHANGE))
 def remove(call: Call, obj: Value, name: Value) -> Value:
     """Delete it without the class's `__delattr__`."""
     if not isinstance(obj, ObjectValue):
@@ -109,7 +118,8 @@ def vars_of(call: Call, obj: Value | None = None) -> Value:
 @handles(dir)
 def names_of(call: Call, obj: Value) -> Value:
     """The names that an object and its classes have."""
-    if not isinstance(obj, ObjectValue) or not inherits(obj.cls, "__dir__", object) or has_own_lookup(obj.cls):
+    own_lookup = call.tracing.types.has_own(obj.python_type(), "__getattribute__")
+    if not isinstance(obj, ObjectValue) or not inherits(obj.cls, "__dir__", object) or own_lookup:
         call.graph_break("dir-of-object", type=obj.describe())
     own = obj.open_dict(call.tracing).realise(call.tracing) if obj.cls.__dictoffset__ else {}
     return call.new_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))

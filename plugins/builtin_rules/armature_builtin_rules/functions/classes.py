@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, CellType, GenericAlias, MethodType, UnionType
@@ -11,13 +12,12 @@ from typing import Any, List, TypeVar, Union, cast  # noqa: UP035
 import attrs
 
 from armature.plugin_api import (
-    BUILTIN_BASES,
-    FILLED_BY_INIT,
     TUPLE_METHODS,
     Args,
     Call,
     CellValue,
     ClassValue,
+    DerivedObjectValue,
     DictValue,
     Kwargs,
     MethodValue,
@@ -26,7 +26,6 @@ from armature.plugin_api import (
     Tracing,
     TupleValue,
     Value,
-    base_of,
     bind_attribute,
     find_in_class,
     handles,
@@ -36,6 +35,11 @@ from armature.plugin_api import (
     namesake,
     rely_on_class,
 )
+
+BUILTIN_TYPES: tuple[type, ...] = (
+    collections.defaultdict, collections.OrderedDict, dict, list, set, frozenset, tuple, int, float, complex, str,
+    bytes,
+)  # fmt: skip
 
 
 @handles(type)
@@ -148,17 +152,19 @@ def new_object(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Valu
     """An object without attributes."""
     if not isinstance(cls, ClassValue):
         call.graph_break("new-of-no-class", function="object.__new__", type=cls.describe())
+    if call.tracing.types.base_of(cls.cls) is not None:  # "object.__new__(C) is not safe, use dict.__new__()"
+        call.fold(object.__new__, cls.cls)
     return ObjectValue(cls.cls)
 
 
-@handles(*dict.fromkeys(kind.__new__ for kind in BUILTIN_BASES))
+@handles(*dict.fromkeys(kind.__new__ for kind in BUILTIN_TYPES))
 def new_of_builtin(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """`kind.__new__` of a builtin type, which may make objects of a derived class."""
     kind: Any = cast(BuiltinFunctionType, call.fn).__self__
     if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
         call.graph_break("new-of-no-class", function=f"{kind.__name__}.__new__", type=cls.describe())
-    native: Any = base_of(cls.cls) or kind
-    if native in FILLED_BY_INIT:
+    native: Any = call.tracing.types.base_of(cls.cls) or kind
+    if native.__hash__ is None:  # mutable: `__init__` fills it
         args, kwargs = (), {}
     base = call.inline(native, *args, **kwargs)
     if cls.cls is native:
@@ -166,7 +172,7 @@ def new_of_builtin(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> 
     if is_named_tuple(cls.cls) and isinstance(base, TupleValue):
         rely_on_class(call.tracing, cls.cls, *TUPLE_METHODS)
         return TupleValue(base.items, cls.cls)
-    made = ObjectValue(cls.cls, base=base)
+    made = DerivedObjectValue(cls.cls, base=base)
     if isinstance(base, DictValue):
         base.owner = made
     return made

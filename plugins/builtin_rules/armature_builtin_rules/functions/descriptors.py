@@ -7,7 +7,7 @@ import functools
 from types import FunctionType
 from typing import Any
 
-from armature.plugin_api import AttrSource, Call, MethodValue, Value, handles, object_source
+from armature.plugin_api import AttrSource, Call, MethodValue, Value, handles, native, object_source
 
 FIELD: Any = type(collections.namedtuple("_Fields", "field").__dict__["field"])
 CACHED: Any = type(functools.lru_cache(len))
@@ -37,8 +37,8 @@ def field(call: Call, getter: Value, owner: Value, cls: Value | None = None) -> 
     """A field of a named tuple subclass."""
     call.guard(getter)
     position: int = getter.as_object().__reduce__()[1][0]  # only copying it reveals the position
-    items = owner if owner.base is None else owner.base  # even if the class overrides `__getitem__`
-    return items.get_item(call.tracing, call.constant(position))
+    # the tuple's own, even if the class overrides `__getitem__`
+    return native(owner).get_item(call.tracing, call.constant(position))
 
 
 @handles(CACHED.__get__)

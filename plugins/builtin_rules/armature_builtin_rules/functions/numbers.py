@@ -23,6 +23,7 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     class_member,
+    derives,
     handles,
     is_iterable,
     native,
@@ -107,7 +108,7 @@ def of_constants(call: Call, kind: type, args: Args, kwargs: Kwargs) -> Value:
     except NotConstant:
         call.graph_break("conversion-of-unknown", function=kind.__name__, type=args[0].describe())
     except Exception as error:
-        if args[0].base is not None:  # its text is up to the program
+        if derives(args[0]):  # its text is up to the program
             call.graph_break("conversion-of-unknown", function=kind.__name__, type=args[0].describe())
         call.tracing.raise_real(error)
 
@@ -228,7 +229,8 @@ def fits(item: Value, dtype: torch.dtype) -> bool:
 @handles(round)
 def rounded(call: Call, value: Value, digits: Value | None = None) -> Value:
     """By `__round__`."""
-    number = value.base is not None and value.base.is_constant and hasattr(value.base.python_type(), "__round__")
+    plain = native(value)
+    number = derives(value) and plain.is_constant and hasattr(plain.python_type(), "__round__")
     if isinstance(value, ObjectValue) and (not number or overrides(value.cls, "__round__")):
         return value.special(call.tracing, "__round__", *(() if digits is None else (digits,)))
     if isinstance(value, TracedTensor):
@@ -262,7 +264,7 @@ def power(call: Call, base: Value, exp: Value, mod: Value | None = None) -> Valu
     """`base ** exp`, modulo a third number."""
     if mod is None or (mod.is_constant and mod.as_constant() is None):
         return call.tracing.python.operate("pow", base, exp)
-    if isinstance(base, ObjectValue) and base.base is None:
+    if isinstance(base, ObjectValue) and not derives(base):
         method = base.method(call.tracing, "__pow__")
         found = None if method is None else method.call(call.tracing, (exp, mod), {})
         if found is not None and not says_not_implemented(found):
@@ -304,7 +306,7 @@ def folded(call: Call, *args: Value, **kwargs: Value) -> Value:
 def index(call: Call, value: Value, /) -> Value:
     """By `__index__`."""
     kind = value.python_type()
-    if value.base is not None and not issubclass(kind, int):
+    if derives(value) and not issubclass(kind, int):
         if not overrides(kind, "__index__"):
             rely_on_class(call.tracing, kind, "__index__")
             raise_lacking(call.tracing, value, "__index__")

@@ -29,14 +29,15 @@ from armature.plugin_api import (
     ValueType,
     Walk,
     Write,
+    derives,
     end_lookup,
     handles,
     has_layout,
-    is_atom,
     is_by_address,
     layout,
     looked_up,
     method_of,
+    native,
     raise_lacking,
     same_members,
 )
@@ -258,7 +259,8 @@ def listed(tracer: Tracing, iterable: Value) -> Operand:
 
 def native_set(value: Value) -> Value:
     """The builtin part of a set of a derived class: C code reads its members without iterating."""
-    return value.base if isinstance(value.base, SetValue) else value
+    own = native(value)
+    return own if isinstance(own, SetValue) else value
 
 
 def one_by_one(tracer: Tracing, iterable: Value) -> Iterable[Value]:
@@ -315,7 +317,7 @@ def operands_of(tracer: Tracing, name: str, others: Args) -> list[Operand]:
         return [operand(tracer, other) for other in others]
     try:
         given = [operand(tracer, other) for other in others if native_set(other).plain_items]
-        if name == "isdisjoint" and any(other.base is not None for other in others):  # it calls their `__iter__`
+        if name == "isdisjoint" and any(map(derives, others)):  # it calls their `__iter__`
             given = []
     except UserRaised:  # a member is not hashable
         given = []
@@ -459,7 +461,7 @@ def make_set(call: Call, items: Value | None = None) -> Value:
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
     """A set of constants of the program; other sets are opaque objects."""
-    if not all(is_atom(item) for item in obj):
+    if not all(map(tracer.types.is_atom, obj)):
         return None
     tracer.guards.equal(source, type(obj)(obj))
     return SetValue({item: tracer.as_value(item) for item in obj}, type(obj), obj, source=source)

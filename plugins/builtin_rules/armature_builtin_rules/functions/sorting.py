@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from armature.plugin_api import Call, ListValue, NotConstant, Tracing, Value, class_member, handles, method_of
+from armature.plugin_api import Call, ListValue, NotConstant, Tracing, Value, class_member, derives, handles, method_of
 from armature_builtin_rules.functions.sets import in_any_order
 
 
@@ -40,7 +40,7 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=backwards)
     except TypeError as error:
-        if any(value.base is not None for value in by):  # the error names the program's classes
+        if any(map(derives, by)):  # the error names the program's classes
             tracer.graph_break("sort-of-derived-class")
         tracer.raise_real(error)
     return [items[position] for position in order]

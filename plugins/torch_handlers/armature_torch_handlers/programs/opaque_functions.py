@@ -25,7 +25,6 @@ from armature.plugin_api import (
     Value,
     class_member,
     handles,
-    is_atom,
     is_unbacked,
     opaque_function,
     registered_class,
@@ -179,7 +178,7 @@ class Results:
 
     def value_of(self, obj: Any) -> Value:
         """The value of the result or a part of it. One object has one value; constants and sizes are known."""
-        if is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
+        if self.tracer.types.is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
             return self.tracer.as_value(obj)
         if id(obj) not in self.made:
             self.made[id(obj)] = self._container(obj)
