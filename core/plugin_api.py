@@ -50,10 +50,10 @@ from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
-from armature.torch_abi.decomps import overload, torch_decompositions
+from armature.torch_abi.decomps import overload, torch_decompositions, undecomposed
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
-from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, version_of
+from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, of_transform, version_of
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
@@ -314,6 +314,7 @@ __all__ = [
     "number_of",
     "numpy_layer",
     "object_source",
+    "of_transform",
     "onednn",
     "opaque_function",
     "ours",
@@ -339,6 +340,7 @@ __all__ = [
     "tensor_of_class",
     "torch_decompositions",
     "type_name",
+    "undecomposed",
     "user_error",
     "value_of_node",
     "version_of",

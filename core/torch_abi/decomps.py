@@ -16,6 +16,10 @@ from armature.torch_abi.fake_layouts import layout_rule
 Overload = torch._ops.OpOverload
 
 
+undecomposed: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
+"""A context in which operators are called below autograd, and so below the decompositions that torch has there."""
+
+
 def torch_decompositions(ops: Iterable[Overload]) -> Mapping[Overload, Callable[..., Any]]:
     """torch's decomposition of each operator that has one."""
     return {op: decomposition_table[op] for op in ops if op in decomposition_table}

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from armature.torch_abi import (
     altering,
@@ -102,6 +103,25 @@ def test_torch_has_the_decompositions_asked_for() -> None:
     assert aten.silu_backward.default in found
     x = torch.randn(5)
     assert torch.allclose(found[aten.silu_backward.default](x, x), aten.silu_backward.default(x, x))
+
+
+def test_operators_below_their_decompositions() -> None:
+    """torch decomposes this one at the key of autograd, which comes before the recorder."""
+
+    def enlarged(x: torch.Tensor) -> torch.Tensor:
+        return aten.upsample_bilinear2d.default(x, [4, 4], False)
+
+    def kept(x: torch.Tensor) -> torch.Tensor:
+        with decomps.undecomposed():
+            return enlarged(x)
+
+    def targets(program: Callable[[torch.Tensor], torch.Tensor]) -> list[object]:
+        with fake.enable_python_dispatcher():
+            graph = make_fx(program)(torch.randn(1, 1, 2, 2)).graph
+        return [node.target for node in graph.nodes if node.op == "call_function"]
+
+    assert aten.upsample_bilinear2d.default not in targets(enlarged)
+    assert targets(kept) == [aten.upsample_bilinear2d.default]
 
 
 def test_operators_by_name() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from armature.plugin_api import Decomposition, overload, torch_decompositions
+from armature_aten_lowerings.interpolation import unless_on_a_cpu, unless_rows_of_a_cpu
 
 NAMES = (
     # losses
@@ -39,7 +40,7 @@ NAMES = (
     "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
     "zero", "tril_indices", "triu_indices",
     # sampling
-    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d", "grid_sampler_2d",
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
     "im2col", "col2im",
     # products that are no library calls
     "addr", "outer",
@@ -159,4 +160,7 @@ OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
     aten.native_dropout.default: native_dropout,
     aten.channel_shuffle.default: channel_shuffle,
+    aten.grid_sampler_2d.default: unless_on_a_cpu(aten.grid_sampler_2d.default),
+    aten.upsample_bilinear2d.default: unless_rows_of_a_cpu(aten.upsample_bilinear2d.default),
+    aten.upsample_bicubic2d.default: unless_rows_of_a_cpu(aten.upsample_bicubic2d.default),
 }

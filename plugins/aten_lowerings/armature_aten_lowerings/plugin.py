@@ -8,6 +8,7 @@ from armature.backend_api import collect_lowerings
 from armature.plugin_api import Decomposition, Lowering, Operator, Pass, hookimpl
 from armature_aten_lowerings import (
     activations,
+    averages,
     borders,
     collectives,
     creation,
@@ -46,6 +47,7 @@ def armature_lowerings() -> Iterable[Lowering]:
         losses,
         indexing,
         pooling,
+        averages,
         scans,
         depthwise,
         borders,

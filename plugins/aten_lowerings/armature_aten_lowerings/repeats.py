@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import fx
 
-from armature.backend_api import Builder, Index, Node, Position, TensorValue, index, lowers
+from armature.backend_api import Builder, Index, Node, Position, TensorValue, compute_dtype, index, lowers
 from armature.plugin_api import KnownValues, NotKnown, Services
 from armature_aten_lowerings.common import add_call
+from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
 
@@ -85,3 +89,41 @@ def repeat_interleave(
         return b.load(x, where)
 
     return b.loop(element)
+
+
+@lowers(
+    aten.upsample_nearest1d_backward.default,
+    aten.upsample_nearest2d_backward.default,
+    aten.upsample_nearest3d_backward.default,
+    aten._upsample_nearest_exact1d_backward.default,
+    aten._upsample_nearest_exact2d_backward.default,
+    aten._upsample_nearest_exact3d_backward.default,
+)
+def upsample_nearest_backward(
+    b: Builder,
+    grad: TensorValue,
+    output_size: Sequence[Index],
+    input_size: Sequence[Index],
+    *scales: float | None,
+) -> TensorValue | None:
+    """By whole factors: each element has the sum of the gradients of its copies."""
+    axes = len(output_size)
+    pairs = [(n, k) for n, k in zip(output_size, input_size[-axes:], strict=True) if isinstance(n, int)]
+    if len(pairs) < axes or not all(isinstance(k, int) and k and n % k == 0 for n, k in pairs):
+        return None
+    factors = [n // k for n, k in pairs if isinstance(k, int)]
+    if any(scale not in (None, factor) for scale, factor in zip(scales, factors, strict=False)):
+        return None
+    dtype = compute_dtype(grad.dtype)
+
+    def item(p: Position, step: Position) -> Node:
+        where = [index.add(index.mul(c, factor), k) for c, factor, k in zip(p[-axes:], factors, step, strict=True)]
+        return b.read(grad, (*p[:-axes], *where), dtype)
+
+    def total(p: Position) -> Node:
+        if math.prod(factors) > MOST_COMPARED:
+            return b.reduce_over("sum", factors, lambda step: item(p, step))
+        items = (item(p, step) for step in itertools.product(*map(range, factors)))
+        return functools.reduce(lambda one, other: b.op("add", one, other), items)
+
+    return b.loop(total)

@@ -1,9 +1,8 @@
-"""Pooling: maxima in loops where nobody reads positions, and gradients of averages."""
+"""Maximum pooling: loops where nobody reads positions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from torch import Tensor
 import armature
 from armature.lower.data import ExternCall
 from armature.pipeline.session import session
-from armature.testing.lowering_kit import Kit
 
 WINDOWS: dict[str, dict[str, Any]] = {
     "square": {"kernel_size": 2},
@@ -80,45 +78,3 @@ def test_sizes_that_change() -> None:
     for size in (8, 11):
         x = torch.randn(2, 3, size, size + 2)
         torch.testing.assert_close(compiled(x), F.max_pool2d(x, 3, 2, 1))
-
-
-GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "averages": lambda x: F.avg_pool2d(x, 2),
-    "averages with a rest": lambda x: F.avg_pool2d(x, (4, 3)),
-    "averages by a divisor": lambda x: F.avg_pool2d(x, 3, divisor_override=5),
-    "enlarged": lambda x: F.interpolate(x, scale_factor=2),
-    "enlarged along one axis": lambda x: F.interpolate(x, size=(30, 12)),
-}
-OVERLAPPING: dict[str, Callable[[Tensor], Tensor]] = {
-    "overlapping averages": lambda x: F.avg_pool2d(x, 3, stride=2, padding=1),
-    "partly outside": lambda x: F.avg_pool2d(x, 4, ceil_mode=True),
-    "enlarged by a fraction": lambda x: F.interpolate(x, scale_factor=1.5),
-}
-
-
-@pytest.mark.parametrize(
-    ("program", "layout"),
-    [  # F.interpolate takes a batch
-        (program, layout)
-        for program in GRADIENTS | OVERLAPPING
-        for layout in LAYOUTS
-        if not (program.startswith("enlarged") and layout == "without a batch")
-    ],
-)
-def test_gradients_of_averages_and_of_enlarged_images(program: str, layout: str) -> None:
-    armature.reset()
-    fn = {**GRADIENTS, **OVERLAPPING}[program]
-    given = LAYOUTS[layout](torch.randn(2, 3, 10, 12))
-    found, expected = (given.clone().requires_grad_() for _ in range(2))
-    for run, x in ((armature.compile(lambda x: fn(x).sin(), fullgraph=True), found), (lambda x: fn(x).sin(), expected)):
-        run(x).square().sum().backward()
-    torch.testing.assert_close(found.grad, expected.grad)
-    assert found.grad is not None and expected.grad is not None and found.grad.stride() == expected.grad.stride()
-    assert program in OVERLAPPING or calls() == 0
-
-
-def test_gradients_of_the_enlarging_operator(kit: Kit) -> None:
-    """Programs reach it by name only: torch decomposes `interpolate` where gradients are recorded."""
-    backward = torch.ops.aten.upsample_nearest2d_backward.default
-    for size in ([10, 8], [15, 4]):
-        kit.check(backward, torch.randn(2, 3, *size), size, [2, 3, 5, 4])

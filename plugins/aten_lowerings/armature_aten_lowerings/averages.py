@@ -1,0 +1,274 @@
+"""Average pooling and its gradient, over any number of axes: each element of the image adds up what the windows that
+hold it have to give."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import attrs
+import torch
+
+from armature.backend_api import (
+    Builder,
+    Const,
+    Index,
+    Node,
+    NotSupported,
+    Position,
+    TensorValue,
+    compute_dtype,
+    index,
+    lowers,
+)
+from armature_aten_lowerings.windows import MOST_COMPARED
+
+aten = torch.ops.aten
+
+
+@attrs.frozen
+class Axis:
+    """The windows along one axis of an image: `out` windows of `window` elements, each `stride` after the one before;
+    the first begins `pad` before the image's `size` elements. partial: whether windows may end behind the padding."""
+
+    size: Index
+    out: Index
+    window: int
+    stride: int
+    pad: int
+    partial: bool
+
+    @property
+    def touching(self) -> int:
+        """The most windows that hold one element."""
+        return -(-self.window // self.stride)
+
+    @property
+    def stays_inside(self) -> bool:
+        """Whether each window lies within the image."""
+        return not self.pad and not self.partial
+
+    def place(self, window: Index, step: Index) -> Index:
+        """The coordinate in the image of an element of a window."""
+        return index.add(index.mul(window, self.stride), step, -self.pad)
+
+    def holder(self, place: Index, step: Index) -> tuple[Index, Index]:
+        """A window that may hold the element at a coordinate, counted by `step` from the last one; and the place of the
+        element in it."""
+        past = index.add(place, self.pad)
+        window = index.sub(index.floordiv(past, self.stride), step)
+        return window, index.add(index.mod(past, self.stride), index.mul(step, self.stride))
+
+    def count(self, b: Builder, window: Index, include_pad: bool) -> Node | int:
+        """How many elements a window is said to have."""
+        if self.stays_inside or (include_pad and not self.partial):
+            return self.window
+        begin = self.place(window, 0)
+        end = _smaller(b, index.add(begin, self.window), index.add(self.size, self.pad if include_pad else 0))
+        first = b.index_value(begin)
+        if not include_pad and self.pad:
+            first = b.op("maximum", first, b.const(0, torch.int64))
+        return b.op("sub", end, first)
+
+
+def _smaller(b: Builder, one: Index, other: Index) -> Node:
+    return b.op("minimum", b.index_value(one), b.index_value(other))
+
+
+@attrs.frozen
+class Windows:
+    """The windows of an operator, and what their sums are divided by."""
+
+    axes: tuple[Axis, ...]
+    include_pad: bool = True
+    divisor: int | None = None
+
+    def mean(self, b: Builder, total: Node, windows: Sequence[Index]) -> Node:
+        """A sum over a window, divided."""
+        counts = [axis.count(b, window, self.include_pad) for axis, window in zip(self.axes, windows, strict=True)]
+        number = math.prod(count for count in counts if isinstance(count, int))
+        if self.divisor is not None:
+            return b.op("div", total, b.const(self.divisor, total.dtype))
+        divisor: Node = b.const(number, total.dtype)
+        for count in counts:
+            if not isinstance(count, int):
+                wide = b.cast(count, total.dtype)
+                divisor = wide if isinstance(divisor, Const) and divisor.value == 1 else b.op("mul", divisor, wide)
+        return b.op("div", total, divisor)
+
+
+def _summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]) -> Node:
+    """The sum of `item` at all steps within extents; a few are written out, and leave a pointwise loop."""
+    if math.prod(extents) > MOST_COMPARED:
+        return b.reduce_over("sum", extents, item)
+    items = (item(step) for step in itertools.product(*map(range, extents)))
+    return functools.reduce(lambda one, other: b.op("add", one, other), items)
+
+
+def _held(b: Builder, value: Node, *checks: tuple[Index, Index]) -> Node:
+    """The value if `0 <= index < size` for every pair, else 0."""
+    inside = b.within(*checks)
+    return value if isinstance(inside, Const) else b.masked(inside, value, 0)
+
+
+def pool(b: Builder, x: TensorValue, windows: Windows) -> TensorValue:
+    """The mean of each window."""
+    axes, dtype = windows.axes, compute_dtype(x.dtype)
+    outer = x.ndim - len(axes)
+
+    def item(p: Position, step: Position) -> Node:
+        where = [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
+        value = b.cast(b.load(x, (*p[:outer], *where)), dtype)
+        return _held(b, value, *((c, axis.size) for axis, c in zip(axes, where, strict=True) if not axis.stays_inside))
+
+    def element(p: Position) -> Node:
+        total = _summed(b, [axis.window for axis in axes], lambda step: item(p, step))
+        return windows.mean(b, total, p[outer:])
+
+    return b.loop(element)
+
+
+def spread(b: Builder, grad: TensorValue, windows: Windows) -> TensorValue:
+    """The gradient of `pool`."""
+    axes, dtype = windows.axes, compute_dtype(grad.dtype)
+    outer = grad.ndim - len(axes)
+    if _in_rows_of_a_cpu(grad) and axes[-1].stride > 1 and any(axis.touching > 1 for axis in axes):
+        raise NotSupported("several reads for each element, of which the library needs fewer")
+
+    def item(p: Position, step: Position) -> Node:
+        pairs = [axis.holder(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
+        holders = [window for window, _ in pairs]
+        value = windows.mean(b, b.read(grad, (*p[:outer], *holders), dtype), holders)
+        checks = [
+            check
+            for axis, (window, place) in zip(axes, pairs, strict=True)
+            for check in ((window, axis.out), (place, axis.window))
+        ]
+        return _held(b, value, *checks)
+
+    return b.loop(lambda p: _summed(b, [axis.touching for axis in axes], lambda step: item(p, step)))
+
+
+def _in_rows_of_a_cpu(image: TensorValue) -> bool:
+    """Whether vectors run along rows of the image, where each lane reads its own window. A GPU reads so anyway."""
+    return image.device.type == "cpu" and image.strides[-1] == 1
+
+
+def _several(values: Sequence[int], count: int) -> list[int]:
+    """A number for all axes, or one for each."""
+    return [*values] * (count if len(values) == 1 else 1)
+
+
+def windows_of(
+    image: Sequence[Index],
+    out: Sequence[Index],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    include_pad: bool,
+    divisor: int | None,
+) -> Windows:
+    """The windows by an operator's arguments, and the sizes of the image and of the result along the pooled axes."""
+    kernels, strides, pads = (_several(one, len(image)) for one in (kernel, stride or kernel, padding))
+    axes = tuple(
+        Axis(size, n, k, s, pad, ceil_mode)
+        for size, n, k, s, pad in zip(image, out, kernels, strides, pads, strict=True)
+    )
+    return Windows(axes, include_pad, divisor)
+
+
+@lowers(aten.avg_pool2d.default)
+def avg_pool2d(
+    b: Builder,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    include_pad: bool = True,
+    divisor: int | None = None,
+) -> TensorValue:
+    sizes = x.shape[-2:], b.spec().shape[-2:]
+    return pool(b, x, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+
+
+@lowers(aten.avg_pool3d.default)
+def avg_pool3d(
+    b: Builder,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    include_pad: bool = True,
+    divisor: int | None = None,
+) -> TensorValue:
+    sizes = x.shape[-3:], b.spec().shape[-3:]
+    return pool(b, x, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+
+
+@lowers(aten.avg_pool2d_backward.default)
+def avg_pool2d_backward(
+    b: Builder,
+    grad: TensorValue,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    include_pad: bool,
+    divisor: int | None,
+) -> TensorValue:
+    sizes = x.shape[-2:], grad.shape[-2:]
+    return spread(b, grad, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+
+
+@lowers(aten.avg_pool3d_backward.default)
+def avg_pool3d_backward(
+    b: Builder,
+    grad: TensorValue,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    include_pad: bool,
+    divisor: int | None,
+) -> TensorValue:
+    sizes = x.shape[-3:], grad.shape[-3:]
+    return spread(b, grad, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+
+
+@lowers(aten._adaptive_avg_pool2d.default)
+def adaptive_avg_pool2d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
+    return pool(b, x, _equal_windows(x.shape[-2:], size))
+
+
+@lowers(aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool3d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
+    return pool(b, x, _equal_windows(x.shape[-3:], size))
+
+
+@lowers(aten._adaptive_avg_pool2d_backward.default)
+def adaptive_avg_pool2d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue:
+    return spread(b, grad, _equal_windows(x.shape[-2:], grad.shape[-2:]))
+
+
+@lowers(aten._adaptive_avg_pool3d_backward.default)
+def adaptive_avg_pool3d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue | None:
+    if _in_rows_of_a_cpu(grad):  # the library reads once for each window
+        return None
+    return spread(b, grad, _equal_windows(x.shape[-3:], grad.shape[-3:]))
+
+
+def _equal_windows(image: Sequence[Index], out: Sequence[Index]) -> Windows:
+    """The windows that divide an image. Errors: NotSupported if their sizes differ."""
+    axes = []
+    for size, count in zip(image, out, strict=True):
+        if not isinstance(size, int) or not isinstance(count, int) or not count or size % count:
+            raise NotSupported("windows of several sizes")
+        axes.append(Axis(size, count, size // count, size // count, 0, partial=False))
+    return Windows(tuple(axes))
