@@ -92,9 +92,9 @@ from armature.trace.values.base import (
     Value,
     Write,
     attribute_of_builtin,
+    is_not_implemented,
     raise_lacking,
     raise_missing,
-    says_not_implemented,
     type_name,
 )
 from armature.trace.values.classes import (
@@ -292,6 +292,7 @@ __all__ = [
     "is_data_descriptor",
     "is_iterable",
     "is_named_tuple",
+    "is_not_implemented",
     "is_runtime_number",
     "is_trusted",
     "is_unbacked",
@@ -330,7 +331,6 @@ __all__ = [
     "rewriting",
     "running_graphs",
     "same_members",
-    "says_not_implemented",
     "scripts",
     "set_data_",
     "skip_code",

@@ -76,7 +76,7 @@ def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorV
         tracer.overrides.accept(kind)
     seen = tensor
     if tensor.fake.requires_grad and not torch.is_grad_enabled():
-        # A view requires gradients only if its base does, even if the first view was told otherwise.
+        # A view requires gradients only if its base does, whatever was set on the first view.
         view = tracer.graph.call("view_as", (tensor, tensor), {})
         seen = view if isinstance(view, TensorValue) else tensor
     fake = alias(seen.fake)

@@ -36,7 +36,7 @@ def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[
         raise WrongArgument(call=call, name="dynamic", value=dynamic, expected="True, False or None")
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
-        records = session().apart()
+        records = session().separate()
         recorder = Recorder(name_of(fn), of=records)
         with recorder, session().showing_skipped():
             capturing(fn, records, dynamic)(*args, **kwargs)

@@ -94,7 +94,7 @@ def wrap(fn: Any, hook: FrameHook, options: Options) -> Any:
     manager()  # reads the project's rules, so that errors in them are reported here, not in the first call
     if isinstance(fn, CompiledModule) or hasattr(fn, "__armature_original__"):
         fn = fn.__armature_original__
-    session().ask_for(fn)
+    session().request(fn)
     if isinstance(fn, nn.Module):
         return CompiledModule(fn, hook, functools.partial(_compile, options=options))
     if isinstance(fn, type):

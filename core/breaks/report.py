@@ -38,7 +38,7 @@ class Indented:
 
 @attrs.frozen
 class BreakReason:
-    """A graph break as `torch._dynamo.explain` tells of one: in words, and with the user's stack, innermost last."""
+    """A graph break in the form of `torch._dynamo.explain`: a text, and with the user's stack, innermost last."""
 
     reason: str
     user_stack: tuple[traceback.FrameSummary, ...]

@@ -61,7 +61,7 @@ def of_program(
 ) -> None:
     """Run a program and report its breaks; `of` can be left out."""
     screen = console()
-    records = session().apart()
+    records = session().separate()
     try:
         status = run_script(script, arguments or [], recorder(records))
     except ArmatureError as error:

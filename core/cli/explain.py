@@ -51,7 +51,7 @@ def recorder(records: Session) -> Callable[..., Any]:
 
 def recorded(script: Path, arguments: list[str], runs: bool, capture_only: bool) -> Recorder:
     """Run a program and record it. An error of the program is printed as Python prints it, and recorded."""
-    records = session().apart() if capture_only else session()
+    records = session().separate() if capture_only else session()
     found = Recorder(str(script), tuple(arguments), runs, records)
     try:
         with found, Progress(records):

@@ -73,7 +73,9 @@ class Progress:
         if current is None or now - current.started < PATIENCE:
             self._hide()
             return
-        self.bar.update(self.task, description=told(self.records, current, now), completed=len(stages_of(current)))
+        self.bar.update(
+            self.task, description=progress_text(self.records, current, now), completed=len(stages_of(current))
+        )
         self.bar.start()
 
 
@@ -83,7 +85,7 @@ def under_way(records: Records) -> Compilation | None:
     return last if last is not None and not last.seconds else None
 
 
-def told(records: Records, current: Compilation, now: float) -> str:
+def progress_text(records: Records, current: Compilation, now: float) -> str:
     """The line to show: what is compiled, for how long, and the counts so far."""
     graphs = [graph for record in records.compilations for graph in record.graphs]
     kernels = sum(graph.program.kernel_count for graph in graphs)

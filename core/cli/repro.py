@@ -63,7 +63,7 @@ def repro(
             forget(record.script_folder, os.getpid())
     if kind is not Kind.ERROR:
         leave_faulty(folder, kind, screen)
-    told(screen, sorted(set(folder.iterdir()) - before), kind)
+    print_files(screen, sorted(set(folder.iterdir()) - before), kind)
     for failed in (record for record in session().compilations if record.outcome is Outcome.FAILED):
         text = f"No script can make the program's own backend. {failed.where} {failed.function}: {failed.reason}"
         screen.print(text, markup=False, soft_wrap=True)
@@ -92,7 +92,7 @@ NOTHING = {
 }
 
 
-def told(screen: Console, made: list[Path], kind: Kind) -> None:
+def print_files(screen: Console, made: list[Path], kind: Kind) -> None:
     """Report what was written."""
     for path in made:
         screen.print(f"Written to {path / SCRIPT}", markup=False, soft_wrap=True)

@@ -56,8 +56,8 @@ def summary(found: Session) -> Table:
     """A table of what was compiled: a row per frame, totals in the title."""
     totals = found.totals()
     named = {"graph": totals.graphs, "break": totals.breaks, "kernel": totals.kernels}
-    told = ", ".join(counted(number, noun) for noun, number in named.items())
-    table = Table(title=f"armature: {told}, {totals.seconds:.1f} s")
+    title = ", ".join(counted(number, noun) for noun, number in named.items())
+    table = Table(title=f"armature: {title}, {totals.seconds:.1f} s")
     for name in ("function", "where", "outcome"):
         table.add_column(name)
     for name in ("operators", "kernels", "fused", "ATen calls", "seconds"):

@@ -79,18 +79,20 @@ def _wrong_with(node: fx.Node) -> str:
         return ""
     if "val" not in node.meta:
         return f"{target} has no meta['val']"
-    told = node.meta["val"]
+    meta_value = node.meta["val"]
     fakes = [n.meta.get("val") for n in node.all_input_nodes]
-    if not isinstance(told, Tensor) or not all(isinstance(one, Tensor) and _is_plain(one) for one in (told, *fakes)):
+    if not isinstance(meta_value, Tensor) or not all(
+        isinstance(one, Tensor) and _is_plain(one) for one in (meta_value, *fakes)
+    ):
         return ""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    mode: Any = getattr(told, "fake_mode", None) or contextlib.nullcontext()
+    mode: Any = getattr(meta_value, "fake_mode", None) or contextlib.nullcontext()
     try:
         with mode, torch.no_grad():
             given = target(*args, **kwargs)
     except Exception as error:
         return f"{target} refuses its arguments: {type(error).__name__}: {error}"
-    kinds = [(tuple(one.shape), one.dtype, one.device) for one in (told, given)]
+    kinds = [(tuple(one.shape), one.dtype, one.device) for one in (meta_value, given)]
     return "" if kinds[0] == kinds[1] else f"{target} gives {kinds[1]}, but meta['val'] says {kinds[0]}"
 
 

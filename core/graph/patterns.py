@@ -301,8 +301,8 @@ def _check_alike(root: fx.Node, made: fx.Node, rewrite: Rewrite) -> None:
 def _facts(value: Tensor) -> tuple[object, ...]:
     """What the results must have in common; a step along an axis of one element means nothing."""
     sizes, steps = tuple(value.shape), value.stride()
-    told = tuple(step for size, step in zip(sizes, steps, strict=True) if not (isinstance(size, int) and size == 1))
-    return sizes, value.dtype, value.device, told
+    strides = tuple(step for size, step in zip(sizes, steps, strict=True) if not (isinstance(size, int) and size == 1))
+    return sizes, value.dtype, value.device, strides
 
 
 def drop_unread(graph: fx.Graph, root: fx.Node) -> None:

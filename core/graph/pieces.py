@@ -131,7 +131,7 @@ class Outer:
         given = tuple(self.inputs[operand] for operand in operands)
         branches: list[Any] = [self.whole.get_submodule(getter.target) for getter in getters]
         parts = (attrs.evolve(self.traced, graph=branch, inputs=given, guards=()) for branch in branches)
-        run = named(one_of(*map(compile_piece, parts)), f"choice_{self.count}")
+        run = named(by_condition(*map(compile_piece, parts)), f"choice_{self.count}")
         arguments = (predicate, *operands)
         self.copies[node] = self.graph.call_function(run, tuple(self.copies[used] for used in arguments))
         self.fakes[node] = node.meta["example_value"]
@@ -156,7 +156,7 @@ class Outer:
         return self.used.isdisjoint(map(memory_of, written))
 
     def call(self, piece: Piece, compile_piece: CompilePiece) -> bool:
-        """Add a piece. False if later pieces would need to know something about it that they can't be told."""
+        """Add a piece. False if later pieces depend on something about it that fakes can't express."""
         part = self.part(piece)
         after = fakes_after(part, keep=self.alters)
         if after is None:
@@ -263,7 +263,7 @@ def fakes_after(part: TracedFrame, *, keep: bool) -> tuple[tuple[Any, ...], list
     return None if written and len(set(memories)) < len(memories) else (results, written)
 
 
-def one_of(run_true: Callable[..., Any], run_false: Callable[..., Any]) -> Callable[..., Any]:
+def by_condition(run_true: Callable[..., Any], run_false: Callable[..., Any]) -> Callable[..., Any]:
     """A function that calls one of two, depending on its first argument."""
 
     def call(predicate: torch.Tensor, *operands: Any) -> Any:

@@ -43,8 +43,8 @@ def compiled(traced: TracedFrame, ctx: CompileContext, compile_piece: CompilePie
         return None
     steps = _Steps.of(traced, module)
     cuts = steps.places_for(wanted)
-    told = f"split into {len(cuts) + 1} pieces, of {len(wanted) + 1} that were requested"
-    ctx.emit(CompileEvent(EventKind.STAGE, ctx.compile_id, traced.name, "", 0, told))
+    summary = f"split into {len(cuts) + 1} pieces, of {len(wanted) + 1} that were requested"
+    ctx.emit(CompileEvent(EventKind.STAGE, ctx.compile_id, traced.name, "", 0, summary))
     if not cuts:
         return None
     outer = Outer(traced, module, learns=True, alters=False)

@@ -113,7 +113,7 @@ class Compiler:
         """Why rules skip the frame."""
         resumes = resume_point(code) is not None
         glue = skip.is_glue(code)
-        if glue is not None and not resumes and not session().is_asked_for(code):
+        if glue is not None and not resumes and not session().is_requested(code):
             return f"part of {glue}: compiled with the functions that call it, or when it is given to armature.compile"
         verdict = self.tables.rule_book.frame_verdict(code, variables)
         module = variables.get("__name__")
@@ -211,7 +211,7 @@ class Compiler:
         if request.promising or not self.records.is_idle(code):
             return None
         self.skipped(code, FOUND_IDLE)
-        return RunEagerly(FOUND_IDLE, for_all=not session().is_asked_for(code), idle=True)
+        return RunEagerly(FOUND_IDLE, for_all=not session().is_requested(code), idle=True)
 
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         """Remember the reason for the next record, and notify observers."""
@@ -253,7 +253,7 @@ class Compiler:
             nothing.__traceback__ = None
             gc.collect()
         # With fullgraph a break is an error, if nothing else comes before it.
-        for_all = bool(nothing.whole) or not session().is_asked_for(request.code) if nothing.idle else not nothing.frees
+        for_all = bool(nothing.whole) or not session().is_requested(request.code) if nothing.idle else not nothing.frees
         return RunEagerly(
             nothing.reason,
             for_all=for_all,

@@ -166,9 +166,9 @@ class Session:
     _left: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are not compiled
     # those that torch skips without calling the hook
     _skipped: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
-    _told: set[object] = attrs.field(factory=set)
+    _reported: set[object] = attrs.field(factory=set)
 
-    def apart(self) -> Session:
+    def separate(self) -> Session:
         """A session with records of its own. It also owns the code cached meanwhile, and may forget it."""
         return Session(codes=self._codes, relied=self._relied, asked=self._asked)
 
@@ -193,10 +193,10 @@ class Session:
         self._remember(code)
         if for_good:
             session()._skip_for_good(code)
-        told = self._left.setdefault(id(code), set())
-        if reason in told:
+        reported = self._left.setdefault(id(code), set())
+        if reason in reported:
             return False
-        told.add(reason)
+        reported.add(reason)
         left = Skip(code.co_qualname, code.co_filename, code.co_firstlineno, reason, callers())
         for kept in (self.skips, *(records.skips for records in self.followers)):
             kept.append(left)
@@ -226,7 +226,7 @@ class Session:
             self._skipped = before
             _for_each(before, skip_code)
 
-    def ask_for(self, fn: object) -> None:
+    def request(self, fn: object) -> None:
         """Note that the user wants this function, or this module's forward, compiled, even in a library."""
         method = getattr(fn, "forward", fn) if isinstance(fn, nn.Module) else fn
         code = getattr(getattr(method, "__func__", method), "__code__", None)
@@ -234,12 +234,12 @@ class Session:
             return
         if id(code) not in self._codes:  # torch.compile marks torch's own code as skipped for everyone
             set_code_strategy(code, COMPILE)
-        elif not self.is_asked_for(code):  # it may have been skipped when another function called it
+        elif not self.is_requested(code):  # it may have been skipped when another function called it
             reset_code(code)
-        if not self.is_asked_for(code):
+        if not self.is_requested(code):
             _hold(self._asked, code)
 
-    def is_asked_for(self, code: CodeType) -> bool:
+    def is_requested(self, code: CodeType) -> bool:
         """Whether the user passed this very code to `compile`."""
         held = self._asked.get(id(code))
         return held is not None and held() is code
@@ -257,9 +257,9 @@ class Session:
 
     def first_time(self, what: object) -> bool:
         """True once per `what`, for things to be reported once."""
-        if what in self._told:
+        if what in self._reported:
             return False
-        self._told.add(what)
+        self._reported.add(what)
         return True
 
     def totals(self) -> Totals:
@@ -321,7 +321,7 @@ class Session:
         self.limits.clear()
         self._left.clear()
         self._idle.clear()
-        self._told.clear()
+        self._reported.clear()
         self.given_up = ""
 
     def _remember(self, code: CodeType) -> None:

@@ -82,7 +82,7 @@ class Entry:
 
     @property
     def explanation(self) -> str:
-        """What it means, told of no program."""
+        """What it means, without the facts of a program."""
         return events.in_general(self.type.explanation)
 
     @property

@@ -7,6 +7,6 @@ from typing import Any
 import attrs
 
 
-def told(help: str, **options: Any) -> Any:  # Any: it stands where the value of the annotated type would stand
+def documented(help: str, **options: Any) -> Any:  # Any: it stands where the value of the annotated type would stand
     """A field with its description."""
     return attrs.field(metadata={"help": help}, **options)

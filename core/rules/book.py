@@ -194,7 +194,7 @@ class RuleBook:
 
     def _with_stand_in(self, stack: list[object], of_module: list[Verdict]) -> list[Verdict]:
         """The verdicts on a module, with a polyfill's inserted: only a rule of larger priority precedes it."""
-        held = next((told for layer in stack if (told := self.tables.stand_in(layer)) is not None), None)
+        held = next((row for layer in stack if (row := self.tables.stand_in(layer)) is not None), None)
         if held is None:
             return of_module
         priority, origin = held
@@ -205,7 +205,7 @@ class RuleBook:
         """The verdict on C code that has a handler but no rule: the handler is asked before the rules."""
         if has_code(stack[-1]):
             return None
-        found = next((told for layer in stack if (told := self.tables.handled_by(layer)) is not None), None)
+        found = next((origin for layer in stack if (origin := self.tables.handled_by(layer)) is not None), None)
         return None if found is None else Verdict(Decision.SKIP, _HANDLED, found, breaks="handler-declines")
 
     def _for_module(self, module: str, traceable: bool) -> list[Entry]:

@@ -89,7 +89,7 @@ class _Watch:
             or self.keeps_new_values(self.split[0], metadata)
         ):
             raise _AsCaptured
-        # Compiled graphs don't reuse their inputs' memory. If told of donated inputs, AOTAutograd refuses
+        # Compiled graphs don't reuse their inputs' memory. If it knows of donated inputs, AOTAutograd refuses
         # retain_graph=True.
         metadata.bw_donated_idxs = []
         wires = None
@@ -102,7 +102,7 @@ class _Watch:
         if wires is None and not self.merged:
             compiled = training.tied(metadata, graph, compiled)
         if wires is not None and self.split is not None:
-            later = _Later(self.compilers.backward, self.split[1], self.context)
+            later = _CompiledOnFirstCall(self.compilers.backward, self.split[1], self.context)
             replay = None if wires.written else replay_of(self.module, self.split[0], wires.learning)
             self.lean = training.connect(wires, compiled, later, replay)
         self.split = None
@@ -199,7 +199,7 @@ def without_tokens(graph: fx.GraphModule) -> None:
 
 
 @attrs.define(eq=False)
-class _Later:
+class _CompiledOnFirstCall:
     """Compiles a graph on its first call, in the tracing context that it came from."""
 
     compiler: GraphCompiler
@@ -277,7 +277,7 @@ def compile_functional(
     watch = _Watch(compilers, context, module, len(fakes), meets_wrappers(module, fakes))
     # Without wrapper subclasses, torch's own graph passes ask proxies (up to torch 2.12).
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
-    quiet = untold() if watch.merged else contextlib.nullcontext()
+    quiet = without_elements_in_log() if watch.merged else contextlib.nullcontext()
     options = _module("config").patch(
         unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not returns_overlapping(module)
     )
@@ -319,7 +319,7 @@ class _Unprinted(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def untold() -> Iterator[None]:
+def without_elements_in_log() -> Iterator[None]:
     """In this context no elements of wrappers are read to print them in torch's structured log (2.11 also formats texts
     nobody reads)."""
     log = logging.getLogger("torch.__trace")

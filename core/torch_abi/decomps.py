@@ -45,8 +45,8 @@ def keeping_layout(op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(result, FakeTensor):
             return result
         with _disable_current_modes(), result.fake_mode:
-            told = rule(args, result)
-        return result if told is result or _has_same_layout(told, result) else _copied_as(told, result)
+            in_layout = rule(args, result)
+        return result if in_layout is result or _has_same_layout(in_layout, result) else _copied_as(in_layout, result)
 
     return call
 

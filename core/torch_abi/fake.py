@@ -92,7 +92,7 @@ class Axes:
 
 
 class NumberAsked(DataDependentOutputException):
-    """An operator asks a fake for its number, which is known without running the graph."""
+    """An operator reads the number of a fake, which is known without running the graph."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(NUMBER)
@@ -176,8 +176,8 @@ class FakeWorld:
             self.getitem = before
 
     @contextlib.contextmanager
-    def knowing(self, knows: Callable[[torch.Tensor], bool]) -> Iterator[None]:
-        """While operators may be told that the number which they ask a fake for is known."""
+    def raising_for_numbers(self, knows: Callable[[torch.Tensor], bool]) -> Iterator[None]:
+        """In this context, an operator that reads the number of a fake gets NumberAsked if the number is known."""
         before, self.mode.knows = self.mode.knows, knows
         try:
             yield

@@ -51,9 +51,9 @@ class _Recorder(TorchDispatchMode):
                 raise NotPlain("a wrapper subclass")
             self.know(fake, node)
             for axis, size in enumerate(fake.shape):
-                if (symbol := symbols.lone(size)) is not None:
+                if (symbol := symbols.single_symbol(size)) is not None:
                     self.places.setdefault(symbol, (node, axis))
-        elif (symbol := symbols.lone(fake)) is not None:
+        elif (symbol := symbols.single_symbol(fake)) is not None:
             self.places[symbol] = (node, -1)
         return fake
 

@@ -44,8 +44,8 @@ __all__ = [
     "fill",
     "hint",
     "is_unbacked",
-    "lone",
     "plain",
+    "single_symbol",
     "symbols_of",
     "text",
     "was_unbacked",
@@ -71,8 +71,8 @@ TORCHS_SUM = sym_node._optimized_add
 def exact_sum(lhs: Any, rhs: Any, lhs_is_sum: bool = False, rhs_is_sum: bool = False) -> tuple[bool, Any]:
     """The sum of two sympy expressions, and whether it adds different symbols. Replaces `sym_node._optimized_add`.
 
-    torch's version adds the parts of such a sum without looking, and is told to do so even if some symbols became equal
-    or known: `(s0 + s1) + s2` was `s0 + s2 + 2` instead of `2*s0 + s2`, and `s2` instead of `2*s2`.
+    torch's version joins the terms of such a sum without comparing them, even where symbols have become equal or known:
+    `(s0 + s1) + s2` was `s0 + s2 + 2` instead of `2*s0 + s2`, and `s2` instead of `2*s2`.
     """
     return TORCHS_SUM(lhs, rhs, lhs_is_sum and _adds_symbols(lhs), rhs_is_sum and _adds_symbols(rhs))
 
@@ -252,7 +252,7 @@ def symbols_of(value: Any) -> list[Any]:
     return sorted(expr.free_symbols, key=str)
 
 
-def lone(value: Any) -> Any:
+def single_symbol(value: Any) -> Any:
     """The symbol that a symbolic int consists of; None for a number or a compound expression."""
     if not isinstance(value, torch.SymInt) or not isinstance(plain(value), torch.SymInt):
         return None
@@ -266,8 +266,8 @@ def is_unbacked(value: Any) -> bool:
 
 def was_unbacked(value: Any) -> bool:
     """Whether the value is only known at run time, even if a run-time check lets it count as known (u0 == 2)."""
-    told: Any = value.node._expr if isinstance(value.node, SymNode) else None
-    return told is not None and any(symbol_is_type(symbol, UNBACKED) for symbol in told.free_symbols)
+    expr: Any = value.node._expr if isinstance(value.node, SymNode) else None
+    return expr is not None and any(symbol_is_type(symbol, UNBACKED) for symbol in expr.free_symbols)
 
 
 def hint(value: Any) -> int:

@@ -216,7 +216,7 @@ def _tangent(output: int, meta: Any) -> Tangent | None:
     return Tangent(output, strides, None) if all(type(n) is int for n in strides) else None
 
 
-class _Once(torch.autograd.Function):
+class _NotDifferentiableTwice(torch.autograd.Function):
     """Passes on gradients under create_graph=True that can't be differentiated, so that differentiating them, by any of
     their inputs, is an error instead of silently zero."""
 
@@ -419,7 +419,7 @@ def _followed(wires: Wiring, replay: second_order.Replay | None) -> Callable[...
     """A function from backward's arguments, and the gradients of inputs if they are known, to differentiable
     gradients."""
     outputs = tuple(tangent.output for tangent in wires.tangents)
-    apply_once: Callable[..., Any] = _Once.apply
+    apply_once: Callable[..., Any] = _NotDifferentiableTwice.apply
 
     def follow(ctx: Any, gradients: Sequence[Any], made: Any) -> Any:
         inputs = None if ctx.inputs is None else ctx.inputs.values()

@@ -109,11 +109,11 @@ def leave_undefined(metadata: Any, outputs: Sequence[int], fed: Sequence[int]) -
     made = [each for each in torch.autograd.Function.__subclasses__() if vars(each).get("metadata") is metadata]
     for function in made:
         vars_of: Any = function
-        vars_of.forward = staticmethod(_told(function.forward, outputs, fed))
+        vars_of.forward = staticmethod(_leaving_out_zeros(function.forward, outputs, fed))
 
 
-def _told(forward: Callable[..., Any], outputs: Sequence[int], fed: Sequence[int]) -> Callable[..., Any]:
-    """Wrap a forward method so that a hook tells its backward which gradients were received."""
+def _leaving_out_zeros(forward: Callable[..., Any], outputs: Sequence[int], fed: Sequence[int]) -> Callable[..., Any]:
+    """Wrap a forward method: a hook on its node drops gradients that no received gradient reaches."""
 
     def leave_out(made: Sequence[Tensor | None], came: Sequence[Tensor | None]) -> tuple[Tensor | None, ...] | None:
         missing = [k for k, position in enumerate(outputs) if came[position] is None]
@@ -122,11 +122,11 @@ def _told(forward: Callable[..., Any], outputs: Sequence[int], fed: Sequence[int
         there = ~sum(1 << k for k in missing)
         return tuple(g if bits & there else None for g, bits in zip(made, fed, strict=True))
 
-    def told(ctx: Any, *args: Any) -> Any:
+    def forward_with_hook(ctx: Any, *args: Any) -> Any:
         results = forward(ctx, *args)
         ctx.register_hook(leave_out)
         return results
 
     skip_code(leave_out.__code__, below=True)
-    skip_code(told.__code__, below=True)
-    return told
+    skip_code(forward_with_hook.__code__, below=True)
+    return forward_with_hook

@@ -42,7 +42,7 @@ from armature.trace.values.classes import ClassValue, bind, find_in_class, held_
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import PLAIN, DerivedObjectValue, derives, makes_its_own, native
+from armature.trace.values.derived import PLAIN, DerivedObjectValue, chooses_class_in_c, derives, native
 from armature.trace.values.function import FunctionValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, Original
 from armature.trace.values.methods import check_call, fits
@@ -121,7 +121,7 @@ def call_object(
     knowledge: Knowledge, tracer: Tracing, fn: Callable[..., Any], value: Value, args: Args, kwargs: Kwargs
 ) -> Value:
     """Call a function that exists as a Python object: as plugins or the interpreter define, else by the rules."""
-    if tracer.overrides.present and torch_function.is_asked_for(tracer, fn):
+    if tracer.overrides.present and torch_function.is_overridable(tracer, fn):
         found = tracer.calls.dispatched(fn, args, kwargs)
         if found is not None:
             return found
@@ -130,7 +130,7 @@ def call_object(
     if type(fn) in C_METHODS and not (args and issubclass(args[0].python_type(), method.__objclass__)):
         tracer.graph_break("method-of-another-type", method=value.describe())
     plan = knowledge.plan_of(fn)
-    if plan.speaks:
+    if plan.takes_precedence:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
             return found
@@ -160,7 +160,7 @@ def _known_method(tracer: Tracing, fn: Any, value: Value, args: Args, kwargs: Kw
             return found
     if type(fn) in C_METHODS:
         method = method_of_base(tracer.types, fn, owner)
-        if makes_its_own(owner, fn.__name__):
+        if chooses_class_in_c(owner, fn.__name__):
             tracer.graph_break("copy-of-derived-class", method=value.describe())
         if method is not None:
             result = method.call_method(tracer, fn.__name__, rest, kwargs)
@@ -284,13 +284,13 @@ def call_whole(tracer: Tracing, fn: Value | Callable[..., Any], args: Args, kwar
 def call_class(knowledge: Knowledge, tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
     """Call a class: by its rows in the tables, else by the first row of CLASS_ROWS that fits."""
     cls = value.cls
-    if cls is torch.device and tracer.overrides.asks_modes:
+    if cls is torch.device and tracer.overrides.has_modes:
         answer = tracer.calls.dispatched(cls, args, kwargs)
         if answer is not None:
             return answer
     check_call(tracer, cls, len(args), kwargs, value.describe())
     plan = knowledge.plan_of(cls)
-    if plan.speaks:
+    if plan.takes_precedence:
         found = handled(tracer, plan, args, kwargs)
         if found is not None:
             return found

@@ -144,10 +144,10 @@ def check_generators(tracer: Trace, frame: Frame) -> None:
     for generator in tracer.stack.generators:
         if not isinstance(generator, GeneratorValue):
             continue
-        if generator.has_unfinished_business() and not eval_loop.exits_without_user_code(generator.frame):
+        if generator.is_inside_try() and not eval_loop.exits_without_user_code(generator.frame):
             tracer.stack.frames += [frame, generator.frame]
-            facts = {"type": generator.describe()}
-            raise tracer.breaks.break_at(generator.made_at, "generator-left-unfinished", **facts).blaming(generator)
+            stop = tracer.breaks.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
+            raise stop.blaming(generator)
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:

@@ -26,7 +26,7 @@ class Plan:
     first: Verdict | None = None
 
     @property
-    def speaks(self) -> bool:
+    def takes_precedence(self) -> bool:
         """Whether anything is consulted before the interpreter's defaults and the rules."""
         return bool(self.handlers) or self.polyfill is not None or self.first is not None
 
@@ -58,7 +58,7 @@ class Knowledge:
 
     def goes_first(self, fn: object) -> bool:
         """Whether a handler, a polyfill, or a rule that precedes them, exists for a callable."""
-        return self.plan_of(fn).speaks
+        return self.plan_of(fn).takes_precedence
 
     def _plan_for(self, fn: object) -> Plan:
         """A rule whose priority is higher than those of handler and polyfill takes precedence over them."""

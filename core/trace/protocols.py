@@ -102,14 +102,14 @@ class OverridingNow(Protocol[V, W]):
         """Whether torch's stack of function modes differs from when the frame began."""
 
     @property
-    def asks_modes(self) -> bool:
-        """Whether a function mode is asked before each call."""
+    def has_modes(self) -> bool:
+        """Whether a function mode is active, which every call passes through."""
 
-    def asks(self, value: V) -> bool:
-        """Whether passing the object to a torch function asks its class."""
+    def is_overriding(self, value: V) -> bool:
+        """Whether a torch function that is given the object calls `__torch_function__` of its class."""
 
-    def may_ask(self, values: list[V]) -> bool:
-        """Whether calling torch with these values, or lists of them, asks any override."""
+    def may_be_overridden(self, values: list[V]) -> bool:
+        """Whether calling torch with these values, or lists of them, may call an override."""
 
     def accept(self, kind: type) -> None:
         """Break the graph unless tensors of a class can be traced."""

@@ -73,7 +73,7 @@ class Resumed:
 
 def compiled(fn: Callable[..., Any], backend: Any = None) -> tuple[Callable[..., Any], Session]:
     """The function compiled with a backend that runs graphs as they are, and its records."""
-    records = session().apart()
+    records = session().separate()
     chosen = backend or as_it_is
     return wrap(fn, FrameHook(Compiler(chosen, records=records), Key()), Options(backend=chosen)), records
 

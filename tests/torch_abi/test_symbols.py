@@ -39,7 +39,9 @@ def test_nothing_is_learned_by_dividing_by_what_may_be_zero() -> None:
     assert int(n * (m + 1) + 6) == 6  # since n is 0; m is any number
     assert symbols.plain(m) is m
     conditions = [condition for condition, _ in env.conditions()]
-    assert [condition.subs({symbols.lone(n): 0, symbols.lone(m): 5}) for condition in conditions] == [sympy.true]
+    assert [condition.subs({symbols.single_symbol(n): 0, symbols.single_symbol(m): 5}) for condition in conditions] == [
+        sympy.true
+    ]
     size, other = env.size(2, "x.size(0)"), env.size(6, "x.size(1)")
     assert bool(size * 3 == other) and str(other) == f"3*{size}"  # sizes are not zero
 
@@ -69,7 +71,7 @@ def test_nodes_compute_what_the_symbol_does() -> None:
     leaves: dict[Any, fx.Node] = {}
 
     def leaf(symbol: Any) -> fx.Node:
-        axis = 0 if symbol == symbols.lone(n) else 1
+        axis = 0 if symbol == symbols.single_symbol(n) else 1
         return leaves.setdefault(symbol, graph.call_function(torch.ops.aten.sym_size.int, (x, axis)))
 
     made: dict[Any, Any] = {}
@@ -122,11 +124,11 @@ def test_sums_of_symbols_that_became_equal() -> None:
     n, m, k = env.number(3, "n"), env.number(3, "m"), env.number(5, "k")
     both = n + m
     assert bool(n == m)
-    one, other = symbols.lone(n), symbols.lone(k)
+    one, other = symbols.single_symbol(n), symbols.single_symbol(k)
     assert symbols.expression(both + k) == symbols.expression(k + both) == 2 * one + other
     assert symbols.expression((n + k) + m) == 2 * one + other
     assert symbols.TORCHS_SUM(2 * one, other, True)[1] != 2 * one + other, "torch is right by now: exact_sum can go"
-    assert symbols.exact_sum(one + other, symbols.lone(env.number(7, "j")), True)[0]  # still said to be one
+    assert symbols.exact_sum(one + other, symbols.single_symbol(env.number(7, "j")), True)[0]  # still said to be one
 
 
 def test_sums_of_symbols_that_became_numbers() -> None:
@@ -134,8 +136,8 @@ def test_sums_of_symbols_that_became_numbers() -> None:
     n, m = env.number(0, "n"), env.number(6, "m")
     both = n + m
     assert bool(n == 0)
-    assert symbols.expression(both + m) == symbols.expression(both + both) == 2 * symbols.lone(m)
-    assert symbols.expression((m + n) + 4) == symbols.lone(m) + 4
+    assert symbols.expression(both + m) == symbols.expression(both + both) == 2 * symbols.single_symbol(m)
+    assert symbols.expression((m + n) + 4) == symbols.single_symbol(m) + 4
 
 
 def test_symbols_of_a_run_that_became_numbers() -> None:

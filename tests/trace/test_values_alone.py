@@ -124,7 +124,7 @@ def test_function_modes_need_effects_and_breaks_alone() -> None:
     outer, inner = ConstantValue("outer"), ConstantValue("inner")
     overrides.begin([outer], Off.NOBODY)
     overrides.push(inner)
-    assert overrides.moved and overrides.asks_modes and effects.count == 1
+    assert overrides.moved and overrides.has_modes and effects.count == 1
     assert overrides.pop() is inner and not overrides.moved
     overrides.pop()
     with pytest.raises(GraphBreak, match="mode-not-entered"):

@@ -38,7 +38,7 @@ class FailedGuard:
     """A guard that does not hold. `text` describes it completely.
 
     expression: the user's, "self.layers[0].scale", "" if the guard is about several values. before: the expected value;
-    now: the current one, "" if it can't be told. user: the line that relies on it, "model.py:41".
+    now: the current one, "" if it is not known. user: the line that relies on it, "model.py:41".
     """
 
     text: str
@@ -199,11 +199,11 @@ def spoken(expression: str, request: FrameRequest | None = None) -> str:
     """The expression of a source as the program would write it: `self.layers[0].scale`. request: the frame that names
     the iterators of loops that it is in the middle of."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
-    told = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
-    if request is None or _ON_STACK.search(told) is None:
-        return _ON_STACK.sub(IN_PROGRESS, told)
+    readable = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
+    if request is None or _ON_STACK.search(readable) is None:
+        return _ON_STACK.sub(IN_PROGRESS, readable)
     loops = iterated(request)
-    return _ON_STACK.sub(lambda found: loops.get(found[0], IN_PROGRESS), told)
+    return _ON_STACK.sub(lambda found: loops.get(found[0], IN_PROGRESS), readable)
 
 
 def _dotted(name: str) -> str:

@@ -77,8 +77,8 @@ def _member_keys(held: Collection[object]) -> list[Hashable]:
 def _identity_key(member: Any) -> Hashable:
     """Equal keys for the same constant or object; a NaN is compared by identity."""
     kind = type(member)
-    told = repr if _has_number(kind) else _IDENTITY_KEYS.get(kind)
-    return (kind, id(member) if told is None or (told is repr and member != member) else told(member))
+    make_key = repr if _has_number(kind) else _IDENTITY_KEYS.get(kind)
+    return (kind, id(member) if make_key is None or (make_key is repr and member != member) else make_key(member))
 
 
 _IDENTITY_KEYS: dict[type, Callable[[Any], Hashable]] = {

@@ -17,7 +17,7 @@ OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.High
 WHILE_COMPILING = {Answer.TRUE: True, Answer.FALSE: False, Answer.NONE: None}
 
 
-def may_run(tracer: Tracing, fn: object, args: Args, kwargs: Kwargs) -> None:
+def check_may_run(tracer: Tracing, fn: object, args: Args, kwargs: Kwargs) -> None:
     """Break before a call with constant arguments about which no rule says anything: it would really run, with its
     effects, because no fake tensor is among its arguments."""
     if isinstance(fn, OPERATORS) or not all(value.is_constant for value in (*args, *kwargs.values())):

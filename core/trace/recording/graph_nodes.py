@@ -90,7 +90,7 @@ def graph_call(
     if found is not None:
         return found
     if fake is None and not isinstance(fn, str) and of_torch(fn):
-        folding.may_run(tracer, fn, args, kwargs)
+        folding.check_may_run(tracer, fn, args, kwargs)
     return _recorded(tracer, breaks, fn, args, kwargs, fake)
 
 
@@ -101,7 +101,7 @@ def _of_numbers(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Valu
         given = as_tensors(tracer, fn, args)
         if given is not None:
             return tracer.graph.call(fn, given, {})
-    keeps = tracer.recorder.keeps_floats or tracer.recorder.subgraph_depth or state.asks_modes
+    keeps = tracer.recorder.keeps_floats or tracer.recorder.subgraph_depth or state.has_modes
     if tracer.sizes.floats and not keeps and takes_floats(fn, args, kwargs):
         return _keeping_floats(tracer, fn, args, kwargs)
     return None
@@ -120,7 +120,7 @@ def _recorded(
     given = (*args, *kwargs.values()) if tracer.overrides.wrappers else ()
     held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
     try:
-        with tracer.fakes.knowing(functools.partial(is_of_program, tracer.objects)):
+        with tracer.fakes.raising_for_numbers(functools.partial(is_of_program, tracer.objects)):
             result = run_on_fakes(tracer, fake or fn, args, kwargs)
     except NumberAsked as asked:
         function = getattr(torch.Tensor, fn) if isinstance(fn, str) else fn

@@ -81,17 +81,17 @@ class Overrides:
         return [*pops, *(Write(abi.push_mode, (mode,)) for mode in self.modes[same:])]
 
     @property
-    def asks_modes(self) -> bool:
-        """Whether a function mode is asked before each call."""
+    def has_modes(self) -> bool:
+        """Whether a function mode is active, which every call passes through."""
         return bool(self.modes) and self.off is not Off.ALL
 
-    def asks(self, value: Value) -> bool:
-        """Whether passing the object to a torch function asks its class."""
+    def is_overriding(self, value: Value) -> bool:
+        """Whether a torch function that is given the object calls `__torch_function__` of its class."""
         return self.off is Off.NOBODY and overrides(value)
 
-    def may_ask(self, values: list[Value]) -> bool:
-        """Whether calling torch with these values, or lists of them, asks any override."""
-        if self.asks_modes:
+    def may_be_overridden(self, values: list[Value]) -> bool:
+        """Whether calling torch with these values, or lists of them, may call an override."""
+        if self.has_modes:
             return True
         return self.off is Off.NOBODY and any(overrides(leaf) for value in values for leaf in leaves(value))
 

@@ -101,7 +101,7 @@ class Sizes:
                 self.strides.append((Quantity(source, axis, stride=True), symbols.expression(stride)))
 
     def _bind_ragged(self, number: Any, quantity: Quantity, owner: TensorValue) -> None:
-        symbol = symbols.lone(number)
+        symbol = symbols.single_symbol(number)
         self.quantities.setdefault(symbol, quantity)
         self.owners.setdefault(symbol, owner)
 
@@ -116,7 +116,7 @@ class Sizes:
         """Note which symbols a graph node's result introduces, and add checks of what was assumed about them."""
         if isinstance(result, torch.Tensor):
             for axis, size in enumerate(result.shape):
-                if (symbol := symbols.lone(size)) is not None and symbol not in self.quantities:
+                if (symbol := symbols.single_symbol(size)) is not None and symbol not in self.quantities:
                     self._computed.setdefault(symbol, (node, axis))
         elif isinstance(result, SYMBOLIC) and is_unbacked(result):
             for symbol in symbols.symbols_of(result):

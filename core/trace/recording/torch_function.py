@@ -80,7 +80,7 @@ FORMS: tuple[tuple[type, Callable[[StandIns, Any], Any]], ...] = (
 def dispatched(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
     state = tracer.overrides
-    if not state.may_ask([*args, *kwargs.values()]):
+    if not state.may_be_overridden([*args, *kwargs.values()]):
         return None
     stand_ins = StandIns(tracer)
     try:
@@ -91,7 +91,7 @@ def dispatched(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     method = getattr(type(given[0]), fn) if isinstance(fn, str) else fn
     try:
-        found = abi.asked(method, given, named, modes=state.asks_modes)
+        found = abi.asked(method, given, named, modes=state.has_modes)
     except Exception as error:
         tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
     if found is None:
@@ -105,7 +105,7 @@ def dispatched(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs
 def _ask(tracer: Tracing, types: tuple[type, ...], given: list[Value], name: str) -> Value:
     """The first answer: of the innermost mode, then of the arguments' classes."""
     state = tracer.overrides
-    if state.asks_modes:
+    if state.has_modes:
         mode = state.modes.pop()  # while it answers, calls go to the outer modes
         try:
             found = mode.get_attribute(tracer, "__torch_function__").call(tracer, given, {})
@@ -125,7 +125,7 @@ def _declined(found: Value) -> bool:
     return found.is_constant and found.as_constant() is NotImplemented
 
 
-def is_asked_for(tracer: Tracing, fn: Any) -> bool:
+def is_overridable(tracer: Tracing, fn: Any) -> bool:
     """Whether the callable is an overridable function of torch that is safe to call on stand-ins."""
     if isinstance(fn, FunctionType):
         return str(fn.__module__).startswith("torch") and abi.asks(fn)
@@ -150,7 +150,7 @@ def is_operator(tracer: Tracing, fn: Any) -> bool:
 
 def in_graph(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of overrides for a call that is about to enter the graph; None to let it enter."""
-    if not tracer.overrides.may_ask([*args, *kwargs.values()]):
+    if not tracer.overrides.may_be_overridden([*args, *kwargs.values()]):
         return None
     if isinstance(fn, str):
         return dispatched(tracer, fn, args, kwargs)
@@ -160,6 +160,6 @@ def in_graph(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: 
         if not str(fn.__module__).startswith("torch") or tracer.calls.verdict(fn).decision is not Decision.IN_GRAPH:
             tracer.graph_break("overridden-call", function=getattr(fn, "__qualname__", str(fn)))
         return tracer.calls.inline_python(fn, args, kwargs)  # the calls inside it are overridden
-    if is_asked_for(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":
+    if is_overridable(tracer, fn) or fn is getattr or str(getattr(fn, "__module__", "")) == "_operator":
         return dispatched(tracer, fn, args, kwargs)
     tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))

@@ -91,7 +91,7 @@ def call_wrapper_class(tracer: Tracing, value: ClassValue, args: Args, kwargs: K
     tracer.overrides.accept(value.cls)
     given = [leaf for argument in (*args, *kwargs.values()) for leaf in leaves(argument)]
     kinds = {leaf.python_type() for leaf in given if isinstance(leaf, TensorValue)}
-    if tracer.overrides.asks_modes or not all(kind in abi.PLAIN or _is_quiet(kind) for kind in kinds):
+    if tracer.overrides.has_modes or not all(kind in abi.PLAIN or _is_quiet(kind) for kind in kinds):
         tracer.graph_break("overridden-call", function=value.cls.__qualname__)
     found = tracer.graph.call(value.cls, args, kwargs)
     if isinstance(found, TensorValue):

@@ -66,7 +66,7 @@ def writer_at(origin: CodeType, position: int) -> FrameWriter:
 
 
 def hand_over(out: FrameWriter, point: ResumePoint, arguments: list[str], free: list[str]) -> None:
-    """Write the eager path: the loop that calls resume functions is told to call the copy of the program instead."""
+    """Write the eager path: the loop that calls resume functions calls the copy of the program instead."""
 
     def load_whole() -> None:
         out.null_function(point.whole)

@@ -42,7 +42,7 @@ def iterator(tracer: Tracing, value: Value) -> Value:
 
 
 def collect_items(tracer: Tracing, value: Value) -> Iterator[Value]:
-    """The items of an iterable, consumed as for making a list or tuple: Python asks for the length first."""
+    """The items of an iterable, consumed as for making a list or tuple: Python calls `len` first."""
     items = value.stream(tracer)
     if isinstance(value, UserObjectValue):
         ask_length(tracer, value)
@@ -197,7 +197,7 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
         return
     out.null_function(advanced)
     out.load(value)
-    out.constant(iterator.asked)
+    out.constant(iterator.requested)
     out.call(2)
 
 
@@ -214,7 +214,7 @@ def remake_backwards(value: Value, state: tuple[int, int], last: int, out: Rebui
     if keeps:
         set_state(out, last - iterator.returned)
     else:
-        out.constant(iterator.asked)
+        out.constant(iterator.requested)
         out.call(2)
 
 

@@ -20,7 +20,7 @@ from armature.trace.values import computed, derived, symbolic
 from armature.trace.values.base import NotConstant, Value, raise_unordered
 from armature.trace.values.classes import inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
-from armature.trace.values.derived import asks_the_program, derives, native
+from armature.trace.values.derived import derives, native, overrides_method_for_c
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _of_derived(tracer: Tracing, op: Operator, left: Value, right: Value, in_pla
     """By a method in Python if that is called first, else by those of the builtin types. None: a text is formatted."""
     own = has_own(tracer, left, right, op.method, op.reflected)
     if _calls_program(op, left, right, in_place, own):
-        unclear(tracer, op.method, left, right)
+        break_at_method_order(tracer, op.method, left, right)
     if _formats(op, left, right):
         return None
     found = by_methods(tracer, op.method, op.reflected, left, right)
@@ -135,11 +135,11 @@ def _calls_program(op: Operator, left: Value, right: Value, in_place: bool, own:
     """Whether C code may call what the class of an operand defines, which derives from a builtin type. own: a method
     of an operand in Python is called instead."""
     formats = op.name == "mod" and issubclass(left.python_type(), (str, bytes))
-    if formats and asks_the_program(right, *slots.AS_ARGUMENT, *slots.AS_TEXT):
+    if formats and overrides_method_for_c(right, *slots.AS_ARGUMENT, *slots.AS_TEXT):
         return True
-    made = derived.makes_its_own(left, op.method) or derived.makes_its_own(right, op.reflected)
-    asks = (made and not in_place) or any(asks_the_program(side, *slots.AS_OPERAND) for side in (left, right))
-    return asks and not own
+    made = derived.chooses_class_in_c(left, op.method) or derived.chooses_class_in_c(right, op.reflected)
+    calls = (made and not in_place) or any(overrides_method_for_c(side, *slots.AS_OPERAND) for side in (left, right))
+    return calls and not own
 
 
 Carry = Callable[["Tracing", Operator, Value, Value, bool], Value | None]
@@ -161,7 +161,7 @@ def raise_unless_named(tracer: Tracing, raised: UserRaised, name: str, left: Val
     """Re-raise what builtin types have raised for objects of derived classes, unless it is a TypeError, which would
     name their classes: that breaks."""
     if raised.value.python_type() is TypeError:
-        unclear(tracer, name, left, right)
+        break_at_method_order(tracer, name, left, right)
     raise raised
 
 
@@ -189,7 +189,7 @@ def _with_tensor(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Val
         return None  # a number to torch
     for side in (left, right):
         if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *slots.LOOKUPS):
-            unclear(tracer, name, left, right)  # torch calls the object's `__torch_function__`
+            break_at_method_order(tracer, name, left, right)  # torch calls the object's `__torch_function__`
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return ask(tracer, name, reflected, left, right)
     return None
@@ -230,10 +230,10 @@ def is_derived(left: Value, right: Value) -> bool:
 def by_first_method(
     tracer: Tracing, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
 ) -> Value | None:
-    """By the method of the class that is asked first, if one derives from a builtin type. None: both are builtin.
+    """By the method that is called first, if one derives from a builtin type. None: both are builtin.
 
     Which method is next depends on the classes' C slots, so that breaks. right_first: whether a right operand whose
-    class derives from the left one's is asked before it.
+    class derives from the left one's comes before it.
     """
     mine, theirs = left.python_type(), right.python_type()
     if not has_own(tracer, left, right, name, reflected):
@@ -243,7 +243,7 @@ def by_first_method(
         owner, method, other = right, reflected, left
     found = _ask(tracer, owner, method, other) if overrides(owner.python_type(), method) else None
     if found is None:
-        unclear(tracer, name, left, right)
+        break_at_method_order(tracer, name, left, right)
     return found
 
 
@@ -254,7 +254,7 @@ def has_own(tracer: Tracing, left: Value, right: Value, *names: str) -> bool:
     return any(overrides(side.python_type(), name) for side in (left, right) for name in names)
 
 
-def unclear(tracer: Tracing, name: str, left: Value, right: Value) -> NoReturn:
+def break_at_method_order(tracer: Tracing, name: str, left: Value, right: Value) -> NoReturn:
     """Break: tracing does not know which method implements the operation."""
     operands = f"{left.describe()} and {right.describe()}"
     tracer.graph_break("operator-method-order", operation=name, type=operands)
@@ -301,7 +301,7 @@ def _own_in_place(tracer: Tracing, op: Operator, left: Value, right: Value) -> V
     own = overrides(left.python_type(), op.in_place_method)
     found = _ask(tracer, left, op.in_place_method, right) if own else None
     if found is None and (left is right or has_own(tracer, left, right, op.in_place_method, op.method, op.reflected)):
-        unclear(tracer, op.in_place_method, left, right)
+        break_at_method_order(tracer, op.in_place_method, left, right)
     return found
 
 
@@ -384,7 +384,7 @@ def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value
     with itself."""
     plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and not derives(side)]
     if row.symbol == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
-        unclear(tracer, "__ne__", left, right)  # it was called, and declined
+        break_at_method_order(tracer, "__ne__", left, right)  # it was called, and declined
     if left is right and row.symbol in ("==", "!="):
         return None
     try:
@@ -417,16 +417,16 @@ def _compare_objects(tracer: Tracing, row: Comparison, left: Value, right: Value
     """Objects without a method for it: constants compare by value, others equal only themselves."""
     methods = {row.method, row.reflected} | ({"__eq__"} if row.symbol == "!=" else set())
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
-    asked = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # it was called, and declined
+    declined = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # the method was called
     try:
-        if not asked:
+        if not declined:
             return fold(tracer, row.function, left.as_object(), right.as_object())
     except NotConstant:
         pass
     if row.symbol in ("==", "!="):
         if left is right:
             return tracer.constant(row.symbol == "==")
-        if asked or plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
+        if declined or plain_identity(left) or plain_identity(right) or left.is_constant or right.is_constant:
             return tracer.constant(identical(tracer, left, right) == (row.symbol == "=="))
     elif isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue):
         raise_unordered(tracer, row.symbol, left, right)

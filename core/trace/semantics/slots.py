@@ -91,13 +91,13 @@ NUMBER_SLOTS = frozenset({"__bool__", *(name for name, verb in VERBS.items() if 
 
 
 def right_goes_first(left: type, right: type, reflected: str) -> bool:
-    """Whether the right operand of a binary operator is asked before the left one (3.3.8): its class derives from the
+    """Whether the right operand of a binary operator comes before the left one (3.3.8): its class derives from the
     left one's, and overrides the reflected method."""
     return left is not right and issubclass(right, left) and differs(left, right, reflected)
 
 
 def right_compares_first(left: type, right: type) -> bool:
-    """Whether the right operand of a comparison is asked first: its class derives from the left one's (3.3.1)."""
+    """Whether the right operand of a comparison comes first: its class derives from the left one's (3.3.1)."""
     return left is not right and issubclass(right, left)
 
 

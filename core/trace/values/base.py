@@ -55,7 +55,7 @@ class Operations(Described):
     __slots__ = ()
 
     is_constant: ClassVar[bool] = False
-    # The slots (`semantics/slots.py`) that the objects support: an operation asks a value for no other.
+    # The slots (`semantics/slots.py`) that the objects support: an operation uses no others.
     slots: ClassVar[frozenset[str]] = frozenset()
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
@@ -90,7 +90,7 @@ class Operations(Described):
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"), one of those in `slots`.
-        None: NotImplemented. The order in which operands are asked is decided in `semantics/slots.py`."""
+        None: NotImplemented. The order of the operands is decided in `semantics/slots.py`."""
         return None
 
     def unary(self, tracer: Tracing, name: str) -> Value:
@@ -369,14 +369,14 @@ def is_nan(constant: object) -> bool:
     return isinstance(constant, (float, complex)) and constant != constant
 
 
-def says_not_implemented(result: Value) -> bool:
+def is_not_implemented(result: Value) -> bool:
     """Whether an operator's method defers to the other operand (data model, 3.3.8)."""
     return result.is_constant and result.as_constant() is NotImplemented
 
 
 def unless_not_implemented(result: Value) -> Value | None:
     """The result of an operator's method, or None for NotImplemented."""
-    return None if says_not_implemented(result) else result
+    return None if is_not_implemented(result) else result
 
 
 def refuse_result(tracer: Tracing, method: str, result: Value) -> NoReturn:

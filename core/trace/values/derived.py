@@ -39,7 +39,7 @@ class DerivedObjectValue(UserObjectValue):
         return (super().contents(), self.base)
 
     def as_constant(self) -> Any:
-        return super().as_constant() if self.base.mutable or asks_the_program(self) else self.base.as_constant()
+        return super().as_constant() if self.base.mutable or overrides_method_for_c(self) else self.base.as_constant()
 
     def as_argument(self, tracer: Tracing) -> object:
         return self._plain(tracer).as_argument(tracer)
@@ -50,7 +50,7 @@ class DerivedObjectValue(UserObjectValue):
     def _plain(self, tracer: Tracing) -> Value:
         """The builtin part of the object. Breaks the graph where C code may call a method of the program."""
         rely_on_class(tracer, self.cls, *AS_ARGUMENT, *LOOKUPS)
-        if asks_the_program(self) or any(overrides(self.cls, name) for name in LOOKUPS):
+        if overrides_method_for_c(self) or any(overrides(self.cls, name) for name in LOOKUPS):
             tracer.graph_break("argument-of-derived-class", type=self.describe())
         return self.base
 
@@ -71,7 +71,7 @@ class DerivedObjectValue(UserObjectValue):
         return issubclass(self.base.python_type(), descriptor.__objclass__)
 
     def operate_in_c(self, tracer: Tracing, name: str) -> Value | None:
-        return None  # then the operation is asked of the builtin part
+        return None  # the builtin part carries it out
 
     def allocate(self, out: Rebuilding) -> None:
         kind: Any = self.base.python_type()
@@ -97,7 +97,7 @@ def native(value: Value) -> Value:
     return value.base if value.base is not None else value
 
 
-def makes_its_own(value: Value, method: str) -> bool:
+def chooses_class_in_c(value: Value, method: str) -> bool:
     """Whether the class of the object that a method returns is decided in C: special dicts call the class to make a
     copy, and a text that has nothing to change may return itself."""
     if isinstance(value.base, DictValue):
@@ -105,7 +105,7 @@ def makes_its_own(value: Value, method: str) -> bool:
     return isinstance(value.base, ConstantValue) and issubclass(value.python_type(), (str, bytes)) and method in KEEPS
 
 
-def asks_the_program(value: Value, *names: str) -> bool:
+def overrides_method_for_c(value: Value, *names: str) -> bool:
     """Whether a class derived from a builtin type overrides a method (one of `names`) that C code may call."""
     cls = value.python_type()
     return value.base is not None and any(overrides(cls, name) for name in names or AS_ARGUMENT)

@@ -98,7 +98,7 @@ class FloatValue(Value):
         return answer
 
     def _computed(self, tracer: Tracing, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
-        if tracer.overrides.asks_modes:
+        if tracer.overrides.has_modes:
             return None  # modes would see tensor operations that the program does not make
         floats = [value for value in operands if isinstance(value, FloatValue)]
         try:

@@ -31,7 +31,7 @@ LIST_ITERATOR: Any = type(iter([]))
 class IteratorValue(BuiltinObject):
     """An iterator whose values the tracer can produce: list iterators, zip, enumerate, map, ...
 
-    asked: how many times a value was requested; returned: how many were; ended: whether it is exhausted. remake: pushes
+    requested: how many times a value was; returned: how many were; ended: whether it is exhausted. remake: pushes
     an equivalent iterator; None if that can't be done. made_at: where the iterator was made. indexed: the
     program's object whose `__getitem__` produces the values.
     """
@@ -40,7 +40,7 @@ class IteratorValue(BuiltinObject):
     kind: type = LIST_ITERATOR
     remake: Callable[[Rebuilding, IteratorValue], None] | None = None
     made_at: tuple[Location, ...] = ()
-    asked: int = 0
+    requested: int = 0
     returned: int = 0
     ended: bool = False
     indexed: Value | None = None
@@ -52,7 +52,7 @@ class IteratorValue(BuiltinObject):
         return self.kind
 
     def advance(self, tracer: Tracing) -> Value:
-        self.asked += 1
+        self.requested += 1
         try:
             value = next(self.values)
         except StopIteration:
@@ -212,7 +212,7 @@ class GeneratorValue(BuiltinObject):
         invariant(value is not None, "a generator that has not begun has its arguments", name=name)
         return cast("Value", value)
 
-    def has_unfinished_business(self) -> bool:
+    def is_inside_try(self) -> bool:
         """Whether it is suspended inside a `try` or `with`, whose end CPython runs when it drops the generator."""
         if not self.started or self.finished:
             return False

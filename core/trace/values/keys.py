@@ -41,11 +41,11 @@ class TracedKey:
         if not isinstance(other, TracedKey):
             theirs = other.value if isinstance(other, Identity) else self.tracer.as_value(other)
             return self.tracer.python.same_or_equal(self.value, theirs)
-        asked = next((answer for key, answer in other.answers if key is self), None)
-        if asked is None:
-            asked = self.tracer.python.same_or_equal(self.value, other.value)
-            other.answers.append((self, asked))
-        return asked
+        known = next((answer for key, answer in other.answers if key is self), None)
+        if known is None:
+            known = self.tracer.python.same_or_equal(self.value, other.value)
+            other.answers.append((self, known))
+        return known
 
     def __hash__(self) -> int:
         return self.hashed

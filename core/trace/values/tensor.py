@@ -218,7 +218,7 @@ class TensorValue(GraphTensor):
             found = self.own_method(tracer, "__iter__")
             if found is not None:
                 return found.call(tracer, (), {}).stream(tracer)
-            if tracer.overrides.may_ask([self]):
+            if tracer.overrides.may_be_overridden([self]):
                 return tracer.calls.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:
             tracer.raise_error(TypeError, "iteration over a 0-d tensor")

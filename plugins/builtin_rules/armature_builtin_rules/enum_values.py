@@ -22,10 +22,10 @@ from armature.plugin_api import (
     Value,
     ValueType,
     find_in_class,
+    is_not_implemented,
     is_trusted,
     object_source,
     rely_on_class,
-    says_not_implemented,
 )
 
 # Maps the name by which a member is asked to the attribute that stores the answer.
@@ -83,7 +83,7 @@ class MemberValue(ConstantValue):
                 enum_attribute(tracer, self, self.value, "_value_")
             return None
         made = self._special(tracer, name, other)
-        return None if says_not_implemented(made) else made
+        return None if is_not_implemented(made) else made
 
     def length(self, tracer: Tracing) -> int:
         if isinstance(self.value, (str, bytes)) or not self.has(tracer, "__len__", lambda: len(self.value)):

@@ -126,7 +126,7 @@ class IteratorArgument(IteratorValue):
         return IteratorValue.advance(self, tracer)
 
     def writes(self, out: Rebuilding) -> list[Write]:
-        return [Write(advance, (self, out.value(self.asked)))]
+        return [Write(advance, (self, out.value(self.requested)))]
 
 
 @attrs.define(eq=False)

@@ -168,7 +168,7 @@ def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
         return TupleValue([tracer.constant(number - 1), item])
 
     def remake(out: Rebuilding, made: IteratorValue) -> None:
-        if isinstance(inner, ObjectValue) or (made.asked and not isinstance(inner, IteratorValue)):
+        if isinstance(inner, ObjectValue) or (made.requested and not isinstance(inner, IteratorValue)):
             out.cannot(inner)  # it would start again
         out.null_function(enumerate)
         out.load(inner)
@@ -209,7 +209,7 @@ def remake_call(
         for value in first:
             out.load(value)
         for value in iterators:
-            if isinstance(value, ObjectValue) or (made.asked and not isinstance(value, IteratorValue)):
+            if isinstance(value, ObjectValue) or (made.requested and not isinstance(value, IteratorValue)):
                 out.cannot(value)
             out.load(value)
         out.call(len(first) + len(iterators))

@@ -26,11 +26,11 @@ from armature.plugin_api import (
     derives,
     handles,
     is_iterable,
+    is_not_implemented,
     native,
     overrides,
     raise_lacking,
     rely_on_class,
-    says_not_implemented,
     type_name,
 )
 from armature_builtin_rules.functions import unknown_numbers
@@ -267,7 +267,7 @@ def power(call: Call, base: Value, exp: Value, mod: Value | None = None) -> Valu
     if isinstance(base, ObjectValue) and not derives(base):
         method = base.method(call.tracing, "__pow__")
         found = None if method is None else method.call(call.tracing, (exp, mod), {})
-        if found is not None and not says_not_implemented(found):
+        if found is not None and not is_not_implemented(found):
             return found
         kinds = ", ".join(repr(type_name(side.python_type())) for side in (base, exp, mod))
         call.tracing.raise_error(TypeError, f"unsupported operand type(s) for ** or pow(): {kinds}")

@@ -90,7 +90,7 @@ def grad_mode_value(kind: type, enabled: bool) -> GradModeValue:
 
 def switch_grad(tracer: Tracing, enabled: bool) -> None:
     """Set the grad mode now and in the graph."""
-    if tracer.overrides.asks_modes:
+    if tracer.overrides.has_modes:
         tracer.as_value(grad_modes.set_grad_enabled).call(tracer, (tracer.constant(enabled),), {})
     else:
         put_grad(tracer, enabled)

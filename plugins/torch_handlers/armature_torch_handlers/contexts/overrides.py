@@ -59,7 +59,7 @@ def count(call: Call) -> Value:
 @handles(*existing("torch._C._is_torch_function_mode_enabled"))
 def modes_enabled(call: Call) -> Value:
     """Whether modes are asked."""
-    return call.constant(call.tracing.overrides.asks_modes)
+    return call.constant(call.tracing.overrides.has_modes)
 
 
 @handles(*existing("torch._C._is_torch_function_enabled"))
@@ -87,7 +87,7 @@ def has_torch_function(call: Call, *args: Value) -> Value:
     if call.fn.__name__ == "_has_torch_function":
         items = list(call.tracing.unpack(args[0]))
     state = call.tracing.overrides
-    return call.constant(state.asks_modes or any(state.asks(item) for item in items))
+    return call.constant(state.has_modes or any(state.is_overriding(item) for item in items))
 
 
 @attrs.define(eq=False)

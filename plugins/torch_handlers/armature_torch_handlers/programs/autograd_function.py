@@ -48,7 +48,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """Trace `forward`, and `backward` if gradients are needed. If either can't be traced, the graph breaks here."""
     tracer = call.tracing
     function: Any = cls.as_object()
-    if tracer.overrides.may_ask([*args, *kwargs.values()]):
+    if tracer.overrides.may_be_overridden([*args, *kwargs.values()]):
         call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
     levels = [(leave, state) for leave, state in tracer.ending.undo if leave in LEVELS]
     if levels and not (all(level == VMAP for level in levels) and is_forward_only(call, cls, args)):
