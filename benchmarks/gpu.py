@@ -94,21 +94,33 @@ def compiled_calls(make: Callable[[str], Call], incumbent: bool, row: Row) -> di
     return calls
 
 
-def compiled_by(name: str, fn: Any) -> Any:
-    """The function or model under a compiler."""
-    return {"eager": lambda: fn, OURS: lambda: armature.compile(fn), INCUMBENT: lambda: torch.compile(fn)}[name]()
+def compiled_by(name: str, fn: Any, tuning: str = "default") -> Any:
+    """The function or model under a compiler. tuning: the `mode` of both compilers."""
+    ways = {
+        "eager": lambda: fn,
+        OURS: lambda: armature.compile(fn, mode=tuning),
+        INCUMBENT: lambda: torch.compile(fn, mode=tuning),
+    }
+    return ways[name]()
 
 
-def measure_model(name: str, mode: str, dtype: torch.dtype, seconds: float, incumbent: bool) -> Row:
+def chosen() -> dict[str, int]:
+    """How many kernels of this compiler were chosen among several, by what was chosen: loops, library, or template."""
+    found = [choice.chosen for source in session().kernel_sources() for choice in source.choices]
+    kinds = ["template" if label[0].isdigit() else label.partition(" ")[0].rstrip(",") for label in found]
+    return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
+
+def measure_model(name: str, mode: str, dtype: torch.dtype, seconds: float, incumbent: bool, tuning: str) -> Row:
     """A row for one model and mode."""
     case = MODELS[name]()
     model = case.model.cuda().to(dtype).train(mode == "train")
     args = tuple(a.cuda().to(dtype) if a.is_floating_point() else a.cuda() for a in case.args)
     row: Row = {"model": name, "mode": mode}
     models = {k: model if k == "eager" else copy.deepcopy(model) for k in ("eager", OURS, INCUMBENT)}
-    calls = compiled_calls(lambda k: bound(models[k], compiled_by(k, models[k]), args, mode), incumbent, row)
+    calls = compiled_calls(lambda k: bound(models[k], compiled_by(k, models[k], tuning), args, mode), incumbent, row)
     totals = session().totals()
-    row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern}
+    row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern, "chosen": chosen()}
     if mode == "infer":
         expected, found = (first_tensor_of(calls[k]()) for k in ("eager", OURS))
         row["error"] = (expected.float() - found.float()).abs().max().item()
@@ -121,13 +133,13 @@ def first_tensor_of(output: Any) -> torch.Tensor:
     return output if isinstance(output, torch.Tensor) else first_tensor(output)
 
 
-def measure_optimizer(name: str, seconds: float, incumbent: bool) -> Row:
+def measure_optimizer(name: str, seconds: float, incumbent: bool, tuning: str) -> Row:
     """A row for the step of an optimizer over 36 tensors."""
     row: Row = {"model": f"{name}.step, 36 tensors", "mode": "step"}
 
     def make(compiler: str) -> Call:
         optimizer, _ = optimizer_step(name)
-        return compiled_by(compiler, lambda: optimizer.step())  # type: ignore[no-any-return]
+        return compiled_by(compiler, lambda: optimizer.step(), tuning)  # type: ignore[no-any-return]
 
     calls = compiled_calls(make, incumbent, row)
     totals = session().totals()
@@ -171,12 +183,12 @@ def table_of(rows: list[Row]) -> Table:
     return table
 
 
-def report(rows: list[Row], dtype: str) -> Row:
+def report(rows: list[Row], dtype: str, tuning: str) -> Row:
     """What the JSON file holds."""
     ratios = {other: mean_ratio(rows, other) for other in ("eager", INCUMBENT)}
     return {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__, "date": str(datetime.date.today()),
-        "dtype": dtype, "means": {k: v for k, v in ratios.items() if v is not None}, "rows": rows,
+        "dtype": dtype, "tuning": tuning, "means": {k: v for k, v in ratios.items() if v is not None}, "rows": rows,
     }  # fmt: skip
 
 
@@ -186,6 +198,7 @@ def main(
     dtype: Annotated[str, typer.Option(help="of models: bfloat16, float16 or float32")] = "bfloat16",
     seconds: Annotated[float, typer.Option(help="of measuring a row")] = 1.5,
     incumbent: Annotated[bool, typer.Option(help="measure torch.compile too")] = True,
+    tuning: Annotated[str, typer.Option(help="mode of both compilers, as max-autotune")] = "default",
     json_file: Annotated[Path | None, typer.Option("--json", help="write the rows there")] = None,
 ) -> None:
     """Measure models of full size on a GPU."""
@@ -198,15 +211,15 @@ def main(
         names = ("Adam", "SGD") if mode == "step" else models.split(",")
         for name in names:
             if mode == "step":
-                rows.append(fresh(measure_optimizer, name, seconds, incumbent))
+                rows.append(fresh(measure_optimizer, name, seconds, incumbent, tuning))
             else:
-                rows.append(fresh(measure_model, name, mode, getattr(torch, dtype), seconds, incumbent))
+                rows.append(fresh(measure_model, name, mode, getattr(torch, dtype), seconds, incumbent, tuning))
             print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
             if json_file is not None:
-                json_file.write_text(json.dumps(report(rows, dtype), indent=1) + "\n")
+                json_file.write_text(json.dumps(report(rows, dtype, tuning), indent=1) + "\n")
     console = Console()
     console.print(table_of(rows))
-    for other, ratio in report(rows, dtype)["means"].items():
+    for other, ratio in report(rows, dtype, tuning)["means"].items():
         console.print(f"armature's time over that of {other}, geometric mean: {ratio:.3f}")
 
 

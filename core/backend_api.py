@@ -4,7 +4,7 @@ Versioned with `plugin_api`, by its API_VERSION. That module has rules, handlers
 """
 
 from armature.codegen.backend import DeviceBackend
-from armature.codegen.data import KernelSource
+from armature.codegen.data import KernelChoice, KernelSource, Tried
 from armature.codegen.nodes import (
     Accumulate,
     Guarded,
@@ -98,6 +98,7 @@ __all__ = [
     "IndexValue",
     "Kernel",
     "KernelBody",
+    "KernelChoice",
     "KernelPlan",
     "KernelSource",
     "LaunchRecorder",
@@ -123,6 +124,7 @@ __all__ = [
     "Statement",
     "Store",
     "TensorValue",
+    "Tried",
     "Var",
     "Work",
     "Write",

@@ -207,6 +207,19 @@ class Config:
         env="ARMATURE_RECORD_LAUNCHES",
         help="Record what a graph launches on a device that can, and launch it as one (mode reduce-overhead).",
     )
+    autotune: bool = setting(
+        False,
+        env="ARMATURE_AUTOTUNE",
+        help="Choose among several kernels by measuring them on the device (mode max-autotune).",
+    )
+    measure: bool = setting(
+        True,
+        env="ARMATURE_MEASURE",
+        help="Measure where no choice is kept yet; off: kept choices are used, and rules for what has none.",
+    )
+    choices_dir: str = setting(
+        "", env="ARMATURE_CHOICES_DIR", help="Folder of measured choices, to be shared; empty: beside built kernels."
+    )
     frozen: bool = setting(
         False,
         env="ARMATURE_FROZEN",

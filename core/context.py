@@ -28,7 +28,8 @@ class CompileContext:
     tables: rows of all plugins (frozen snapshot). cache: content-addressed store of built kernels. workers: pool that
     builds kernels. emit: sends an event to observers. compile_id counts compilations of this process. asked: callables
     that plugins were asked about, by id. users_backend: whether a user's function makes what runs the graph. timeline:
-    records each run of a graph or kernel; None: not recorded. passes: those that have run, if recorded. device_backend
+    records each run of a graph or kernel; None: not recorded. passes: those that have run, if recorded. shared_choices:
+    store of measured choices, if not `cache`. device_backend
     comes from `tables.device_backend(device_type)`.
     """
 
@@ -42,6 +43,12 @@ class CompileContext:
     users_backend: bool = False
     timeline: Timeline | None = None
     passes: list[PassRun] = attrs.field(factory=list)
+    shared_choices: Cache | None = None
+
+    @property
+    def choices(self) -> Cache:
+        """Store of choices between kernels that were measured."""
+        return self.cache if self.shared_choices is None else self.shared_choices
 
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""

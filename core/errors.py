@@ -281,14 +281,6 @@ class UnknownMode(ArmatureError):
     hint = 'Choose one of {known}; without one you get "default". Settings are changed with options={{...}}.'
 
 
-class ModeNotThere(UnknownMode):
-    """A mode of torch.compile that armature does not have: accepting it would promise something untrue."""
-
-    code = "A225"
-    text = "the mode {name!r} of torch.compile is not there in armature"
-    hint = "Leave it out. {instead}"
-
-
 class UnknownOption(ArmatureError):
     """A key of `options` that is not a setting of a compilation."""
 

@@ -35,5 +35,9 @@ class Services(Protocol):
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""
 
+    @property
+    def choices(self) -> Cache:
+        """Store of choices between kernels that were measured: `Config.choices_dir`, or the one of built kernels."""
+
     def lowered(self, op: torch._ops.OpOverload) -> bool:
         """Whether a plugin has a lowering for the operator; it may still decline, leaving an ATen call."""

@@ -28,8 +28,8 @@ def dynamo_backend(
 ) -> Callable[..., Any]:
     """The backend function: takes a captured graph and example inputs, returns a callable with the same inputs.
 
-    mode, options: those of torch.compile, if they have the meaning of `armature.compile`. Errors: ModeNotThere,
-    UnknownMode, UnknownOption, UnknownPlugin, UnknownPass, BadSetting.
+    mode, options: those of torch.compile, if they have the meaning of `armature.compile`. Errors: UnknownMode,
+    UnknownOption, UnknownPlugin, UnknownPass, BadSetting.
     """
     settings = config.current().changed(dict(check_changes({**settings_of(mode), **(options or {})})))
     code = dynamo_backend.__code__

@@ -12,20 +12,25 @@ import attrs
 
 from armature import config
 from armature.config import Config
-from armature.errors import ModeNotThere, OptionOfProcess, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
+from armature.errors import OptionOfProcess, UnknownBackend, UnknownMode, UnknownOption, WrongArgument
 from armature.frame.hook import FrameHook
 from armature.pipeline.backends import NATIVE
 from armature.pipeline.compiler import Compiler
 from armature.plugins.plugin_manager import manager
 
-MODES: Mapping[str, Mapping[str, Any]] = {"default": {}, "reduce-overhead": {"record_launches": True}}
-"""The modes, as settings."""
-
-# Modes of torch.compile, with what to use here instead.
-MODES_REFUSED: Mapping[str, str] = {
-    "max-autotune": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
-    "max-autotune-no-cudagraphs": "Tile sizes follow rules and are not measured; matrix products are those of torch.",
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"record_launches": True},
+    "max-autotune": {"autotune": True, "record_launches": True},
+    "max-autotune-no-cudagraphs": {"autotune": True},
 }
+"""The modes, as settings.
+
+`autotune`: on a CUDA device, kernels are chosen by measuring. Products of matrices (mm, addmm, bmm, baddbmm, int8's mm)
+are torch's with kernels around them, or one Triton kernel in one of several tile sizes; other kernels have other tile
+sizes to choose from. Convolutions, grouped products and attention are torch's. Other back ends measure nothing, and say
+so in a warning.
+"""
 
 
 @attrs.frozen
@@ -67,13 +72,11 @@ def checked(
 
 
 def settings_of(mode: object) -> Mapping[str, Any]:
-    """The settings of a mode; None is "default". Errors: ModeNotThere for one that torch.compile has, UnknownMode."""
+    """The settings of a mode; None is "default". Errors: UnknownMode."""
     if mode is None:
         return {}
     if isinstance(mode, str) and mode in MODES:
         return MODES[mode]
-    if isinstance(mode, str) and mode in MODES_REFUSED:
-        raise ModeNotThere(name=mode, instead=MODES_REFUSED[mode])
     raise UnknownMode(name=mode, known=", ".join(f'"{name}"' for name in MODES))
 
 

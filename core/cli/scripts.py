@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import armature
+from armature.api.options import MODES
 from armature.errors import ArmatureError, ArmatureWarning
 
 Compile = Callable[..., Any]
@@ -48,10 +49,11 @@ def as_torch_compile(compile: Compile) -> Compile:
             return model
         # Options belong to another compiler, and would be misunderstood here.
         ours = "auto" if isinstance(backend, str) else backend
-        if mode not in (None, "default"):
-            text = f"the mode {mode!r} of torch.compile is not there in armature: the program is compiled as without it"
+        chosen = {"mode": mode} if mode in MODES else {}
+        if mode is not None and not chosen:
+            text = f"the mode {mode!r} is not there in armature: the program is compiled as without it"
             warnings.warn(text, ArmatureWarning, stacklevel=2)
-        return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=ours)
+        return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=ours, **chosen)
 
     return torch_compile
 

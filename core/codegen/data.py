@@ -9,12 +9,36 @@ import torch
 
 
 @attrs.frozen
+class Tried:
+    """A way to compute a kernel that was considered. seconds: of one run; None: not measured, for the reason given."""
+
+    label: str
+    seconds: float | None = None
+    problem: str = ""
+
+
+@attrs.frozen
+class KernelChoice:
+    """Which of several ways to compute a kernel of the plan a back end has taken.
+
+    how: "measured", "kept" from an earlier measurement, or "by rule" with the reason. device: the one measured on.
+    """
+
+    kernel: str
+    chosen: str
+    how: str
+    device: str
+    tried: tuple[Tried, ...] = ()
+
+
+@attrs.frozen
 class KernelSource:
     """The text of all kernels of one graph for one back end, complete: it can be read, stored and built on its own.
 
     `flags` is everything besides `text` that determines the built artefact (compiler, options, target); flags and text,
     with or without its comments, make the cache key. `kernels` maps a kernel's name to the names of its arguments in
-    call order. `parts`: the text of each kernel separately, for reports.
+    call order. `parts`: the text of each kernel separately, for reports. `choices`: what `build` has chosen where there
+    were several ways to compute a kernel; it appends to it.
     """
 
     backend: str
@@ -24,6 +48,7 @@ class KernelSource:
     flags: tuple[str, ...] = ()
     meta: Mapping[str, object] = attrs.field(factory=dict)  # other data that build() needs; picklable
     parts: Mapping[str, str] = attrs.field(factory=dict)
+    choices: list[KernelChoice] = attrs.field(factory=list, eq=False)
 
 
 @attrs.frozen

@@ -145,16 +145,18 @@ class _Scopes:
 
 
 class _Walker:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, prefix: str) -> None:
         self.kernel = share(kernel)
+        self.prefix = prefix
         self.depends = depends(postorder(self.kernel.roots))
         self.names: dict[Node, str] = {}
         self.scopes = _Scopes()
-        self.counts = {"tmp": 0, "red": 0}
+        self.counts = {prefix: 0, "red": 0}
         self.inner = frozenset(kernel.inner)
         self.loaded = {n.buffer for n in self.depends if isinstance(n, Load)}
 
-    def name(self, node: Node, prefix: str = "tmp") -> str:
+    def name(self, node: Node, prefix: str = "") -> str:
+        prefix = prefix or self.prefix
         if node not in self.names:
             self.names[node] = f"{prefix}{self.counts[prefix]}"
             self.counts[prefix] += 1
@@ -209,8 +211,9 @@ class _Walker:
         return PassBody(tuple(before), tuple(inside), tuple(after), tuple(accumulates))
 
 
-def walk_kernel(kernel: Kernel) -> KernelBody:
-    """The kernel's statements. Linear in its nodes; names are `tmpN` and `redN` in printing order."""
-    walker = _Walker(kernel)
+def walk_kernel(kernel: Kernel, prefix: str = "tmp") -> KernelBody:
+    """The kernel's statements. Linear in its nodes; names are `tmpN` (or another prefix) and `redN` in printing
+    order."""
+    walker = _Walker(kernel, prefix)
     passes = tuple(walker.step(item) for item in walker.kernel.passes)
     return KernelBody(walker.kernel, passes, walker.names, walker.depends)

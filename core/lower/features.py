@@ -40,6 +40,8 @@ class Features:
     inner loop in one kernel. parallel: number of independent outer points below which a large kernel leaves most of the
     device idle. batch: most arguments of a `Batch` of kernels that `generate` accepts as one; 0: each kernel is
     launched separately. random: the devices' generators, if its kernels can compute what eager's dropout draws.
+    products: dtypes of matrices whose product it computes in a kernel, with what precedes and follows, or leaves to a
+    library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
     """
 
     ops: frozenset[str]
@@ -53,3 +55,4 @@ class Features:
     parallel: int = 4
     batch: int = 0
     random: RandomNumbers | None = None
+    products: frozenset[torch.dtype] = frozenset()

@@ -78,6 +78,11 @@ def _fma(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return a * b + c
 
 
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    wider = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.int8: torch.int32}.get(a.dtype, a.dtype)
+    return a.to(wider) * b.to(wider)
+
+
 OPS: Mapping[str, OpInfo] = _table(
     add=OpInfo(2, torch.add, "arithmetic", sign="+"),
     sub=OpInfo(2, torch.sub, "arithmetic", sign="-"),
@@ -93,6 +98,12 @@ OPS: Mapping[str, OpInfo] = _table(
     fmod=OpInfo(2, torch.fmod, "division", 8, "remainder with the sign of the dividend"),
     div=OpInfo(2, torch.div, "floating", 4, "true division", sign="/"),
     fma=OpInfo(3, _fma, "floating", doc="a*b + c"),
+    product=OpInfo(
+        2,
+        _product,
+        doc="a*b of a product of matrices, summed over a loop: float32 of float16, bfloat16 or float32, int32 of int8; "
+        "a back end may round float32 first where torch.get_float32_matmul_precision() allows",
+    ),
     fmax=OpInfo(2, torch.fmax, "floating", doc="NaN only when both are"),
     fmin=OpInfo(2, torch.fmin, "floating", doc="NaN only when both are"),
     copysign=OpInfo(2, torch.copysign, "floating"),

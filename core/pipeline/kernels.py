@@ -19,7 +19,7 @@ from armature.lower.data import LoopGraph
 from armature.lower.lower import lower
 from armature.lower.show import show as show_loops
 from armature.pipeline import logs
-from armature.pipeline.notices import event_of, timed
+from armature.pipeline.notices import event_of, timed, warn_once
 from armature.pipeline.session import Compilation
 from armature.run.compiled import load
 from armature.run.data import CompiledGraph
@@ -31,6 +31,7 @@ from armature.schedule.show import show as show_plan
 from armature.torch_abi.memory import storage_number
 
 T = TypeVar("T")
+NOT_MEASURED = "max-autotune: {} measures no kernels; they are those of the default mode"
 NO_RECORDER = "nothing records launches on {}"
 SEVERAL_DEVICES = "its tensors are not all on one device"
 
@@ -48,6 +49,8 @@ class KernelCompiler:
         self.print("loops", lambda: show_loops(loops), ctx)
         plan = self.timed("schedule", ctx, lambda: self.scheduled(loops, ctx))
         self.print("plan", lambda: show_plan(plan), ctx)
+        if ctx.config.autotune:
+            self.tell_what_is_not_measured(plan, ctx)
         program = self.timed("codegen", ctx, lambda: generate(plan, ctx))
         self.print("kernels", lambda: "\n".join(source.text for source in program.sources), ctx)
         self.print("wrapper", lambda: program.wrapper, ctx)
@@ -59,6 +62,14 @@ class KernelCompiler:
         self.record.graphs.append(compiled)
         logs.kernels(self.record, compiled)
         return compiled
+
+    def tell_what_is_not_measured(self, plan: KernelPlan, ctx: CompileContext) -> None:
+        """Warn, once for each back end, that it measures nothing."""
+        for device in dict.fromkeys(kernel.device.type for kernel in plan.launches):
+            backend = ctx.tables.device_backend(device)
+            if backend is not None and not backend.features.products:
+                text = NOT_MEASURED.format(backend.name)
+                warn_once(self.record, text, text)
 
     def recorded(self, compiled: CompiledGraph, ctx: CompileContext) -> CompiledGraph:
         """The graph, with its launches recorded from its second call on if its device supports that."""

@@ -43,6 +43,7 @@ def new_context(settings: Config, tables: Tables, compile_id: int) -> CompileCon
         cache=_cache(settings.cache_dir),
         workers=_workers(settings.threads),
         compile_id=compile_id,
+        shared_choices=_cache(Path(settings.choices_dir).expanduser()) if settings.choices_dir else None,
     )
 
 

@@ -9,10 +9,11 @@ import attrs
 import torch
 from torch import fx
 
+from armature.codegen.data import KernelSource
 from armature.frame.guards.explain import spoken
 from armature.graph.data import Origin
 from armature.lower.data import Buffer, BufferKind, ExternCall
-from armature.reports.record import Graph, Kernel, MemoryStep, Node, Place
+from armature.reports.record import Choice, Graph, Kernel, MemoryStep, Node, Place, Tried
 from armature.run.data import CompiledGraph
 from armature.schedule import data as plans
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release
@@ -106,10 +107,19 @@ def _kernels(graph: CompiledGraph, by_loop: Mapping[str, tuple[str, ...]]) -> It
             made = of_plan(step.kernel, buffers, by_loop)
             if source is not None:
                 code = source.parts.get(made.name, "") or source.text
-                made = attrs.evolve(made, language=source.language, code=code)
+                made = attrs.evolve(made, language=source.language, code=code, choice=chosen(source, made.name))
             yield made
         elif isinstance(step, ExternCall):
             yield of_call(step, buffers)
+
+
+def chosen(source: KernelSource, name: str) -> Choice | None:
+    """How a kernel was chosen, if a back end had several ways to compute it."""
+    found = next((choice for choice in source.choices if choice.kernel == name), None)
+    if found is None:
+        return None
+    tried = tuple(Tried(each.label, each.seconds, each.problem) for each in found.tried)
+    return Choice(found.chosen, found.how, found.device, tried)
 
 
 def of_plan(kernel: plans.Work, buffers: Mapping[str, Buffer], by_loop: Mapping[str, tuple[str, ...]]) -> Kernel:

@@ -168,6 +168,25 @@ class Node:
 
 
 @attrs.frozen
+class Tried:
+    """A way to compute a kernel that was considered."""
+
+    label: str = documented("torch's operator, or the tile sizes")
+    seconds: float | None = documented("of one run; null: it was not measured", default=None)
+    problem: str = documented("why it was not measured, empty where it was or nothing was", default="")
+
+
+@attrs.frozen
+class Choice:
+    """Which of several ways to compute a kernel was taken (mode max-autotune)."""
+
+    chosen: str = documented("the label of the one taken")
+    how: str = documented('"measured", "kept" from an earlier measurement, or "by rule" with the reason')
+    device: str = documented("what it was measured on", default="")
+    tried: tuple[Tried, ...] = documented("all that were considered", default=())
+
+
+@attrs.frozen
 class Kernel:
     """A kernel of ours, or a call of one of torch's."""
 
@@ -182,6 +201,7 @@ class Kernel:
     writes: tuple[str, ...] = documented("buffers it writes", default=())
     bytes_read: int | None = documented("size of what it reads; null where sizes are symbols", default=None)
     bytes_written: int | None = documented("size of what it writes; null where sizes are symbols", default=None)
+    choice: Choice | None = documented("how it was chosen among several; null where there was one way", default=None)
     places: tuple[Place, ...] = documented("the lines of the program that it comes from", default=())
 
 

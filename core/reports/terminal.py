@@ -15,7 +15,7 @@ from armature.frame.guards.explain import together
 from armature.reports import carets, memory_chart
 from armature.reports.collect import counted
 from armature.reports.memory_chart import size
-from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording
+from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording, Tried
 
 STYLES = {
     Outcome.COMPILED: "green",
@@ -46,6 +46,7 @@ def report(recording: Recording, guards: bool = False, memory: bool = False) -> 
     yield from left_alone([frame for frame in recording.frames if frame.outcome in LEFT])
     if recording.kernels:
         yield kernels(recording)
+    yield from choices(recording)
     if memory:
         yield from section("Memory over time", memory_chart.entries(recording))
     if guards:
@@ -190,6 +191,26 @@ def kernels(recording: Recording) -> Table:
 
 
 MOST_KERNELS = 20
+
+
+def choices(recording: Recording) -> Iterator[Table]:
+    """How kernels were chosen among several ways to compute them, with the time of each."""
+    table = Table(title="choices")
+    for name in ("kernel", "chosen", "how", "considered"):
+        table.add_column(name)
+    for graph in recording.graphs:
+        for kernel in graph.kernels:
+            if kernel.choice is not None:
+                lines = "\n".join(map(considered, kernel.choice.tried))
+                table.add_row(Text(kernel.name), Text(kernel.choice.chosen), Text(kernel.choice.how), Text(lines))
+    if table.row_count:
+        yield table
+
+
+def considered(tried: Tried) -> str:
+    """`128x128x64, 8 warps, 3 stages: 41.2 us`."""
+    time = f"{tried.seconds * 1e6:.1f} us" if tried.seconds is not None else tried.problem or "not measured"
+    return f"{tried.label}: {time}"
 
 
 def guard_lines(frame: Frame) -> list[RenderableType]:

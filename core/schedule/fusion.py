@@ -198,6 +198,15 @@ class Fusion:
         return False
 
 
+def around_a_product(fusion: Fusion, one: Group, other: Group) -> bool:
+    """With a product of matrices in one of them, the other is pointwise and reads its result: then matrix units, or a
+    library and a loop, can compute them."""
+    if one.product == other.product:
+        return not one.product
+    product, rest = (one, other) if one.product else (other, one)
+    return not rest.inner and any(name in rest.loads for name in product.stores)
+
+
 def on_one_device(fusion: Fusion, one: Group, other: Group) -> bool:
     """Both run on the same device."""
     return one.members[0].item.device == other.members[0].item.device
@@ -262,6 +271,16 @@ def in_order_of_positions(fusion: Fusion, keep: Group, gone: Group, found: Align
     return keeps_positions(every, found.inner)
 
 
+def after_the_product(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
+    """What follows a product of matrices runs over the elements of its result, not over its inner loop."""
+    if not (keep.product or gone.product):
+        return True
+    deeper = frozenset(found.inner)
+    every = [moved_member(m, found.right, deeper) for m in gone.members]
+    every += [moved_member(m, found.left, deeper) for m in keep.members]
+    return not any(member.at_inner for member in every)
+
+
 def keeps_busy(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
     """A large kernel with few outer points, which leaves most of the device idle, stores nothing at inner points."""
     features = fusion.features(keep.members[0].item.device.type)
@@ -279,10 +298,17 @@ def hands_over(one: Group, other: Group) -> bool:
 
 # All must hold for two groups to become one. Rules on pairs of groups, the fastest first:
 PairRule = Callable[[Fusion, Group, Group], bool]
-PAIR_RULES: tuple[PairRule, ...] = (on_one_device, small_enough, worth, in_order, touch_no_shared_memory)
+PAIR_RULES: tuple[PairRule, ...] = (
+    on_one_device,
+    around_a_product,
+    small_enough,
+    worth,
+    in_order,
+    touch_no_shared_memory,
+)
 # Rules on two groups, `keep` and `gone`, and their common nest:
 NestRule = Callable[[Fusion, Group, Group, Alignment], bool]
-NEST_RULES: tuple[NestRule, ...] = (within_passes, in_order_of_positions, keeps_busy)
+NEST_RULES: tuple[NestRule, ...] = (within_passes, in_order_of_positions, after_the_product, keeps_busy)
 
 
 def adds_on_top(keep: Group, gone: Group) -> bool:

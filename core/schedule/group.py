@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 
 import attrs
 
-from armature.lower.data import ExternCall, Load, Node, Reduce
+from armature.lower.data import ExternCall, Load, Node, Op, Reduce
 from armature.lower.index import Index, Var, substitute, variables
 from armature.schedule.axes import is_order_sensitive
 from armature.schedule.normalise import Item
@@ -43,6 +43,7 @@ class Group:
     weight: int
     solo: bool = False  # never joined: extern calls, scatters
     positions: bool = False  # has a scan or a reduction that returns a position
+    product: bool = False  # has a product of matrices
     extern: ExternCall | None = None
     known: dict[str, int] = attrs.field(factory=dict)
     passes: int = 1
@@ -80,6 +81,7 @@ class Group:
                 mine.setdefault(name, {}).update(places)
         self.weight += other.weight
         self.positions = self.positions or other.positions
+        self.product = self.product or other.product
 
     def forget(self, name: str) -> None:
         """Drop a buffer that only this group touches."""
@@ -108,7 +110,13 @@ def group_of_item(item: Item) -> Group:
     positions = is_order_sensitive(item.order)
     group = Group(members, outer, item.inner or item.scanned, stores, loads, size(item.order), solo, positions)
     group.passes = add_levels(members, group.known, 1)
+    group.product = is_product(item)
     return group
+
+
+def is_product(item: Item) -> bool:
+    """Whether it computes a product of matrices."""
+    return any(isinstance(node, Op) and node.op == "product" for node in item.order)
 
 
 def group_of_extern(call: ExternCall) -> Group:

@@ -16,6 +16,7 @@ from armature.lower.index import Index, Var, linear, stride_of, variables
 from armature.schedule.align import align
 from armature.schedule.axes import addresses, arrange
 from armature.schedule.dependencies import Dependencies, Unit
+from armature.schedule.group import is_product
 from armature.schedule.normalise import Item
 from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, REREAD, cost, points, size
 from armature.schedule.walk import depends, postorder, rename_node, rename_store, with_operands
@@ -73,6 +74,7 @@ class _Inliner:
         self.buffers = buffers
         self.limit = limit
         self.producers: dict[str, Producer] = {}
+        self.products = frozenset(unit.number for unit in units if isinstance(unit, Item) and is_product(unit))
         # Buffers that leave their loop for a reader over other points. This is decided before anything is copied,
         # because values that are only read there move too.
         self.moving: set[str] = set()
@@ -119,6 +121,8 @@ class _Inliner:
         if nodes > INLINE_NODES or any(isinstance(reader, ExternCall) for reader in readers):
             return None
         items = [reader for reader in readers if isinstance(reader, Item)]
+        if len(items) > 1 and any(reader.number in self.products for reader in items):
+            return None  # a library reads it from memory: once for all of them
         if any(nodes + size(reader.order) > self.limit for reader in items):
             return None
         return found if self.pays(item, store, items) else None

@@ -263,3 +263,30 @@ ACCESS_CASES += [
     _random_numbers("random_numbers_in_pairs", 3, 26, 2),
     _random_numbers("random_numbers_alone", 3, 13, 1),
 ]
+
+
+# Products of matrices.
+
+
+def _product(name: str, dtype: torch.dtype, total: torch.dtype) -> Case:
+    """Rows of one matrix times columns of another one, as a loop, and what is added to it."""
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if "product" not in features.ops or dtype not in features.dtypes:
+            raise Skip
+        k = Sketch(name, device)
+        i, j, r = variables(17, 21, 40)
+        left = k.load(k.buffer("left", dtype, (17, 40), randn(17, 40, dtype=dtype)), i, r)
+        right = k.load(k.buffer("right", dtype, (40, 21), randn(40, 21, dtype=dtype)), r, j)
+        found = Reduce("sum", op("product", left, right, dtype=total), (r,), total)
+        k.buffer("out", total, (17, 21))
+        return k.finish((i, j), (r,), [Pass((found,), (), (Store("out", (i, j), found),))])
+
+    return Case("products", name, make)
+
+
+ACCESS_CASES += [
+    _product("product_float32", torch.float32, torch.float32),
+    _product("product_bfloat16", torch.bfloat16, torch.float32),
+    _product("product_int8", torch.int8, torch.int32),
+]

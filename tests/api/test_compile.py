@@ -241,6 +241,16 @@ def test_options_are_settings_of_these_compilations_only() -> None:
     assert armature.config.current().fuse and seen == [True]
 
 
+def test_a_back_end_that_measures_nothing_says_so_once() -> None:
+    x = torch.ones(64)
+    for warned in (1, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled = armature.compile(lambda x: x.sin() * 2, mode="max-autotune-no-cudagraphs")
+            torch.testing.assert_close(compiled(x), x.sin() * 2)
+        assert sum("measures no kernels" in str(one.message) for one in caught) == warned
+
+
 def test_reset_forgets_code_and_records() -> None:
     compiled = armature.compile(increment, backend="eager")
     compiled(X)

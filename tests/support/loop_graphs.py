@@ -71,6 +71,18 @@ class LoopWriter:
         self.begin("cast", shape)
         return self.builder.pointwise(lambda node: node, found, dtype=self.dtype)
 
+    def product(self, left: TensorValue, right: TensorValue) -> TensorValue:
+        """A product of matrices, as a loop."""
+        self.begin("mm", (left.shape[0], right.shape[1]))
+        b = self.builder
+
+        def element(p: Position) -> Node:
+            return b.reduce_over(
+                "sum", left.shape[1:], lambda k: b.op("product", b.load(left, (p[0], *k)), b.load(right, (*k, p[1])))
+            )
+
+        return b.loop(element)
+
     def scan(self, value: TensorValue, axis: int) -> TensorValue:
         """Sums along an axis, one for each point."""
         self.begin("cumsum", value.shape)

@@ -19,6 +19,7 @@ from armature_aten_lowerings import (
     masked_writes,
     masks,
     part_writes,
+    products,
     repeats,
     rnn,
     rnn_dropout,
@@ -163,7 +164,7 @@ def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool
             continue
         if not isinstance(target, torch._ops.OpOverload) or not ctx.lowered(target):
             return False
-        if target is aten.convolution.default:  # only few of them are loops
+        if target is aten.convolution.default or target in products.OPERATORS:  # only few of them are loops
             return False
         if any(r.alias_info for r in target._schema.returns) or target is aten._unsafe_view.default:
             todo += user.users

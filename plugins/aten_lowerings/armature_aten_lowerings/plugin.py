@@ -22,6 +22,7 @@ from armature_aten_lowerings import (
     passes,
     pointwise,
     pooling,
+    products,
     randomness,
     reductions,
     repeats,
@@ -50,6 +51,7 @@ def armature_lowerings() -> Iterable[Lowering]:
         averages,
         scans,
         depthwise,
+        products,
         borders,
         repeats,
     )

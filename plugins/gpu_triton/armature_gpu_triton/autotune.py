@@ -1,4 +1,7 @@
-"""Tile sizes by rule: a small table, without measurements. The same kernel gets the same tiles on every machine."""
+"""Tile sizes by rule: a small table, without measurements. The same kernel gets the same tiles on every machine.
+
+`variations` are what compilations that measure compare them with.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ MOST_PIECES = 1024
 SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other
 LEAST_SQUARE = 16  # shorter sides gain nothing
 LEAST_ROW = 256  # shortest row for which a tile of rows is made
+LARGEST = 16384  # elements of a tile that is worth measuring
 LEAST_FULL = 0.9  # minimum utilisation of the last tiles of a row
 
 
@@ -54,6 +58,12 @@ class Config:
     num_stages: int = 2
     persistent: bool = False
     tiled: bool = False
+
+    @property
+    def label(self) -> str:
+        """As in reports: `loops 4x1024, 4 warps`."""
+        sizes = f"{self.xblock}x{self.rblock}" if self.rblock else str(self.xblock)
+        return f"loops {sizes}, {self.num_warps} warps"
 
 
 def power(value: int) -> int:
@@ -127,6 +137,21 @@ def looped(shape: Shape) -> Config:
     xblock = clamp(power(shape.x), 1, 64)
     rblock = clamp(TILE // xblock, 1, clamp(power(shape.r), 1, 64))
     return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2))
+
+
+def variations(config: Config) -> tuple[Config, ...]:
+    """Other tile sizes that may be faster: half and twice as large, and with half and twice as many warps.
+
+    A tile that holds a whole row keeps its length.
+    """
+    across = config.persistent or not config.rblock
+    found: list[Config] = []
+    for size in (config.xblock // 2, config.xblock * 2) if across else (config.rblock // 2, config.rblock * 2):
+        changed = attrs.evolve(config, xblock=size) if across else attrs.evolve(config, rblock=size)
+        if size >= 1 and changed.xblock * max(changed.rblock, 1) <= LARGEST:
+            found.append(changed)
+    found += [attrs.evolve(config, num_warps=n) for n in (config.num_warps // 2, config.num_warps * 2) if 1 <= n <= 16]
+    return tuple(dict.fromkeys(found))
 
 
 def warps(elements: int) -> int:

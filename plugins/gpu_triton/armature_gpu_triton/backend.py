@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import os
+import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,18 +18,21 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import torch
 
-from armature.backend_api import Features, KernelPlan, KernelSource, Work, raw_stream_getter
-from armature_gpu_triton import launch
+from armature.backend_api import Features, KernelChoice, KernelPlan, KernelSource, Work, raw_stream_getter
+from armature.plugin_api import BackendError
+from armature_gpu_triton import launch, measured
 from armature_gpu_triton.binary import Binary
+from armature_gpu_triton.blocks import Device
 from armature_gpu_triton.features import FEATURES
 from armature_gpu_triton.kernel_printer import HEADER
 from armature_gpu_triton.source import BACKEND, print_kernels
-from armature_gpu_triton.spec import GroupSpec, KernelSpec
+from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
 
 if TYPE_CHECKING:
     from armature.plugin_api import Services
 
 OLDEST = (3, 4)
+CHOICE = ".json"
 TEXTS = ("helpers.py",)  # files besides a kernel's own text that determine its cubin
 
 
@@ -42,17 +48,38 @@ def triton_version() -> tuple[int, ...] | None:
     return tuple(int(n) for n in metadata.version("triton").split("+")[0].split(".")[:2] if n.isdigit())
 
 
+def device_of(index: int | None) -> Device:
+    """The description of a CUDA device (None: the current one)."""
+    facts = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)
+    return Device(
+        facts.name,
+        facts.major * 10 + facts.minor,
+        facts.multi_processor_count,
+        getattr(facts, "shared_memory_per_block_optin", Device().shared),
+    )
+
+
 @attrs.define(eq=False)
 class TritonBackend:
     """Triton kernels for CUDA devices.
 
-    interpret: run kernels in Triton's interpreter, on CPU tensors; by default if TRITON_INTERPRET is set.
+    interpret: run kernels in Triton's interpreter, on CPU tensors; by default if TRITON_INTERPRET is set. timer:
+    measures kernels; None: with CUDA events, and not at all in the interpreter. device: the description of a device by
+    its index.
     """
 
     interpret: bool = attrs.field(factory=asked_to_interpret)
     device_types: frozenset[str] = frozenset(("cuda",))
     name: str = BACKEND
     features: Features = FEATURES
+    timer: measured.Timer | None = None
+    device: Callable[[int | None], Device] | None = None
+
+    def described(self, index: int | None) -> Device:
+        """The description of a device."""
+        if self.device is not None:
+            return self.device(index)
+        return Device() if self.interpret or not torch.cuda.is_available() else device_of(index)
 
     def missing(self) -> str | None:
         """What is missing, and how to install it."""
@@ -73,16 +100,16 @@ class TritonBackend:
 
     def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
         """Print all kernels of one graph as a Python module of Triton functions."""
-        return print_kernels(kernels, plan.buffers, (f"triton={metadata.version('triton')}",))
+        device = self.described(kernels[0].device.index) if ctx.config.autotune else None
+        return print_kernels(kernels, plan.buffers, (f"triton={metadata.version('triton')}",), device)
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """A callable per kernel. Errors: BackendError with the compiler's message."""
         groups = tuple(cast("Sequence[GroupSpec]", source.meta["groups"]))
-        build = _Build(source, ctx)
-        specs = launch.specs_of(groups)
-        if self.interpret:
-            return launch.join(groups, build.interpreted(specs), "cpu")
-        return launch.join(groups, build.bound(specs), "cuda")
+        build = _Build(source, ctx, self.interpret)
+        if any(group.alternatives for group in groups):
+            groups = _Chooser(self, build).run(groups)
+        return launch.join(groups, build.launches(launch.specs_of(groups)), build.device_type)
 
 
 @attrs.frozen(eq=False)
@@ -91,6 +118,16 @@ class _Build:
 
     source: KernelSource
     ctx: Services
+    interpret: bool = False
+
+    @property
+    def device_type(self) -> str:
+        """Where the callables run."""
+        return "cpu" if self.interpret else "cuda"
+
+    def launches(self, specs: Sequence[KernelSpec]) -> dict[KernelSpec, launch.Launch]:
+        """A callable per function."""
+        return self.interpreted(specs) if self.interpret else self.bound(specs)
 
     @property
     def toolchain(self) -> Any:
@@ -108,12 +145,12 @@ class _Build:
         )
         return found
 
-    def interpreted(self, specs: Sequence[KernelSpec]) -> dict[str, launch.Launch]:
+    def interpreted(self, specs: Sequence[KernelSpec]) -> dict[KernelSpec, launch.Launch]:
         """Callables that run in the interpreter."""
         if not specs:
             return {}
         functions = self.functions()
-        return {s.name: launch.interpreted_launch(self.toolchain.interpret(functions[s.name]), s) for s in specs}
+        return {s: launch.interpreted_launch(self.toolchain.interpret(functions[s.name]), s) for s in specs}
 
     def key(self, spec: KernelSpec, capability: int) -> tuple[str, ...]:
         bodies = cast("Mapping[str, str]", self.source.meta["bodies"])
@@ -137,6 +174,16 @@ class _Build:
 
         return self.ctx.cache.load(self.key(spec, capability), ".cubin", write, Binary.read)
 
+    def compile(self, wanted: Sequence[tuple[KernelSpec, int]]) -> None:
+        """Compile what can be compiled, in parallel; errors are left to whoever needs a binary."""
+
+        def attempt(item: tuple[KernelSpec, int]) -> None:
+            with contextlib.suppress(BackendError):
+                self.binary(*item)
+
+        with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
+            list(pool.map(attempt, wanted))
+
     def binaries(self, wanted: Sequence[tuple[KernelSpec, int]]) -> list[Binary]:
         """Cubins for functions and capabilities; those not cached are compiled in parallel.
 
@@ -150,7 +197,7 @@ class _Build:
                 list(pool.map(lambda item: self.binary(item[0], item[1], functions), missing))
         return [self.binary(spec, capability, functions) for spec, capability in wanted]
 
-    def bound(self, specs: Sequence[KernelSpec]) -> dict[str, launch.Launch]:
+    def bound(self, specs: Sequence[KernelSpec]) -> dict[KernelSpec, launch.Launch]:
         """Callables that launch on a GPU, each on its own device."""
         if not specs:
             return {}
@@ -161,9 +208,117 @@ class _Build:
         def variant(spec: KernelSpec, device: int, capability: int) -> launch.Launch:
             return launch.bind(module, spec, self.binary(spec, capability), device, stream, None)
 
-        found: dict[str, launch.Launch] = {}
+        found: dict[KernelSpec, launch.Launch] = {}
         built = self.binaries(list(zip(specs, capabilities, strict=True)))
         for spec, binary, device, capability in zip(specs, built, devices, capabilities, strict=True):
             lazy = launch.Lazy(partial(variant, spec.unaligned(), device, capability))
-            found[spec.name] = launch.bind(module, spec, binary, device, stream, lazy)
+            found[spec] = launch.bind(module, spec, binary, device, stream, lazy)
         return found
+
+    def problems(self, group: GroupSpec) -> dict[str, str]:
+        """Alternatives that can't be built, or whose values don't fit in registers, and why.
+
+        A check of an index may take local memory too, so what counts is more than the least of a function's tile sizes.
+        """
+        found: dict[str, str] = {}
+        spilled: dict[str, dict[str, int]] = {}
+        for each in group.alternatives:
+            for spec in launch.specs_of([each]):
+                try:
+                    bytes = self.binary(spec, capability_of(spec.device)).spilled
+                except BackendError as error:
+                    found[each.label] = measured.first_line(error)
+                    break
+                spilled.setdefault(spec.name, {})[each.label] = bytes
+        for labels in spilled.values():
+            least = min(labels.values())
+            found.update((k, f"spills {n - least} bytes per thread") for k, n in labels.items() if n > least)
+        return found
+
+
+def without_comments(body: str) -> str:
+    """What a function does: comments cite lines of the program, which don't matter to a choice."""
+    parameters, _, statements = body.partition("\n")
+    tokens = tokenize.generate_tokens(io.StringIO(f"def kernel{parameters}:\n{statements}").readline)
+    return " ".join(token.string for token in tokens if token.type != tokenize.COMMENT)
+
+
+def capability_of(index: int | None) -> int:
+    """The compute capability of a device (None: the current one)."""
+    major, minor = torch.cuda.get_device_capability(index)
+    return major * 10 + minor
+
+
+@attrs.frozen(eq=False)
+class _Chooser:
+    """Chooses among alternatives of the groups of one source."""
+
+    backend: TritonBackend
+    build: _Build
+
+    def run(self, groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
+        """The groups as chosen."""
+        return tuple(self.chosen(group) if group.alternatives else group for group in groups)
+
+    def chosen(self, group: GroupSpec) -> GroupSpec:
+        """A group as chosen, from the store, by measuring or by rule."""
+        ctx, device = self.build.ctx, self.backend.described(group.device)
+        fresh: list[KernelChoice] = []
+
+        def write(path: Path) -> None:
+            fresh.append(self.measured(group, device))
+            path.write_text(measured.as_text(fresh[0]), encoding="utf-8")
+
+        try:
+            key = self.key(group, device)
+            if self.reason_not_to and not ctx.choices.holds(key, CHOICE):
+                choice = measured.by_rule(group, self.reason_not_to, device.name)
+            else:
+                choice = ctx.choices.load(key, CHOICE, write, partial(measured.read, group=group))
+        except measured.NothingMeasured as nothing:
+            choice = nothing.choice
+        choice = fresh[0] if fresh else choice
+        self.build.source.choices.append(choice)
+        return measured.taken(group, choice)
+
+    @property
+    def reason_not_to(self) -> str:
+        """Why nothing is measured; "" if it is."""
+        if not self.build.ctx.config.measure:
+            return "measuring is switched off"
+        return "no device to measure on" if self.backend.interpret and self.backend.timer is None else ""
+
+    def key(self, group: GroupSpec, device: Device) -> tuple[str, ...]:
+        """Everything that the choice depends on."""
+        bodies = cast("Mapping[str, str]", self.build.source.meta["bodies"])
+        parts: list[str] = [repr(device), torch.__version__, *self.build.source.flags, repr(group.given)]
+        for each in group.alternatives:
+            parts.append(each.label)
+            for part in each.parts:
+                if isinstance(part.spec, LibrarySpec):
+                    parts.append(part.spec.text.partition("\n")[2])
+                else:
+                    parts += (
+                        without_comments(bodies[part.spec.name]),
+                        repr(attrs.evolve(part.spec, name="", device=None)),
+                    )
+        return tuple(parts)
+
+    def measured(self, group: GroupSpec, device: Device) -> KernelChoice:
+        """The fastest alternative. Errors: NothingMeasured."""
+        if self.reason_not_to:  # a file that was kept was no choice
+            raise measured.NothingMeasured(measured.by_rule(group, self.reason_not_to, device.name))
+        build, interpret = self.build, self.backend.interpret
+        if not interpret:
+            every = launch.specs_of(group.alternatives)
+            build.compile([(spec, capability_of(spec.device)) for spec in every])
+        problems = {} if interpret else build.problems(group)
+        place = launch.place_of(group, build.device_type)
+
+        def bound(each: Alternative) -> launch.Launch:
+            ready = build.launches(launch.specs_of([each]))
+            return launch.in_order(each, launch.launches_of(each, ready), place)
+
+        with contextlib.nullcontext() if interpret else torch.cuda.device(place):
+            found = measured.measure(group, bound, problems, place, self.backend.timer or measured.with_events)
+        return measured.choice_of(group, found, device.name)

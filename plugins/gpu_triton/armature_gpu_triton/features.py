@@ -22,4 +22,5 @@ FEATURES = Features(
     parallel=32,
     batch=MOST_ARGUMENTS,
     random=RANDOM,
+    products=frozenset((torch.float16, torch.bfloat16, torch.float32, torch.int8)),
 )

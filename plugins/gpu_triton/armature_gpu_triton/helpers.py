@@ -384,3 +384,9 @@ def reduce_argmin(x, position):
     """Position of the smallest value over the last axis, the smallest position of equals; NaN before all."""
     _, found = tl.reduce((x, position), 1, _argmin, keep_dims=True)
     return found
+
+
+@triton.jit
+def dot(a, b, total, precision: tl.constexpr):
+    """`total` plus the product of two blocks. precision: how float32 is rounded, "ieee" (not at all) or "tf32"."""
+    return tl.dot(a, b, total, input_precision=precision, out_dtype=total.dtype)

@@ -173,6 +173,15 @@ def online_softmax(largest: Block, total: Block, x: Block, width: int) -> tuple[
     return block_of(both), block_of(read(total) * (before - both).exp() + found)
 
 
+def dot(a: Block, b: Block, total: Block, precision: str) -> Block:
+    """`total` plus the product of two blocks, exact products in float32 or int32."""
+    dtype = DTYPES[total.dtype]
+    left, right = (
+        read(x).view(torch.bfloat16).to(dtype) if x.dtype == tl.bfloat16 else read(x).to(dtype) for x in (a, b)
+    )
+    return block_of(read(total) + left @ right)
+
+
 maximum = elementwise(torch.maximum)
 minimum = elementwise(torch.minimum)
 fmax = elementwise(torch.fmax)

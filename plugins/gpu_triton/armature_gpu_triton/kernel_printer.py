@@ -279,6 +279,6 @@ def print_function(kernel: Kernel, parameters: str, body: str) -> str:
     return "\n".join([*lines, "@triton.jit", f"def {kernel.name}({parameters}):", body])
 
 
-def print_module(kernels: Sequence[str]) -> str:
+def print_module(kernels: Sequence[str], imports: str = "") -> str:
     """All functions of one graph as a Python module."""
-    return "\n\n".join([HEADER, *(k.rstrip("\n") for k in kernels)]) + "\n"
+    return "\n\n".join([imports + HEADER, *(k.rstrip("\n") for k in kernels)]) + "\n"

@@ -21,7 +21,7 @@ import torch
 
 from armature.plugin_api import BackendError
 from armature_gpu_triton.binary import Binary
-from armature_gpu_triton.spec import GroupSpec, KernelSpec
+from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
 
 if TYPE_CHECKING:
     from armature.plugin_api import Services
@@ -120,15 +120,28 @@ def interpreted_launch(function: Any, spec: KernelSpec) -> Launch:
     return launch
 
 
-def in_order(group: GroupSpec, launches: Sequence[Launch], device: torch.device) -> Launch:
+def library_launch(spec: LibrarySpec) -> Launch:
+    """The call of torch."""
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(compile(spec.text, f"<armature {spec.name}>", "exec"), namespace)
+    launch: Launch = namespace[spec.name]
+    return launch
+
+
+def in_order(group: GroupSpec | Alternative, launches: Sequence[Launch], device: torch.device) -> Launch:
     """One callable for all parts of a group; it allocates the workspaces, which are freed after the call."""
-    if len(launches) == 1 and not group.workspaces:
+    if len(launches) == 1 and isinstance(group.parts[0].spec, KernelSpec) and not group.workspaces:
         return launches[0]
     steps = [(launch, part.arguments) for launch, part in zip(launches, group.parts, strict=True)]
-    workspaces = [(name, size, dtype) for name, size, dtype in group.workspaces]
+    workspaces = [
+        (name, eval(size) if isinstance(size, str) else size, dtype) for name, size, dtype in group.workspaces
+    ]
 
     def launch(*args: object) -> None:
-        made = {name: torch.empty(size, dtype=dtype, device=device) for name, size, dtype in workspaces}
+        made = {
+            name: torch.empty(size if isinstance(size, int) else size(*args), dtype=dtype, device=device)
+            for name, size, dtype in workspaces
+        }
         for step, positions in steps:
             step(*[args[p] if isinstance(p, int) else made[p] for p in positions])
 
@@ -148,16 +161,25 @@ class Lazy:
         self.launch(*args)
 
 
-def specs_of(groups: Sequence[GroupSpec]) -> list[KernelSpec]:
+def specs_of(groups: Sequence[GroupSpec | Alternative]) -> list[KernelSpec]:
     """The functions that the groups launch, each once."""
-    return list({part.spec.name: part.spec for group in groups for part in group.parts}.values())
+    every = dict.fromkeys(part.spec for group in groups for part in group.parts)
+    return [spec for spec in every if isinstance(spec, KernelSpec)]
 
 
-def join(groups: Sequence[GroupSpec], launches: Mapping[str, Launch], device: str) -> dict[str, Launch]:
+def place_of(group: GroupSpec, device: str) -> torch.device:
+    """Where a group's workspaces are, on devices of type `device`."""
+    indexed = device == "cuda" and group.device is not None
+    return torch.device(f"{device}:{group.device}" if indexed else device)
+
+
+def launches_of(group: GroupSpec | Alternative, launches: Mapping[KernelSpec, Launch]) -> list[Launch]:
+    """A callable per part."""
+    return [
+        library_launch(part.spec) if isinstance(part.spec, LibrarySpec) else launches[part.spec] for part in group.parts
+    ]
+
+
+def join(groups: Sequence[GroupSpec], launches: Mapping[KernelSpec, Launch], device: str) -> dict[str, Launch]:
     """A callable per kernel of the plan from a callable per function; workspaces are on devices of type `device`."""
-    found: dict[str, Launch] = {}
-    for group in groups:
-        indexed = device == "cuda" and group.device is not None
-        place = torch.device(f"{device}:{group.device}" if indexed else device)
-        found[group.name] = in_order(group, [launches[part.spec.name] for part in group.parts], place)
-    return found
+    return {group.name: in_order(group, launches_of(group, launches), place_of(group, device)) for group in groups}

@@ -205,12 +205,21 @@ def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
     else:
         config, flat = two[1], flatten(two[0], buffers)
     x, r = flat.outer[0], flat.inner[0] if flat.inner else None
+    return _tile(flat, x, r, config, buffers)
+
+
+def retile(part: Tile, config: autotune.Config, buffers: Mapping[str, Buffer]) -> Tile:
+    """The same with other tile sizes."""
+    return _tile(part.kernel, part.x, part.r, config, buffers)
+
+
+def _tile(kernel: Kernel, x: Var, r: Var | None, config: autotune.Config, buffers: Mapping[str, Buffer]) -> Tile:
     return Tile(
-        kernel=flat,
+        kernel=kernel,
         x=x,
         r=r,
         config=config,
         x_masked=not isinstance(x.extent, int) or x.extent % config.xblock != 0,
         r_masked=r is not None and (not isinstance(r.extent, int) or r.extent % config.rblock != 0 or r.extent == 0),
-        wide=is_wide(flat, buffers, max(config.xblock, config.rblock)),
+        wide=is_wide(kernel, buffers, max(config.xblock, config.rblock)),
     )

@@ -46,6 +46,7 @@ POINTERS: Mapping[torch.dtype, str] = MappingProxyType(
         torch.float64: "*fp64",
     }
 )
+WIDER: Mapping[torch.dtype, str] = MappingProxyType({torch.int8: "tl.int32"})
 BITS: Mapping[torch.dtype, str] = MappingProxyType({torch.float32: "tl.int32", torch.float64: "tl.int64"})
 
 
@@ -134,10 +135,17 @@ def _libdevice(name: str) -> str:
     return f"libdevice.{name}({{0}}, {{1}})" if two else f"libdevice.{name}({{0}})"
 
 
+def _product(node: Op, operands: Sequence[str]) -> str:
+    """Where a product of matrices is computed in a loop like any other."""
+    wide = WIDER.get(node.args[0].dtype)
+    return " * ".join(f"{text}.to({wide})" if wide else text for text in operands)
+
+
 FORMS: Mapping[str, OpForm] = MappingProxyType(
     {
         **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
         **{name: _libdevice(name) for name in LIBDEVICE},
+        "product": _product,
         "neg": "-{0}",
         "abs": by_kind(float="tl.abs({0})", int="tl.abs({0})", uint="{0}", bool="{0}"),
         "sign": by_kind(float="helpers.sign({0})", int="helpers.sign({0})", uint="({0} > 0).to({0}.dtype)", bool="{0}"),

@@ -34,22 +34,60 @@ class KernelSpec:
 
 
 @attrs.frozen
+class LibrarySpec:
+    """A call of torch. text: a Python function of that name, of tensors and ints, that uses only `torch`."""
+
+    name: str
+    text: str
+
+
+@attrs.frozen
 class Part:
     """A launch within a group: the function, and the origin of each argument.
 
     An argument is a position among the group's own arguments, or the name of one of its workspaces.
     """
 
-    spec: KernelSpec
+    spec: KernelSpec | LibrarySpec
     arguments: tuple[int | str, ...]
+
+
+Workspace = tuple[str, int | str, torch.dtype]  # name, elements (the text of a lambda over the arguments), dtype
+
+
+@attrs.frozen
+class Alternative:
+    """A way to compute a kernel of the plan. label: unique in its group, for reports and kept choices."""
+
+    label: str
+    parts: tuple[Part, ...]
+    workspaces: tuple[Workspace, ...] = ()
+
+
+@attrs.frozen
+class Given:
+    """What a call passes: a tensor of `dtype` whose memory has so many elements, or, without a dtype, that number.
+    Symbolic sizes are at their hints."""
+
+    dtype: torch.dtype | None
+    size: int
 
 
 @attrs.frozen
 class GroupSpec:
-    """The functions made from one kernel of the plan: parts in order, and the memory that only they use (elements,
-    dtype)."""
+    """The functions made from one kernel of the plan: parts in order, and the memory that only they use.
+
+    alternatives: ways to compute the same, of which the fastest is chosen; the first one is what the rules take, and is
+    in `parts`. given: what each call passes, if there are any.
+    """
 
     name: str
     parts: tuple[Part, ...]
-    workspaces: tuple[tuple[str, int, torch.dtype], ...] = ()
+    workspaces: tuple[Workspace, ...] = ()
     device: int | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    given: tuple[Given, ...] = ()
+
+    def taking(self, chosen: Alternative) -> GroupSpec:
+        """The group with an alternative chosen."""
+        return attrs.evolve(self, parts=chosen.parts, workspaces=chosen.workspaces)

@@ -15,6 +15,7 @@ import torch
 from armature.context import CompileContext
 from armature.run.cache import Cache
 from armature.testing.backend_kit import CASES, kernel_of, plan_of, with_own_names
+from armature.testing.lowering_kit import context
 from armature_gpu_triton import backend as backend_module
 from armature_gpu_triton import helpers, interpreted, plugin
 from armature_gpu_triton.backend import TritonBackend, _Build
@@ -65,7 +66,7 @@ def test_missing_device_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_source_can_be_kept() -> None:
     case = next(c for c in CASES if c.name == "layer_norm")
     plan = plan_of([with_own_names(case.make(torch.device("cpu"), FEATURES))])
-    source = TritonBackend().generate(plan.kernels, plan, None)  # type: ignore[arg-type]
+    source = TritonBackend().generate(plan.kernels, plan, context(()))
     assert pickle.loads(pickle.dumps(source)) == source
 
 

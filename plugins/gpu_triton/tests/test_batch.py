@@ -18,6 +18,7 @@ from armature.lower.index import Var, contiguous_strides
 from armature.pipeline.session import session
 from armature.schedule.data import Batch, Kernel, KernelPlan, Launch, Pass
 from armature.testing.differential import difference
+from armature.testing.lowering_kit import context
 from armature_gpu_triton import launch, toolchain
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.spec import MOST_ARGUMENTS, GroupSpec
@@ -50,7 +51,7 @@ def batch_of(sizes: Sequence[int], device: str = "cpu", aligned: bool = True) ->
 
 def source_of(sizes: Sequence[int], device: str = "cpu") -> KernelSource:
     batch, plan = batch_of(sizes, device)
-    return TritonBackend(interpret=True).generate([batch], plan, None)  # type: ignore[arg-type]
+    return TritonBackend(interpret=True).generate([batch], plan, context(()))
 
 
 @pytest.mark.parametrize(

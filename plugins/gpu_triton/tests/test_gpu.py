@@ -14,6 +14,9 @@ import armature
 from armature.cli.demo import demo, load_examples
 from armature.codegen.backend import DeviceBackend
 from armature.context import CompileContext
+from armature.pipeline.session import session
+from armature.plugin_api import hookimpl
+from armature.plugins import manager
 from armature.testing.backend_kit import BackendConformance, plan_of, with_own_names
 from armature.testing.differential import compare_runs, run_model
 from armature.testing.kernel_cases import Case
@@ -107,3 +110,64 @@ def test_cumulative_sums_of_few_long_rows(shape: tuple[int, int], dtype: torch.d
         expected = x.double().cumsum(axis)
         found = armature.compile(lambda x, axis=axis: x.cumsum(axis), fullgraph=True)(x)
         torch.testing.assert_close(found, expected.to(found.dtype))
+
+
+def gelu_of_linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) + r
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("sizes", [(512, 768, 256), (100, 77, 50), (1, 300, 500)])
+def test_every_way_to_compute_a_product(
+    sizes: tuple[int, int, int], dtype: torch.dtype, all_plugins: None, tmp_path: Path
+) -> None:
+    """Each alternative is right, the fastest one is used, and the choice is kept."""
+    torch.manual_seed(0)
+    m, n, k = sizes
+    args = [torch.randn(s, device="cuda").to(dtype) for s in ((m, k), (n, k), (n,), (m, n))]
+    expected = gelu_of_linear(*(a.double() for a in args))
+    tolerance = {torch.float16: 2e-2, torch.bfloat16: 2e-1, torch.float32: 1e-3}[dtype]
+    with armature.config.patch(cache_dir=tmp_path):
+        for how in ("measured", "kept"):
+            armature.reset()
+            compiled = armature.compile(gelu_of_linear, fullgraph=True, mode="max-autotune-no-cudagraphs")
+            torch.testing.assert_close(compiled(*args).double(), expected, rtol=tolerance, atol=tolerance)
+            (source,) = session().kernel_sources()
+            (choice,) = source.choices
+            assert choice.how == how and choice.device == torch.cuda.get_device_name()
+            times = {t.label: t.seconds for t in choice.tried if t.seconds is not None}
+            assert "library" in times and len(times) >= 2 and choice.chosen == min(times, key=times.__getitem__)
+        backend = TritonBackend(interpret=False)
+        for label in times:
+            backend.timer = lambda name, call, label=label: float(name != label)  # type: ignore[misc]
+            with manager().registered(Serving(backend), "one-way"), armature.config.patch(cache_dir=tmp_path / label):
+                armature.reset()
+                compiled = armature.compile(gelu_of_linear, fullgraph=True, mode="max-autotune-no-cudagraphs")
+                torch.testing.assert_close(compiled(*args).double(), expected, rtol=tolerance, atol=tolerance)
+                assert session().kernel_sources()[0].choices[0].chosen == label
+    armature.reset()
+
+
+class Serving:
+    """A plugin that serves CUDA with a back end of its own."""
+
+    ARMATURE_PRIORITY = 100
+
+    def __init__(self, backend: TritonBackend) -> None:
+        self.backend = backend
+
+    @hookimpl
+    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
+        return self.backend if device_type == "cuda" else None
+
+
+def test_the_mode_with_recorded_launches_gives_what_eager_gives(all_plugins: None, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 64)).cuda().half()
+    x = torch.randn(128, 256, device="cuda", dtype=torch.float16)
+    with torch.no_grad(), armature.config.patch(cache_dir=tmp_path):
+        armature.reset()
+        compiled = armature.compile(model, fullgraph=True, mode="max-autotune")
+        for _ in range(4):
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-2, atol=1e-2)
+    armature.reset()

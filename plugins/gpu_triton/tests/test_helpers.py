@@ -15,6 +15,7 @@ from armature.backend_api import philox
 from armature.lower.data import Buffer, BufferKind, Const, Load, Node, Op, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
+from armature.testing.lowering_kit import context
 from armature_gpu_triton import helpers, toolchain
 from armature_gpu_triton.backend import TritonBackend
 
@@ -68,7 +69,7 @@ def text_of(dtype: torch.dtype) -> str:
     value = total if dtype == torch.float32 else Op("cast", (total,), dtype)
     kernel = Kernel("k", torch.device("cpu"), (i,), (), (Pass((), (), (Store("y", (i,), value),)),), ("x",), ("y",))
     plan = KernelPlan("g", (), {}, buffers, (Launch(kernel),), (), {})
-    return TritonBackend(interpret=True).generate([kernel], plan, None).text  # type: ignore[arg-type]
+    return TritonBackend(interpret=True).generate([kernel], plan, context(())).text
 
 
 def test_it_is_used_where_the_result_has_16_bits() -> None:

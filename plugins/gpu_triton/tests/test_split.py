@@ -12,6 +12,7 @@ from armature.lower.data import Buffer, BufferKind, Load, Op, Reduce, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
 from armature.schedule.verify import verify_kernel
+from armature.testing.lowering_kit import context
 from armature_gpu_triton import launch, toolchain
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.split import chunk, split
@@ -69,7 +70,9 @@ def test_results_in_the_memory_of_operands(laid: str, compile_context: CompileCo
 @pytest.mark.parametrize("laid", LAID)
 def test_each_operand_is_read_once_where_pieces_are_even(laid: str) -> None:
     kernel, every = scaled_and_summed(laid), buffers(laid)
-    text = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), None).text  # type: ignore[arg-type]
+    text = (
+        TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), context(())).text
+    )
     assert text.count("tl.load(") == (4 + 1 if "even" in laid else 3 + 3 + 1)  # the last one is of the pieces
 
 
@@ -92,7 +95,7 @@ def test_the_parts_are_kernels(laid: str) -> None:
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 def test_machine_code(laid: str, capability: int, tmp_path: Path) -> None:
     kernel, every = scaled_and_summed(laid, "cuda"), buffers(laid, "cuda")
-    source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), None)  # type: ignore[arg-type]
+    source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), context(()))
     path = tmp_path / "split.py"
     path.write_text(source.text)
     functions = toolchain.functions_of(source.text, path)

@@ -10,6 +10,7 @@ from armature.lower.data import Buffer, BufferKind, Const, IndexValue, Load, Nod
 from armature.lower.index import Index, Size, Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
 from armature.schedule.verify import verify_kernel
+from armature.testing.lowering_kit import context
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.kernel_printer import KernelPrinter, print_function
 from armature_gpu_triton.loops import tile
@@ -181,7 +182,7 @@ def test_few_long_rows_are_cut_into_pieces() -> None:
     kernel = Kernel("sum_0", DEVICE, (i,), (j,), (item,), ("x",), ("out",))
     every = buffers(x=(2, 1_000_000), out=(2,))
     plan = KernelPlan("g", (), {}, every, (Launch(kernel),), (), {})
-    source = TritonBackend().generate([kernel], plan, None)  # type: ignore[arg-type]
+    source = TritonBackend().generate([kernel], plan, context(()))
     assert source.text.count("@triton.jit") == 2
     assert "def sum_0_part0(" in source.text and "def sum_0_part1(" in source.text
     assert source.kernels == {"sum_0": ("x", "out")}
@@ -207,7 +208,7 @@ def normalised(in_place: str) -> Kernel:
 def test_a_result_may_stand_in_the_memory_of_an_operand_that_is_read_before(in_place: str, functions: int) -> None:
     kernel = normalised(in_place)
     every = buffers(x=(2, 1_000_000), out=(2,))
-    source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), None)  # type: ignore[arg-type]
+    source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), context(()))
     assert source.text.count("@triton.jit") == functions
 
 
@@ -228,7 +229,7 @@ def test_neighbours_load_neighbours_where_columns_are_cut() -> None:
     kernel = Kernel("sum_0", DEVICE, (i,), (j,), (item,), ("x",), ("out",))
     every = buffers(x=(65_536, 512), out=(512,))
     plan = KernelPlan("g", (), {}, every, (Launch(kernel),), (), {})
-    text = TritonBackend().generate([kernel], plan, None).text  # type: ignore[arg-type]
+    text = TritonBackend().generate([kernel], plan, context(())).text
     (first,) = [line for line in text.partition("sum_0_part1")[0].splitlines() if "tl.load(in0" in line]
     assert "(x % 512)" in first
     assert "tl.load(in0 + (512 * r + x))" in text
@@ -251,7 +252,7 @@ def test_module_holds_all_kernels_and_the_same_text_each_time() -> None:
     kernels = [add_relu(), mean]
     every = buffers(x=(64, 100), bias=(100,), out=(64, 100), means=(64,))
     plan = KernelPlan("g", (), {}, every, tuple(Launch(k) for k in kernels), (), {})
-    first, second = (TritonBackend().generate(kernels, plan, None) for _ in range(2))  # type: ignore[arg-type]
+    first, second = (TritonBackend().generate(kernels, plan, context(())) for _ in range(2))
     assert first == second
     assert first.language == "python" and compile(first.text, "generated", "exec")
     assert set(first.kernels) == {"add_relu_0", "mean_0"}
@@ -265,7 +266,7 @@ def test_kernels_that_differ_only_in_buffers_share_a_function() -> None:
     second = attrs.evolve(first, name="add_relu_1", passes=(item,), writes=("other",))
     every = buffers(x=(64, 100), bias=(100,), out=(64, 100), other=(64, 100))
     plan = KernelPlan("g", (), {}, every, (Launch(first), Launch(second)), (), {})
-    source = TritonBackend().generate([first, second], plan, None)  # type: ignore[arg-type]
+    source = TritonBackend().generate([first, second], plan, context(()))
     assert source.text.count("@triton.jit") == 1
     assert source.kernels == {"add_relu_0": ("x", "bias", "out"), "add_relu_1": ("x", "bias", "other")}
     groups = source.meta["groups"]

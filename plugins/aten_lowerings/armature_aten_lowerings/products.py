@@ -1,0 +1,68 @@
+"""Products of matrices as loops, for back ends that choose between a kernel of their own and the library's call.
+
+Only in compilations that measure (`Config.autotune`): elsewhere they are the library's, and what surrounds them is not
+part of their kernels.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from armature.backend_api import Builder, Node, Position, TensorValue, compute_dtype, lowers
+
+aten = torch.ops.aten
+OPERATORS = frozenset(
+    (aten.mm.default, aten.bmm.default, aten._int_mm.default, aten.addmm.default, aten.baddbmm.default)
+)
+WHOLE = {torch.int8: torch.int32}  # what products of integers are summed in
+
+
+def _sum_of_products(b: Builder, left: TensorValue, right: TensorValue, p: Position) -> Node:
+    """The element at `p` of `left` [..., M, K] times `right` [..., K, N], not rounded to their dtype."""
+    summed = WHOLE.get(left.dtype, compute_dtype(left.dtype))
+    *batch, row, column = p
+
+    def item(step: Position) -> Node:
+        factors = b.load(left, (*batch, row, step[0])), b.load(right, (*batch, step[0], column))
+        return b.op("product", *factors, dtype=summed)
+
+    return b.reduce_over("sum", (left.shape[-1],), item)
+
+
+def _is_chosen(b: Builder, left: TensorValue, right: TensorValue) -> bool:
+    """Whether the device's back end computes such products, and is asked to measure."""
+    found = b.features_of(left.device)
+    known = found is not None and left.dtype in found.products
+    return known and left.dtype == right.dtype and b.ctx.config.autotune
+
+
+@lowers(aten.mm.default, aten.bmm.default)
+def product(b: Builder, left: TensorValue, right: TensorValue) -> TensorValue | None:
+    """`left @ right`."""
+    if not _is_chosen(b, left, right) or left.dtype in WHOLE:
+        return None
+    return b.loop(lambda p: _sum_of_products(b, left, right, p))
+
+
+@lowers(aten._int_mm.default)
+def product_of_integers(b: Builder, left: TensorValue, right: TensorValue) -> TensorValue | None:
+    """`left @ right` of int8, in int32."""
+    return b.loop(lambda p: _sum_of_products(b, left, right, p)) if _is_chosen(b, left, right) else None
+
+
+@lowers(aten.addmm.default, aten.baddbmm.default)
+def added_product(
+    b: Builder, added: TensorValue, left: TensorValue, right: TensorValue, *, beta: float = 1, alpha: float = 1
+) -> TensorValue | None:
+    """`beta * added + alpha * (left @ right)`, rounded once; with a beta of 0, `added` is not read."""
+    if not _is_chosen(b, left, right) or left.dtype in WHOLE or added.dtype != left.dtype:
+        return None
+
+    def scaled(value: Node, factor: float) -> Node:
+        return value if factor == 1 else b.op("mul", value, b.const(factor, value.dtype))
+
+    def element(p: Position) -> Node:
+        total = scaled(_sum_of_products(b, left, right, p), alpha)
+        return total if beta == 0 else b.op("add", total, scaled(b.read(added, p), beta))
+
+    return b.loop(element)

@@ -1,0 +1,240 @@
+"""A product of matrices as a call of torch's, with kernels for what surrounds it: what the default mode does.
+
+A factor that is computed, or that is no strided matrix in memory, is stored first. The call writes the result itself
+where nothing follows but rounding, and takes in an addition that torch's operator has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import attrs
+import torch
+
+from armature.backend_api import (
+    PYTHON_INDEX,
+    Buffer,
+    Index,
+    Kernel,
+    Load,
+    Node,
+    Op,
+    Pass,
+    Size,
+    Store,
+    Var,
+    contiguous_strides,
+    mul,
+    operands,
+    position,
+    rebuild,
+    rename_store,
+    sizes,
+    store_roots,
+    stride_of,
+    substitute,
+    variables,
+)
+from armature_gpu_triton.loops import nodes_of
+from armature_gpu_triton.ops import HALVES
+from armature_gpu_triton.products import Product
+from armature_gpu_triton.spec import LibrarySpec
+
+
+@attrs.frozen
+class Matrix:
+    """A strided view of a buffer. In elements."""
+
+    buffer: str
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index
+
+    def text(self, name: str) -> str:
+        """A Python expression of an argument, whose own memory may begin anywhere in its storage."""
+        shape, strides = (f"[{', '.join(map(PYTHON_INDEX.print, v))}]" for v in (self.shape, self.strides))
+        start = f", {name}.storage_offset() + {PYTHON_INDEX.print(self.offset)}" if self.offset != 0 else ""
+        return f"{name}.as_strided({shape}, {strides}{start})"
+
+    def sizes(self) -> frozenset[Size]:
+        """Symbolic sizes in it."""
+        return frozenset().union(*map(sizes, (*self.shape, *self.strides, self.offset)))
+
+
+@attrs.frozen(eq=False)
+class LibraryCall:
+    """A call of torch's operator. arguments: names of buffers and sizes, in order."""
+
+    name: str
+    operator: str
+    given: tuple[Matrix, ...]
+    out: Matrix
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Buffers, then symbolic sizes."""
+        every = (*self.given, self.out)
+        found = sorted({size.name for view in every for size in view.sizes()})
+        return (*dict.fromkeys(view.buffer for view in every), *found)
+
+    def spec(self) -> LibrarySpec:
+        """The call as a Python function."""
+        names = dict.fromkeys(view.buffer for view in (*self.given, self.out))
+        parameters = {name: f"in{at}" for at, name in enumerate(names)} | {self.out.buffer: "out0"}
+        lines = [
+            f"def {self.name}({', '.join((*(parameters[n] for n in names), *self.arguments[len(names) :]))}):",
+            "    with torch.no_grad():  # out= takes no arguments that need gradients, as parameters do",
+            f"        torch.{self.operator}(",
+            *(f"            {view.text(parameters[view.buffer])}," for view in self.given),
+            f"            out={self.out.text(parameters[self.out.buffer])},",
+            "        )",
+        ]
+        return LibrarySpec(self.name, "\n".join(lines) + "\n")
+
+
+@attrs.frozen(eq=False)
+class Calls:
+    """What computes the product: kernels and a call, in order, and the memory that only they use."""
+
+    steps: tuple[Kernel | LibraryCall, ...]
+    workspaces: Mapping[str, Buffer]
+
+
+def matrix(place: Index, buffer: str, over: tuple[Var, ...]) -> Matrix | None:
+    """The elements at `place` for all values of the variables; None if it has no stride along one of them.
+
+    Along an extent of 1 any stride will do: libraries want that of a dense matrix.
+    """
+    strides: list[Index] = []
+    dense: Index = 1
+    for var in reversed(over):
+        step = stride_of(place, var)
+        if step is None:
+            return None
+        strides.insert(0, dense if var.extent == 1 else step)
+        dense = mul(strides[0], var.extent)
+    rest = substitute(place, dict.fromkeys(over, 0))
+    return None if variables(rest) else Matrix(buffer, tuple(v.extent for v in over), tuple(strides), rest)
+
+
+def loaded(node: Node, over: tuple[Var, ...], buffers: Mapping[str, Buffer]) -> Matrix | None:
+    """A node that is only loaded, as a matrix."""
+    if not isinstance(node, Load) or node.indirect:
+        return None
+    return matrix(position(node, buffers), node.buffer, over)
+
+
+def uncast(node: Node) -> Node:
+    """The node below a widening of its dtype."""
+    wider = isinstance(node, Op) and node.op == "cast" and node.args[0].dtype in HALVES and node.dtype == torch.float32
+    return node.args[0] if isinstance(node, Op) and wider else node
+
+
+class _Maker:
+    def __init__(self, product: Product, buffers: Mapping[str, Buffer]) -> None:
+        self.product = product
+        self.kernel = product.kernel
+        self.buffers = dict(buffers)
+        self.workspaces: dict[str, Buffer] = {}
+        self.steps: list[Kernel | LibraryCall] = []
+        self.batch = () if product.batch is None else (product.batch,)
+        self.dtype = product.left.dtype if product.left.dtype in HALVES else product.total.dtype  # torch's result
+
+    def workspace(self, dtype: torch.dtype, over: tuple[Var, ...]) -> Matrix:
+        """New memory for a value at each point."""
+        name = f"{self.kernel.name}_work{len(self.workspaces)}"
+        shape = tuple(v.extent for v in over)
+        strides = contiguous_strides(shape)
+        made = Buffer(name, dtype, self.kernel.device, shape, strides)
+        self.workspaces[name] = self.buffers[name] = made
+        return Matrix(name, shape, strides, 0)
+
+    def pointwise(self, outer: tuple[Var, ...], stores: tuple[Store, ...]) -> None:
+        """A kernel of its own for these stores."""
+        name = f"{self.kernel.name}_step{len(self.steps)}"
+        writes = tuple(dict.fromkeys(s.buffer for s in stores))
+        made = attrs.evolve(
+            self.kernel, name=name, outer=outer, inner=(), passes=(Pass((), (), stores),), writes=writes
+        )
+        reads = dict.fromkeys(n.buffer for n in nodes_of(made) if isinstance(n, Load) and n.buffer not in writes)
+        self.steps.append(attrs.evolve(made, reads=tuple(reads)))
+
+    def factor(self, node: Node, over: tuple[Var, ...]) -> Matrix:
+        """A factor in memory."""
+        found = loaded(node, over, self.buffers)
+        if found is None:
+            found = self.workspace(node.dtype, over)
+            self.pointwise(over, (Store(found.buffer, over, node),))
+        return found
+
+    def users(self, node: Node) -> list[Node]:
+        """Which nodes of the epilogue use a node."""
+        return [user for user in nodes_of(self.kernel) if node in operands(user)]
+
+    def added(self) -> tuple[Node, Matrix] | None:
+        """The node that adds a matrix, or a row of one, to the product, and that matrix."""
+        users, total = self.users(self.product.total), self.product.total
+        roots = {root for s in self.kernel.stores for root in store_roots(s)}
+        if len(users) != 1 or total in roots or not isinstance(users[0], Op) or users[0].op != "add":
+            return None
+        (other,) = [arg for arg in users[0].args if arg is not total] or [total]
+        found = loaded(uncast(other), self.product.outer, self.buffers)
+        if found is None or self.buffers[found.buffer].dtype != self.dtype:
+            return None
+        *_, along_m, along_n = found.strides
+        if not self.batch and along_m == 0 and along_n == 1:
+            found = Matrix(found.buffer, found.shape[-1:], (1,), found.offset)
+        return users[0], found
+
+    def rounded(self, node: Node) -> Node:
+        """What torch's operator returns of a sum: the sum as it is rounded, if nothing else is made of it."""
+        users = self.users(node)
+        roots = {root for s in self.kernel.stores for root in store_roots(s)}
+        first = users[0] if users else node
+        only = len(users) == 1 and node not in roots and isinstance(first, Op) and first.op == "cast"
+        return first if only and first.dtype == self.dtype else node
+
+    def result(self, node: Node) -> Matrix:
+        """Where the call writes `node`; kernels that need it more than stored follow in `finish`."""
+        stores = self.kernel.stores
+        if len(stores) == 1 and stores[0].value is node and not stores[0].indirect and not stores[0].atomic:
+            place = position(stores[0], self.buffers)
+            found = matrix(place, stores[0].buffer, self.product.outer)
+            if found is not None and self.buffers[found.buffer].dtype == self.dtype:
+                return found
+        return self.workspace(self.dtype, self.product.outer)
+
+    def finish(self, node: Node, made: Matrix) -> None:
+        """The epilogue over the stored product."""
+        value: Node = Load(made.buffer, self.product.outer, self.dtype)
+        if value.dtype != node.dtype:
+            value = Op("cast", (value,), node.dtype)
+        roots = [root for s in self.kernel.stores for root in store_roots(s)]
+        new = rebuild(roots, lambda each: value if each is node else each)
+        self.pointwise(self.product.outer, tuple(rename_store(s, {}, new) for s in self.kernel.stores))
+
+    def run(self) -> Calls:
+        product = self.product
+        left = self.factor(product.left, (*self.batch, product.m, product.k))
+        right = self.factor(product.right, (*self.batch, product.k, product.n))
+        plain = "_int_mm" if product.left.dtype == torch.int8 else "bmm" if self.batch else "mm"
+        found = None if plain == "_int_mm" else self.added()
+        operator, node = plain, cast(Node, product.total)
+        given: tuple[Matrix, ...] = (left, right)
+        if found is not None:
+            node, more = found
+            operator, given = ("baddbmm" if self.batch else "addmm"), (more, *given)
+        node = self.rounded(node)
+        out = self.result(node)
+        self.steps.append(LibraryCall(f"{self.kernel.name}_library", operator, given, out))
+        if out.buffer in self.workspaces:
+            self.finish(node, out)
+        return Calls(tuple(self.steps), self.workspaces)
+
+
+def calls(product: Product, buffers: Mapping[str, Buffer]) -> Calls | None:
+    """The product by torch's operator; None if it has none for it."""
+    if product.left.dtype == torch.int8 and product.batch is not None:
+        return None
+    return _Maker(product, buffers).run()

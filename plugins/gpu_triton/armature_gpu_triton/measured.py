@@ -1,0 +1,168 @@
+"""Chooses among the alternatives of a group: the one kept from an earlier measurement, else the fastest one, measured
+now on the device, else what the rules take.
+
+Each is measured on memory of its own with the sizes of the call, once per device and kernel: the choice is a small file
+under a digest of everything that it depends on, so it can be copied to other machines with the same device.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import torch
+
+from armature.backend_api import KernelChoice, Tried
+from armature_gpu_triton import launch
+from armature_gpu_triton.spec import Alternative, GroupSpec
+
+RUNS_LEAST, RUNS_MOST = 5, 100
+ENOUGH = 0.02  # seconds of runs of one alternative that give a steady median
+FLUSHED = 256 << 20  # bytes written between runs, more than any L2 cache has
+ONE_AT_A_TIME = threading.Lock()
+
+
+class NothingMeasured(Exception):
+    """No alternative could be measured, so there is nothing to keep. choice: that of the rules."""
+
+    def __init__(self, choice: KernelChoice) -> None:
+        super().__init__(choice.how)
+        self.choice = choice
+
+
+class Timer(Protocol):
+    """Measures calls on a device."""
+
+    def __call__(self, label: str, call: Callable[[], None]) -> float:
+        """Seconds of one call, whose inputs are not in a cache."""
+
+
+def with_events(label: str, call: Callable[[], None]) -> float:
+    """The median of several runs between CUDA events, on the current stream."""
+    flush = torch.empty(FLUSHED, dtype=torch.int8, device="cuda")
+
+    def run() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+        flush.zero_()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
+        end.record()
+        return start, end
+
+    def seconds(events: Sequence[tuple[torch.cuda.Event, torch.cuda.Event]]) -> list[float]:
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) / 1e3 for start, end in events]
+
+    call()
+    once = min(seconds([run(), run()]))
+    count = max(RUNS_LEAST, min(int(ENOUGH / max(once, 1e-7)), RUNS_MOST))
+    return statistics.median(seconds([run() for _ in range(count)]))
+
+
+def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]:
+    """What a call passes, in memory of its own: normal numbers, and zeros where integers may be positions.
+
+    The program's own random numbers stay as they are.
+    """
+    numbers = torch.Generator(place).manual_seed(0)
+    made: list[torch.Tensor | int] = []
+    for given in group.given:
+        if given.dtype is None:
+            made.append(given.size)
+        elif given.dtype.is_floating_point:
+            made.append(torch.randn(given.size, device=place, generator=numbers).to(given.dtype))
+        else:
+            made.append(torch.zeros(given.size, dtype=given.dtype, device=place))
+    return made
+
+
+@attrs.frozen
+class Found:
+    """What measuring found. seconds: by label; problems: why others were not measured."""
+
+    seconds: Mapping[str, float]
+    problems: Mapping[str, str]
+
+    @property
+    def fastest(self) -> str | None:
+        """The label of the fastest; None if none could be measured."""
+        return min(self.seconds, key=self.seconds.__getitem__, default=None)
+
+
+def first_line(error: BaseException) -> str:
+    """Of an error's text."""
+    return str(error).strip().partition("\n")[0]
+
+
+Bound = Callable[[Alternative], launch.Launch]
+
+
+def measure(group: GroupSpec, bound: Bound, problems: Mapping[str, str], place: torch.device, timer: Timer) -> Found:
+    """Measure all alternatives that have no problem. One that can't be loaded or launched has one, and all have one if
+    there is not enough memory."""
+    seconds: dict[str, float] = {}
+    found = dict(problems)
+    with ONE_AT_A_TIME, torch.no_grad():
+        try:
+            args = arguments(group, place)
+        except RuntimeError as error:
+            return Found({}, {each.label: first_line(error) for each in group.alternatives})
+        for each in group.alternatives:
+            if each.label in found:
+                continue
+            try:
+                seconds[each.label] = timer(each.label, partial(bound(each), *args))
+            except (RuntimeError, OSError) as error:  # too much shared memory or registers, or no memory left
+                found[each.label] = first_line(error)
+    return Found(seconds, found)
+
+
+def as_text(choice: KernelChoice) -> str:
+    """A choice as a file."""
+    tried = [attrs.asdict(each) for each in choice.tried]
+    return json.dumps({"chosen": choice.chosen, "device": choice.device, "tried": tried}, indent=1)
+
+
+def from_text(text: str, group: GroupSpec) -> KernelChoice:
+    """A choice from a file. Errors: ValueError if it is no choice among the group's alternatives."""
+    data: Any = json.loads(text)
+    labels = {each.label for each in group.alternatives}
+    tried = tuple(Tried(**each) for each in data["tried"])
+    if data["chosen"] not in labels or not labels.issuperset(each.label for each in tried):
+        raise ValueError(f"{data['chosen']} is no alternative of {group.name}")
+    return KernelChoice(group.name, str(data["chosen"]), "kept", str(data["device"]), tried)
+
+
+def choice_of(group: GroupSpec, found: Found, device: str) -> KernelChoice:
+    """The choice after measuring. Errors: NothingMeasured."""
+    tried = tuple(
+        Tried(each.label, found.seconds.get(each.label), found.problems.get(each.label, ""))
+        for each in group.alternatives
+    )
+    fastest = found.fastest
+    if fastest is None:
+        how = "by rule: none could be measured"
+        raise NothingMeasured(KernelChoice(group.name, group.alternatives[0].label, how, device, tried))
+    return KernelChoice(group.name, fastest, "measured", device, tried)
+
+
+def by_rule(group: GroupSpec, reason: str, device: str) -> KernelChoice:
+    """The choice of the rules."""
+    tried = tuple(Tried(each.label, None, "") for each in group.alternatives)
+    return KernelChoice(group.name, group.alternatives[0].label, f"by rule: {reason}", device, tried)
+
+
+def read(path: Path, group: GroupSpec) -> KernelChoice:
+    """A kept choice. Errors: ValueError, KeyError, TypeError for a file that is none."""
+    return from_text(path.read_text(encoding="utf-8"), group)
+
+
+def taken(group: GroupSpec, choice: KernelChoice) -> GroupSpec:
+    """The group as it was chosen."""
+    return group.taking(next(each for each in group.alternatives if each.label == choice.chosen))

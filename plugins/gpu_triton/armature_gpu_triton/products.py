@@ -1,0 +1,118 @@
+"""Finds the product of matrices in a kernel: which loops run over its rows and columns, and what surrounds it.
+
+A product is recognised by its structure, a sum of `product` over the inner loops. A value that depends on the outer
+loops of its left factor alone varies along rows, and so on; everything computed of the factors before it is their
+prologue, everything after the sum its epilogue. So mm, addmm, bmm and what a lowering adds to them are one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from armature.backend_api import (
+    Buffer,
+    Index,
+    Kernel,
+    Node,
+    Op,
+    Reduce,
+    Var,
+    delinear,
+    depends,
+    numel,
+    position,
+    stride_of,
+)
+from armature_gpu_triton.loops import nodes_of, replace, stores_of
+
+BATCH, ROW, COLUMN, INNER = "batch", "m", "n", "k"
+
+
+@attrs.frozen(eq=False)
+class Product:
+    """A kernel over `batch` (None for a single product), `m`, `n` and, inside, `k`, and its product.
+
+    total: the sum. left: varies with batch, m and k; right: with batch, k and n.
+    """
+
+    kernel: Kernel
+    total: Reduce
+    left: Node
+    right: Node
+    batch: Var | None
+    m: Var
+    n: Var
+    k: Var
+
+    @property
+    def outer(self) -> tuple[Var, ...]:
+        """The variables of an element of the result."""
+        return self.kernel.outer
+
+
+def sum_of_products(kernel: Kernel) -> tuple[Reduce, Op] | None:
+    """The sum and the product under it, if the kernel has a single pass that does nothing else in its inner loop."""
+    if len(kernel.passes) != 1 or kernel.passes[0].inner_stores or len(kernel.passes[0].reductions) != 1:
+        return None
+    (total,) = kernel.passes[0].reductions
+    value = total.value
+    if total.op != "sum" or not isinstance(value, Op) or value.op != "product":
+        return None
+    return total, value
+
+
+def roles(kernel: Kernel, product: Op) -> Mapping[str, tuple[Var, ...]] | None:
+    """The outer variables over which the product's batch, rows and columns run, () for none; None if some are
+    neither."""
+    known = depends(nodes_of(kernel))
+    left, right = (known.get(factor, frozenset()) for factor in product.args)
+    found: dict[str, list[Var]] = {BATCH: [], ROW: [], COLUMN: []}
+    for var in kernel.outer:
+        if var not in left and var not in right:
+            return None
+        found[BATCH if var in left and var in right else ROW if var in left else COLUMN].append(var)
+    return {role: tuple(held) for role, held in found.items()}
+
+
+def is_turned(kernel: Kernel, found: Mapping[str, tuple[Var, ...]], buffers: Mapping[str, Buffer]) -> bool:
+    """Whether neighbours in the result's memory are neighbours along its rows, so that rows and columns change
+    places."""
+    along = dict.fromkeys((ROW, COLUMN), 0)
+    for store in stores_of(kernel):
+        place = position(store, buffers)
+        for role in along:
+            along[role] += any(stride_of(place, var) == 1 for var in found[role])
+    return along[ROW] > along[COLUMN]
+
+
+def find(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Product | None:
+    """The product in a kernel, with the kernel's loops merged to `batch`, `m`, `n` and `k`; None if it has none."""
+    both = sum_of_products(kernel)
+    if both is None:
+        return None
+    found = roles(kernel, both[1])
+    if found is None:
+        return None
+    turned = is_turned(kernel, found, buffers)
+    if turned:
+        found = {BATCH: found[BATCH], ROW: found[COLUMN], COLUMN: found[ROW]}
+    changes: dict[Var, Index] = {}
+    new = {role: merged(role, held, changes) for role, held in found.items() if held or role != BATCH}
+    k = merged(INNER, kernel.inner, changes)
+    flat = replace(kernel, changes, tuple(new.values()), (k,))
+    again = sum_of_products(flat)
+    if again is None:
+        raise TypeError(f"no product in {kernel.name} any more")
+    left, right = again[1].args
+    if turned:
+        left, right = right, left
+    return Product(flat, again[0], left, right, new.get(BATCH), new[ROW], new[COLUMN], k)
+
+
+def merged(name: str, held: Sequence[Var], changes: dict[Var, Index]) -> Var:
+    """One variable for all of these, which `changes` then expresses in it."""
+    whole = Var(name, numel(v.extent for v in held))
+    changes.update(zip(held, delinear(whole, [v.extent for v in held]), strict=True))
+    return whole
