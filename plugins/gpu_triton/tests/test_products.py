@@ -3,6 +3,7 @@ the template, and which tile sizes are considered."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 import torch
+import triton
 from torch.nn import functional
 
 import armature
@@ -289,15 +291,34 @@ def compile_template(text: str, spec: KernelSpec, capability: int, folder: Path)
     return toolchain.compile_function(toolchain.functions_of(text, path)[spec.name], spec, capability)
 
 
-@pytest.mark.parametrize("capability", [80, 90])
+DISASSEMBLER = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+UNITS = {80: "HMMA", 90: "HGMMA"}  # instructions of the matrix units, by capability
+
+
+@pytest.mark.parametrize("capability", UNITS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_templates_become_machine_code_that_uses_matrix_units(
+def test_templates_become_machine_code(
     dtype: torch.dtype, capability: int, preferring: Preferring, tmp_path: Path
 ) -> None:
     args = [torch.randn(shape).to(dtype) for shape in ((64, 70), (70, 96), (96,), (64, 96))]
     text, specs = specs_of_template(preferring, activated, *args)
     built = [compile_template(text, spec, capability, tmp_path) for spec in (specs[0], specs[-1].unaligned())]
     assert all(binary.cubin.startswith(b"\x7fELF") and binary.spilled == 0 for binary in built)
+
+
+@pytest.mark.skipif(not DISASSEMBLER.exists(), reason="Triton comes without a disassembler")
+@pytest.mark.parametrize("capability", UNITS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_multiplied_by_matrix_units(
+    dtype: torch.dtype, capability: int, preferring: Preferring, tmp_path: Path
+) -> None:
+    args = [torch.randn(shape).to(dtype) for shape in ((128, 256), (256, 128), (128,), (128, 128))]
+    text, specs = specs_of_template(preferring, activated, *args)
+    constants = (("BLOCK_M", 64), ("BLOCK_N", 64), ("BLOCK_K", 64), ("GROUP", 8))
+    spec = attrs.evolve(specs[0], constants=constants, num_warps=4)
+    (tmp_path / "kernel.cubin").write_bytes(compile_template(text, spec, capability, tmp_path).cubin)
+    command = [str(DISASSEMBLER), "-sass", str(tmp_path / "kernel.cubin")]
+    assert UNITS[capability] in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_values_that_do_not_fit_in_registers_are_noticed(preferring: Preferring, tmp_path: Path) -> None:
