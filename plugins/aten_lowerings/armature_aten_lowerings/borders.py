@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 
-from armature.backend_api import Builder, Index, Node, Position, TensorValue, Var, index, lowers
+from armature.backend_api import Builder, Const, Index, Node, Position, TensorValue, Var, compute_dtype, index, lowers
+from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
 Places = tuple[Index, Index, Index]
+Copy = tuple[Index, tuple[tuple[Index, Index], ...]]
+"""A coordinate of the result, and what must hold, `0 <= index < size`, for it to be a copy of an element."""
 
 
 def _reflected(at: Index, size: int, before: int) -> Places:
@@ -84,3 +90,78 @@ def _chosen(b: Builder, at: Index, size: int, before: int, three: Sequence[Node]
     """The value for the coordinate, of those before the image, in it, and behind it."""
     early, not_late = _edges(b, at, size, before)
     return b.where(early, three[0], b.where(not_late, three[1], three[2]))
+
+
+def _reflections(at: Index, size: int, before: int, behind: int) -> list[Copy]:
+    """The copies of the element at a coordinate of an image, along one axis."""
+    early, late = index.sub(before, at), index.sub(2 * size - 2 + before, at)
+    copies: list[Copy] = [(index.add(at, before), ())]
+    if before:
+        copies.append((early, ((early, before),)))
+    if behind:
+        copies.append((late, ((index.sub(late, before + size), behind),)))
+    return copies
+
+
+def _repetitions(at: Index, size: int, before: int, behind: int) -> list[Copy]:
+    """The same, if the outermost elements are repeated."""
+    copies: list[Copy] = [(index.add(at, before), ())]
+    copies += [(place, ((at, 1),)) for place in range(before)]
+    copies += [(before + size + place, ((index.sub(at, size - 1), 1),)) for place in range(behind)]
+    return copies
+
+
+@lowers(
+    aten.reflection_pad1d_backward.default,
+    aten.reflection_pad2d_backward.default,
+    aten.reflection_pad3d_backward.default,
+)
+def reflection_pad_backward(
+    b: Builder, grad: TensorValue, x: TensorValue, padding: Sequence[Index]
+) -> TensorValue | None:
+    if grad.device.type == "cpu" and grad.strides[-1] == 1:  # vectors would run along rows, and read some backwards
+        return None
+    return _collected(b, grad, x, padding, _reflections)
+
+
+@lowers(
+    aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default,
+    aten.replication_pad3d_backward.default,
+)
+def replication_pad_backward(
+    b: Builder, grad: TensorValue, x: TensorValue, padding: Sequence[Index]
+) -> TensorValue | None:
+    return _collected(b, grad, x, padding, _repetitions)
+
+
+def _collected(
+    b: Builder,
+    grad: TensorValue,
+    x: TensorValue,
+    padding: Sequence[Index],
+    copies_of: Callable[[Index, int, int, int], list[Copy]],
+) -> TensorValue | None:
+    """The gradients of an element's copies, added up; None for so many copies that the library is faster."""
+    sizes = x.shape[x.ndim - len(padding) // 2 :]
+    numbers = [n for n in (*padding, *sizes) if isinstance(n, int) and n >= 0]
+    if len(numbers) < len(padding) + len(sizes):
+        return None
+    first, known = x.ndim - len(sizes), numbers[len(padding) :]
+    borders = [tuple(numbers[2 * k : 2 * k + 2]) for k in reversed(range(len(sizes)))]
+    if math.prod(len(copies_of(0, n, *border)) for n, border in zip(known, borders, strict=True)) > MOST_COMPARED:
+        return None
+    dtype = compute_dtype(grad.dtype)
+
+    def copy(p: Position, chosen: Sequence[Copy]) -> Node:
+        value = b.read(grad, (*p[:first], *(place for place, _ in chosen)), dtype)
+        inside = b.within(*(check for _, checks in chosen for check in checks))
+        return value if isinstance(inside, Const) else b.masked(inside, value, 0)
+
+    def element(p: Position) -> Node:
+        axes = [copies_of(c, n, *border) for c, n, border in zip(p[first:], known, borders, strict=True)]
+        return functools.reduce(
+            lambda one, other: b.op("add", one, other), (copy(p, chosen) for chosen in itertools.product(*axes))
+        )
+
+    return b.loop(element)

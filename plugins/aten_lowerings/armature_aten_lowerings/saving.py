@@ -66,9 +66,23 @@ def keep_window_positions(module: object, ctx: object) -> object:
         window = Window(image.meta["val"], kernel, stride or kernel, padding, dilation)
         if window.can_pack and all(user.target is node.target for user in places.users):
             packed = compared(places, image, window) or inlined(places.next, window.packed, places)[0]
-            (found,) = inlined(node, window.unpacked, packed, recompute=True)
-            node.replace_input_with(places, found)
+            if window.is_small and on_cpu_with_channels_last(node):
+                gradient = functools.partial(window.gradient, size=node.meta["val"].shape[-2:])
+                (found,) = inlined(node, gradient, grad, packed, recompute=True)
+                node.replace_all_uses_with(found)
+                module.graph.erase_node(node)
+            else:
+                (found,) = inlined(node, window.unpacked, packed, recompute=True)
+                node.replace_input_with(places, found)
     return module
+
+
+def on_cpu_with_channels_last(node: fx.Node) -> bool:
+    """Whether vectors run along the channels of an image. Along rows, each lane of a vector would read windows of its
+    own, of which the library reads each only once."""
+    value = node.meta["val"]
+    last = value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
+    return bool(value.device.type == "cpu" and last and not value.is_contiguous())
 
 
 def compared(places: fx.Node, image: fx.Node, window: Window) -> fx.Node | None:

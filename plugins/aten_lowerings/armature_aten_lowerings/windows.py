@@ -73,6 +73,32 @@ class Window:
             element = torch.where(better, number, element)
         return best, element.to(torch.int8)
 
+    def gradient(self, grad: Tensor, packed: Tensor, size: Sequence[int]) -> Tensor:
+        """The gradient of an image of that size with channels last, from that of the maxima and the elements of their
+        windows: each element of the image adds up the gradients of the windows whose maximum it is."""
+        spans = [1 + begin for begin in self.begins_of_last]
+        touching = [range(-(-span // stride)) for span, stride in zip(spans, self.stride, strict=True)]
+        total = grad.new_zeros(())
+        for steps in itertools.product(*touching):
+            (rows, down), (columns, across) = (
+                self.holder(axis, size[axis], packed, step) for axis, step in enumerate(steps)
+            )
+            rows, down = rows.unsqueeze(1), down.unsqueeze(1)
+            number = torch.where((down >= 0) & (across >= 0), down * self.kernel[1] + across, -1).to(torch.int8)
+            chosen = packed[..., rows, columns] == number
+            total = total + torch.where(chosen, grad[..., rows, columns], 0)
+        return total.contiguous(memory_format=torch.channels_last)
+
+    def holder(self, axis: int, size: int, packed: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """For each coordinate of an image along an axis: a window that may hold it, `step` before the last such one;
+        and which element of that window it is, -1 for none."""
+        stride, dilation, count = self.stride[axis], self.dilation[axis], packed.shape[axis - 2]
+        past = torch.arange(size, device=packed.device) + self.padding[axis]
+        window = past // stride - step
+        offset = past - window * stride
+        held = (window >= 0) & (window < count) & (offset % dilation == 0) & (offset < self.kernel[axis] * dilation)
+        return window.clamp(0, count - 1), torch.where(held, offset // dilation, -1)
+
     @property
     def begins_of_last(self) -> tuple[int, ...]:
         """The offset of a window's last element from its first, along each axis."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+import armature
 from armature.testing.lowering_kit import Kit
 
 aten = torch.ops.aten
@@ -27,3 +32,36 @@ def test_borders(kit: Kit, kind: str, axes: int, dtype: torch.dtype) -> None:
 def test_borders_of_channels_last(kit: Kit, kind: str) -> None:
     x = torch.randn(2, 3, 5, 20).to(memory_format=torch.channels_last)
     kit.check(getattr(aten, f"{kind}_pad2d").default, x, [3, 2, 1, 0])
+
+
+@pytest.mark.parametrize("kind", ["reflection", "replication"])
+@pytest.mark.parametrize("axes", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_gradients_of_borders(kit: Kit, kind: str, axes: int, dtype: torch.dtype) -> None:
+    backward = getattr(aten, f"{kind}_pad{axes}d_backward").default
+    x = torch.randn(SHAPES[axes]).to(dtype)
+    for borders in ([1, 0, 0, 2, 0, 0], [1] * 6, [2, 1, 1, 0, 0, 0], [4, 3, 3, 2, 2, 3], [0] * 6):
+        padding = borders[: 2 * axes]
+        grad = torch.randn_like(getattr(aten, f"{kind}_pad{axes}d").default(x, padding))
+        grad[..., -1] = math.nan
+        many = axes == 3 or 4 in borders
+        kit.check(backward, grad, x, padding, extern=many or kind == "reflection")
+        kit.check(backward, grad.repeat_interleave(2, -1)[..., ::2], x, padding, extern=many)
+        if axes == 2:
+            kit.check(backward, grad[0], x[0], padding, extern=many or kind == "reflection")
+            last = [one.to(memory_format=torch.channels_last) for one in (grad, x)]
+            kit.check(backward, *last, padding, extern=many)
+
+
+def test_gradients_of_borders_in_a_program() -> None:
+    for mode in ("reflect", "replicate"):
+        armature.reset()
+
+        def program(x: Tensor, mode: str = mode) -> Tensor:
+            return F.pad(x.sin(), (1, 1, 1, 1), mode=mode).cos()
+
+        ours = torch.randn(2, 3, 6, 7, requires_grad=True)
+        theirs = ours.detach().clone().requires_grad_()
+        armature.compile(program, fullgraph=True)(ours).square().sum().backward()
+        program(theirs).square().sum().backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import armature
 from armature.graph.data import GraphKind
+from armature.lower.data import ExternCall
 from armature.pipeline.session import session
 from armature.testing.differential import difference
 from armature_aten_lowerings import saving
@@ -132,6 +133,23 @@ def test_comparisons_find_what_the_library_finds(options: dict[str, Any], last: 
     torch.testing.assert_close(largest, values, equal_nan=True, rtol=0, atol=0)
     assert largest.stride() == values.stride()
     assert torch.equal(window.unpacked(element), places)
+
+
+@pytest.mark.parametrize("options", [p for p in POOLS if p["kernel_size"] != 12], ids=str)
+def test_gradients_of_maxima_with_channels_last_are_loops(options: dict[str, Any]) -> None:
+    armature.reset()
+    x = torch.randint(-2, 3, (2, 3, 13, 15)).float().contiguous(memory_format=torch.channels_last)
+    x[0, 1, 2:9, 3:7] = torch.nan
+    ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+    result = armature.compile(lambda x: functional.max_pool2d(x, **options), fullgraph=True)(ours)
+    wanted = functional.max_pool2d(theirs, **options)
+    grad = torch.randn_like(wanted)
+    result.backward(grad)
+    wanted.backward(grad)
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    assert ours.grad is not None and ours.grad.is_contiguous(memory_format=torch.channels_last)
+    graphs = session().compilations[-1].graphs
+    assert not any(isinstance(node, ExternCall) for graph in graphs for node in graph.loops.nodes)
 
 
 def test_rows_of_a_window_that_are_as_long_as_the_image() -> None:
