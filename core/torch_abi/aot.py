@@ -414,10 +414,40 @@ def min_cut(
     for place in joint.graph.find_nodes(op="placeholder"):
         if any(user.target is torch.ops.aten.copy_.default and user.args[0] is place for user in place.users):
             _pass_on_what_reads(place)
-    graphs: tuple[fx.GraphModule, fx.GraphModule] = _module("partitioners").min_cut_rematerialization_partition(
-        joint,
-        inputs,
-        num_fwd_outputs=num_fwd_outputs,
-        static_lifetime_input_indices=static_lifetime_input_indices,
-    )
+    _share_equal_values(joint)
+    with _module("config").patch(cse=False):
+        graphs: tuple[fx.GraphModule, fx.GraphModule] = _module("partitioners").min_cut_rematerialization_partition(
+            joint,
+            inputs,
+            num_fwd_outputs=num_fwd_outputs,
+            static_lifetime_input_indices=static_lifetime_input_indices,
+        )
     return graphs
+
+
+@attrs.frozen(eq=False)
+class _Draw:
+    """The target of one node that draws random numbers; it equals that of no other node."""
+
+    operator: torch._ops.OpOverload
+
+    @property
+    def __name__(self) -> str:
+        return self.operator.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.operator(*args, **kwargs)
+
+
+def _share_equal_values(joint: fx.GraphModule) -> None:
+    """Compute equal values once, but draw random numbers each time. The partitioner does so too, but knows only some of
+    the operators that draw: it would make one of two `exponential`."""
+    joint.graph.eliminate_dead_code()
+    for node in joint.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+            node.target = _Draw(node.target)
+    shared: fx.Graph = _module("compile_utils").fx_graph_cse(joint.graph)
+    for node in shared.nodes:
+        if isinstance(node.target, _Draw):
+            node.target = node.target.operator
+    joint.graph = shared

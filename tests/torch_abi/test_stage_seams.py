@@ -334,6 +334,24 @@ def test_a_check_stays_where_gradients_are_recorded() -> None:
     assert effects.CHECK in seen
 
 
+def test_equal_values_are_computed_once_but_each_number_is_drawn() -> None:
+    with fake.FakeWorld().mode as mode:
+        fakes = [mode.from_tensor(torch.ones(3, requires_grad=True))]
+    kept: list[list[str]] = []
+
+    def keep(graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
+        kept.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        first, second = (torch.empty_like(x.detach()).exponential_() for _ in range(2))
+        return (x.sin() * first).exp() + (x.sin() * second).cos()
+
+    aot.compile_functional(graph_of(draws), fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
+    forward = kept[0]
+    assert forward.count("aten.exponential.default") == 2 and forward.count("aten.sin.default") == 1
+
+
 def test_a_counted_write_is_a_write() -> None:
     with fake.FakeWorld().mode:
         known = torch.tensor([3.0])

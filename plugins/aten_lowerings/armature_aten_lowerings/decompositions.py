@@ -147,6 +147,16 @@ def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None 
     return torch.where(place < steps // 2, first + step * wide, last - step * (steps - 1 - wide)).to(dtype)
 
 
+def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Any:
+    """`Tensor.random_(low, high)`: numbers in the order of the memory. Its own name, `random.from`, is no Python and
+    can't be part of a graph."""
+    if high is None or generator is not None:
+        return NotImplemented
+    order = sorted(range(self.dim()), key=self.stride, reverse=True)
+    drawn = torch.randint(low, high, [self.size(dim) for dim in order], dtype=self.dtype, device=self.device)
+    return drawn.permute([order.index(dim) for dim in range(self.dim())])
+
+
 TORCHS_LINSPACE = torch_decompositions([aten.linspace.default])[aten.linspace.default]
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
@@ -154,6 +164,7 @@ OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     aten.index_add.default: index_add,
     aten.linalg_vector_norm.default: linalg_vector_norm,
     aten.linspace.default: linspace,
+    getattr(aten.random, "from"): random_from,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
     aten.smooth_l1_loss_backward.default: smooth_l1_loss_backward,

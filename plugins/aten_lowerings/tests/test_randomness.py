@@ -29,6 +29,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
     "normal_": lambda x: x.normal_(),
     "random_": lambda x: x.random_(),
     "random_ to": lambda x: x.random_(7),
+    "random_ from": lambda x: x.random_(2, 7),
     "uniform_": lambda x: x.uniform_(2, 3),
     "alpha dropout": lambda x: F.alpha_dropout(x, 0.3, True),
     "feature alpha dropout": lambda x: F.feature_alpha_dropout(x, 0.3, True),
@@ -45,7 +46,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def run(fn: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor) -> list[Tensor]:
-    given = x.clone()
+    given = x.detach().clone().requires_grad_(x.requires_grad)
     torch.manual_seed(3)
     return [*fn(given), torch.get_rng_state(), given]
 
@@ -70,6 +71,15 @@ def test_what_is_drawn(draw: str, layout: str) -> None:
 @pytest.mark.parametrize("draw", [name for name in DRAWS if "_" in name])
 def test_what_is_drawn_into_a_part_of_an_input(draw: str) -> None:
     check(lambda x: (DRAWS[draw](x[:, ::2]) + 1,), torch.rand(6, 40))
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_equal_draws_beside_gradients_are_two(draw: str) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        first, second = (DRAWS[draw](x.detach() * 1) for _ in range(2))
+        return (x * first).detach(), (x * second).detach(), x * first * second
+
+    check(program, torch.rand(4, 30).requires_grad_())
 
 
 def test_attention_that_drops_all_draws_nothing() -> None:
