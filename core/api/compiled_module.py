@@ -12,6 +12,7 @@ from torch import fx, nn
 
 from armature.errors import ReadsSource
 from armature.frame.hook import FrameHook
+from armature.torch_abi import recorders
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 from armature.torch_abi.modules import calls_forward_only
 from armature.torch_abi.recorders import at_work, fx_at_work
@@ -82,19 +83,9 @@ class CompiledModule(nn.Module):
 
 def with_hook(fn: Callable[..., Any], hook: FrameHook, original: Callable[..., Any]) -> Callable[..., Any]:
     """A function that calls `fn` with the frame hook on, and represents `original`."""
-
-    def compiled(*args: Any, **kwargs: Any) -> Any:
-        if at_work():  # another tool is recording the call
-            return fn(*args, **kwargs)
-        prior = set_eval_frame(hook)
-        try:
-            return fn(*args, **kwargs)
-        finally:
-            set_eval_frame(prior)
-
+    compiled = recorders.with_hook(fn, hook)
     functools.update_wrapper(compiled, original)
     vars(compiled)["__armature_original__"] = original
-    skip_code(compiled.__code__)
     return compiled
 
 

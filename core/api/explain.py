@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import fx
 
-from armature.api.options import Key, Options
+from armature.api.options import Options
 from armature.api.public import wrap
 from armature.breaks.report import ExplainedFrame, ExplainOutput, SkippedFrame
 from armature.errors import NotCallable, WrongArgument
@@ -20,6 +20,7 @@ from armature.pipeline.compiler import Compiler
 from armature.pipeline.session import Compilation, Session, Skip, session
 from armature.reports.html import page
 from armature.reports.recorder import Recorder
+from armature.torch_abi.eval_frame import Key
 
 
 def explain(fn: Callable[..., Any], *, dynamic: bool | None = None) -> Callable[..., ExplainOutput]:

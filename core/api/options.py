@@ -17,6 +17,7 @@ from armature.frame.hook import FrameHook
 from armature.pipeline.backends import NATIVE
 from armature.pipeline.compiler import Compiler
 from armature.plugins.plugin_manager import manager
+from armature.torch_abi.eval_frame import Key
 
 MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -41,13 +42,6 @@ class Options:
     dynamic: bool | None = None
     backend: str | Callable[..., Any] = "auto"
     changes: tuple[tuple[str, Hashable], ...] = ()  # settings for these compilations only
-
-
-class Key:
-    """The key of cached code in torch. A class without `__getattr__`, because torch reads an attribute of it on every
-    call."""
-
-    __slots__ = ()
 
 
 def checked(

@@ -53,10 +53,11 @@ class KernelSource:
 
 @attrs.frozen
 class Program:
-    """Everything needed to make a compiled graph: the sources, and a wrapper `def call(args): ...` in Python.
+    """Everything needed to make a compiled graph: the sources, and a wrapper `def call(...): ...` in Python.
 
-    The wrapper takes one list (which it empties), allocates, launches and returns a tuple. Its global names are kernels
-    (from `sources`), `constants` and `bindings` (operators, allocators, dtypes).
+    The wrapper takes the inputs (one by one, or if `boxed` as one list, which it empties), allocates, launches and
+    returns a tuple. Its global names are kernels (from `sources`), `constants` and `bindings` (operators, allocators,
+    dtypes).
     """
 
     name: str
@@ -67,3 +68,4 @@ class Program:
     kernel_count: int
     fused_count: int  # ATen operators that were fused with at least one other into a kernel
     extern_count: int
+    boxed: bool = True

@@ -26,12 +26,12 @@ def backends(plan: KernelPlan, ctx: CompileContext) -> dict[str, tuple[DeviceBac
     return found
 
 
-def generate(plan: KernelPlan, ctx: CompileContext) -> Program:
-    """Print everything. The same plan gives the same text."""
+def generate(plan: KernelPlan, ctx: CompileContext, boxed: bool = True) -> Program:
+    """Print everything. The same plan gives the same text. boxed: whether the wrapper takes its inputs as a list."""
     sources: list[KernelSource] = []
     for backend, kernels in backends(plan, ctx).values():
         sources.append(backend.generate(kernels, plan, ctx))
-    wrapper = Wrapper(plan, ctx.tables.operators)
+    wrapper = Wrapper(plan, ctx.tables.operators, boxed)
     text = wrapper.print()
     return Program(
         name=plan.name,
@@ -42,4 +42,5 @@ def generate(plan: KernelPlan, ctx: CompileContext) -> Program:
         kernel_count=len(plan.launches),
         fused_count=sum(k.operators for k in plan.kernels if k.operators > 1),
         extern_count=sum(isinstance(step, ExternCall) for step in plan.steps),
+        boxed=boxed,
     )

@@ -20,7 +20,8 @@ def verify(program: Program) -> None:
     invariant(len(kernels) == len(set(kernels)), "two kernels with one name", kernels=kernels)
     invariant(len(kernels) == program.kernel_count, "a kernel without source", program=program.name)
     given = {*kernels, *program.constants, *program.bindings, *dir(builtins)}
-    local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)} | {"args"}
+    local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    local |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     invariant(used <= given | local, "the wrapper uses unknown names", names=sorted(used - given - local))
     shadowed = local & {*kernels, *program.bindings, *program.constants}

@@ -74,10 +74,11 @@ _INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
 @attrs.define(eq=False)
 class Wrapper:
     """The wrapper's text under construction, and the objects that it names. operators: the plugins' facts about
-    them."""
+    them. boxed: whether it takes a list."""
 
     plan: KernelPlan
     operators: Operators
+    boxed: bool = True
     lines: Lines = attrs.field(factory=lambda: Lines(column=88))
     bindings: dict[str, object] = attrs.field(factory=dict)
     reused: frozenset[str] = frozenset()
@@ -92,10 +93,11 @@ class Wrapper:
         self.reused = frozenset(s.reuse for s in plan.steps if isinstance(s, Allocate) and s.reuse is not None)
         self.layouts = _returned_layouts(plan)
         self.lines.add(f"# {plan.name}: {len(plan.launches)} kernels")
-        with self.lines.indented("def call(args):"):
-            if plan.inputs:
+        with self.lines.indented(f"def call({'args' if self.boxed else ', '.join(plan.inputs)}):"):
+            if self.boxed and plan.inputs:
                 self.lines.add(f"{_tuple(plan.inputs)} = args")
-            self.lines.add("args.clear()")
+            if self.boxed:
+                self.lines.add("args.clear()")
             for size, read in sorted(plan.sizes.items(), key=lambda item: item[0].name):
                 self.lines.add(f"{size.name} = {read.text(plan.inputs[read.position])}")
             for step in plan.steps:

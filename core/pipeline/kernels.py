@@ -51,7 +51,7 @@ class KernelCompiler:
         self.print("plan", lambda: show_plan(plan), ctx)
         if ctx.config.autotune:
             self.tell_what_is_not_measured(plan, ctx)
-        program = self.timed("codegen", ctx, lambda: generate(plan, ctx))
+        program = self.timed("codegen", ctx, lambda: generate(plan, ctx, boxed=aten.kind is GraphKind.BACKWARD))
         self.print("kernels", lambda: "\n".join(source.text for source in program.sources), ctx)
         self.print("wrapper", lambda: program.wrapper, ctx)
         compiled = self.timed("load", ctx, lambda: load(program, aten, loops, plan, ctx))

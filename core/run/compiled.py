@@ -16,6 +16,7 @@ from armature.lower.data import LoopGraph
 from armature.run.data import CompiledGraph
 from armature.run.timeline import Timeline
 from armature.schedule.data import KernelPlan
+from armature.torch_abi.aot import Unboxed
 
 if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
@@ -88,4 +89,4 @@ def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, 
         for binding in bindings:
             binding.bind()
 
-    return CompiledGraph(program.name, call, aten, loops, plan, program, ready)
+    return CompiledGraph(program.name, call if program.boxed else Unboxed(call), aten, loops, plan, program, ready)

@@ -14,7 +14,7 @@ from armature.schedule.data import KernelPlan
 
 @attrs.frozen(eq=False)
 class CompiledGraph:
-    """A compiled ATen graph. `call(args: list) -> tuple` empties the list.
+    """A compiled ATen graph. `call(args: list) -> tuple` may empty the list.
 
     `ready()` waits until its kernels are built and raises BackendError when one can't be; otherwise the first call
     does. The rest is what it was made from.

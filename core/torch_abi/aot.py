@@ -104,7 +104,7 @@ class _Watch:
         if wires is not None and self.split is not None:
             later = _CompiledOnFirstCall(self.compilers.backward, self.split[1], self.context)
             replay = None if wires.written else replay_of(self.module, self.split[0], wires.learning)
-            self.lean = training.connect(wires, compiled, later, replay)
+            self.lean = training.connect(wires, flat(compiled, self.inputs), later, replay)
         self.split = None
         return compiled
 
@@ -368,9 +368,20 @@ def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]]
     return call
 
 
+@attrs.frozen(eq=False)
+class Unboxed:
+    """A compiled graph that takes its inputs one by one, called with a list of them. `flat` gives out the graph itself:
+    a Python function between it and its caller takes as long as a small kernel."""
+
+    run: Callable[..., Any]
+
+    def __call__(self, args: list[Any]) -> Any:
+        return self.run(*args)
+
+
 def flat(inner: Callable[[list[Any]], Any], count: int) -> Callable[..., Any]:
     """Wrap a callable that takes a list to take `count` inputs one by one."""
-    return _flat(count)(inner)
+    return inner.run if isinstance(inner, Unboxed) else _flat(count)(inner)
 
 
 @functools.cache

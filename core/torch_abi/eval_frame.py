@@ -46,6 +46,18 @@ SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
 """Run this frame and all below it with the hook off."""
 
 
+class Key:
+    """A key that a callback files cached code under, its `_torchdynamo_orig_backend`."""
+
+    __slots__ = ()
+
+
+if sys.version_info < (3, 12):
+    # In every call torch looks for an attribute of the key, which must not be there. For that Python 3.11 makes an
+    # AttributeError with a text, which takes a seventh of a small call; the KeyError of a dict is cheap.
+    Key.__getattribute__ = {"__class__": Key}.__getitem__  # type: ignore[method-assign,assignment]
+
+
 class GuardHolder:
     """The guards in torch's cache: torch reads `root` and sets the next three attributes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ _MODULE: Any = torch.nn.modules.module
 _FORWARD, _FORWARD_PRE = _MODULE._global_forward_hooks, _MODULE._global_forward_pre_hooks
 _BACKWARD, _BACKWARD_PRE = _MODULE._global_backward_hooks, _MODULE._global_backward_pre_hooks
 _PLAIN_CALL = nn.Module.__call__
+_TRACING: Callable[[], bool] = torch._C._is_tracing  # a fifth of the time of `_get_tracing_state`
 
 
 def calls_forward_only(module: nn.Module) -> bool:
@@ -27,5 +29,5 @@ def calls_forward_only(module: nn.Module) -> bool:
         or _BACKWARD_PRE
         or module._compiled_call_impl is not None
         or type(module).__call__ is not _PLAIN_CALL
-        or torch._C._get_tracing_state() is not None
+        or _TRACING()
     )

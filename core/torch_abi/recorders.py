@@ -7,7 +7,9 @@ torch.jit.trace ends the process if compiled code is looked up while it records.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from types import CodeType, FunctionType
+from typing import Any
 
 import torch
 import torch.fx._symbolic_trace as symbolic_trace
@@ -16,6 +18,7 @@ from torch import compiler
 from torch.compiler import is_dynamo_compiling
 
 from armature.introspection import existing
+from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 
 jit_tracing = torch._C._is_tracing
 
@@ -43,6 +46,23 @@ def at_work() -> bool:
     if is_dynamo_compiling() or compiler._is_compiling_flag or symbolic_trace._is_fx_tracing_flag:
         return True
     return jit_tracing()
+
+
+def with_hook(fn: Callable[..., Any], hook: object) -> Callable[..., Any]:
+    """A function that calls `fn` with the frame hook on, or as it is if one of these tools records the call."""
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        # `at_work()`, in place: as a call it would take a third longer
+        if is_dynamo_compiling() or compiler._is_compiling_flag or symbolic_trace._is_fx_tracing_flag or jit_tracing():
+            return fn(*args, **kwargs)
+        prior = set_eval_frame(hook)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            set_eval_frame(prior)
+
+    skip_code(compiled.__code__)
+    return compiled
 
 
 def fx_at_work() -> bool:

@@ -8,7 +8,7 @@ another output, no subclass, no token, no random generator state. `connect` then
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import torch
@@ -18,9 +18,11 @@ from armature.torch_abi import second_order
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.undefined import feeds
 
+T = TypeVar("T")
 Boxed = Callable[[list[Any]], Any]
 
 _C: Any = torch._C
+_autocast_enabled: Callable[[], bool] = _C._is_any_autocast_enabled
 _unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
 _FREE_OUTPUTS = ("non_alias", "unsafe_view_alias")
 _TWICE = (
@@ -248,11 +250,12 @@ def _causes(ctx: Any, gradients: Sequence[Any]) -> Iterator[Tensor]:
 
 
 def connect(
-    wires: Wiring, forward: Boxed, backward: Boxed, replay: second_order.Replay | None = None
+    wires: Wiring, forward: Callable[..., Any], backward: Boxed, replay: second_order.Replay | None = None
 ) -> Callable[..., tuple[Any, ...]]:
-    """Join the two compiled graphs into one differentiable function, called flat. replay: reruns the captured graph."""
+    """Join the two compiled graphs into one differentiable function, called flat, as `forward` is. replay: reruns the
+    captured graph."""
     methods = {
-        "forward": staticmethod(_forward(wires, _without_autocast(forward), replay is not None)),
+        "forward": staticmethod(_forward(wires, forward, replay is not None)),
         "backward": staticmethod(_backward(wires, _without_autocast(backward), replay)),
     }
     function: Any = type("Compiled", (torch.autograd.Function,), methods)
@@ -277,32 +280,36 @@ def connect(
     return call_prepared if cut or written else call
 
 
-def _without_autocast(inner: Boxed) -> Boxed:
-    """Wrap the graph to run with autocast off: its casts were traced, and its operators must not add any."""
-    enabled: Callable[[], bool] = _C._is_any_autocast_enabled
+def _without_autocast(inner: Callable[..., T]) -> Callable[..., T]:
+    """Wrap a graph to run with autocast off: its casts were traced, and its operators must not add any."""
 
-    def run(args: list[Any]) -> Any:
-        if enabled():
+    def run(*args: Any) -> T:
+        if _autocast_enabled():
             with _C._DisableAutocast():
-                return inner(args)
-        return inner(args)
+                return inner(*args)
+        return inner(*args)
 
     return run
 
 
-def _forward(wires: Wiring, inner: Boxed, twice: bool) -> Callable[..., tuple[Any, ...]]:
+def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[..., tuple[Any, ...]]:
     """The forward method of the autograd function. twice: its gradients may be differentiated."""
+    autocast_enabled, without_autocast = _autocast_enabled, _without_autocast(inner)
     count, constant, unsafe_views = wires.outputs, wires.constant, wires.unsafe_views
     shared, learning = wires.shared, wires.learning
     asked = tuple(tangent.output for tangent in wires.tangents) if wires.feeds else ()
     end = -wires.sizes or None
     remember = second_order.remembering(wires.numbers, wires.cut) if twice else lambda args: None
 
+    # Loops in place of comprehensions, which are functions to Python 3.11: each would take longer than its work.
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
-        derived = [args[k] for k in learning if args[k].grad_fn is not None]
-        ctx.history = _history(derived) if derived else None
+        ctx.history = None
+        for k in learning:
+            if args[k].grad_fn is not None:
+                ctx.history = _history([args[k] for k in learning if args[k].grad_fn is not None])
+                break
         ctx.inputs = remember(args)
-        results = inner([*args])
+        results = inner(*args) if not autocast_enabled() else without_autocast(*args)
         outputs: tuple[Any, ...] = tuple(results[:count])
         saved = [*results[count:end]]
         ctx.sizes = results[end:] if end else ()
@@ -310,8 +317,10 @@ def _forward(wires: Wiring, inner: Boxed, twice: bool) -> Callable[..., tuple[An
             outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
         if shared:
             _tie(shared, args, outputs, saved)
-        # A saved view would keep its base's history alive too. Detached, it has the same version counter.
-        ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in saved])
+        for k, tensor in enumerate(saved):
+            if tensor._is_view():  # it would keep its base's history alive too; detached, it counts the same writes
+                saved[k] = tensor.detach()
+        ctx.save_for_backward(*saved)
         if constant:
             ctx.mark_non_differentiable(*[outputs[k] for k in constant])
             ctx._materialize_non_diff_grads = False
@@ -394,8 +403,11 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
     run = _without_tangents(wires.feeds, inner)
 
     def backward(ctx: Any, *gradients: Any) -> Any:
-        if transforms_active() or not all(g is None or has_memory(g) for g in gradients):
-            return followed(ctx, gradients, None)  # is_grads_batched=True passes special tensors that represent several
+        if transforms_active():
+            return followed(ctx, gradients, None)
+        for gradient in gradients:
+            if not (gradient is None or has_memory(gradient)):
+                return followed(ctx, gradients, None)  # is_grads_batched=True passes a tensor that stands for several
         args = [*ctx.sizes, *ctx.saved_tensors]
         came = -1
         for k, output, strides, tangent in tangents:

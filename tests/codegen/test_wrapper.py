@@ -55,6 +55,17 @@ def test_wrapper_reads_like_a_program() -> None:
     ]
 
 
+def test_a_wrapper_that_takes_its_inputs_one_by_one() -> None:
+    w = LoopWriter()
+    graph = w.graph(w.op("add", w.input(4, 4), w.input(4, 4)))
+    ctx = context((), PlanBackend())
+    program = generate(schedule(graph, ctx), ctx, boxed=False)
+    verify(program)
+    assert not program.boxed
+    assert program.wrapper.splitlines()[1] == "def call(in_0, in_1):"
+    assert "args" not in program.wrapper
+
+
 def test_a_buffer_is_made_in_the_layout_in_which_it_is_returned() -> None:
     w = LoopWriter()
     flat = attrs.evolve(layout.reshape(w.op("tanh", w.input(4, 4)), (16,)), strides=(1,))

@@ -27,11 +27,12 @@ from armature.run.workers import Workers
 from armature.schedule.schedule import schedule
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import context
+from armature.torch_abi.aot import flat
 from tests.support.loop_graphs import LoopWriter, loop_graphs
 from tests.support.plan_kit import PlanBackend
 
 
-def compiled(graph: LoopGraph, backend: Any = None) -> CompiledGraph:
+def compiled(graph: LoopGraph, backend: Any = None, boxed: bool = True) -> CompiledGraph:
     ctx = attrs.evolve(context((), backend or PlanBackend()), workers=Workers(2))
     plan = schedule(graph, ctx)
     holder = fx.Graph()
@@ -39,7 +40,7 @@ def compiled(graph: LoopGraph, backend: Any = None) -> CompiledGraph:
         holder.placeholder(name)
     holder.output(())
     aten = AtenGraph(graph.name, GraphKind.INFERENCE, fx.GraphModule({}, holder), ())
-    found = load(generate(plan, ctx), aten, graph, plan, ctx)
+    found = load(generate(plan, ctx, boxed), aten, graph, plan, ctx)
     verify(found)
     return found
 
@@ -66,6 +67,16 @@ def test_call_empties_its_list() -> None:
     args: list[object] = list(w.arguments(graph))
     compiled(graph).call(args)
     assert args == []
+
+
+def test_a_graph_that_takes_its_inputs_one_by_one_is_called_as_it_is() -> None:
+    w, graph = simple()
+    found = compiled(graph, boxed=False)
+    (x,) = w.arguments(graph)
+    run = flat(found.call, 1)
+    assert cast(Any, run).__code__.co_varnames[:1] == ("in_0",)
+    for outputs in (run(x), found.call([x])):
+        torch.testing.assert_close(outputs[0], torch.tanh(x))
 
 
 def test_kernels_are_built_beside_the_caller_and_bound_once() -> None:

@@ -13,13 +13,14 @@ import attrs
 import torch
 
 import armature
-from armature.api.options import Key, Options
+from armature.api.options import Options
 from armature.api.public import wrap
 from armature.errors import ArmatureWarning
 from armature.frame.hook import FrameHook
 from armature.pipeline.compiler import Compiler
 from armature.pipeline.session import Compilation, Outcome, Session, session
 from armature.testing.differential import difference
+from armature.torch_abi.eval_frame import Key
 from tests.support.tracing import chain, comparable
 
 

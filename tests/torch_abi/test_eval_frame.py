@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -20,13 +22,10 @@ from armature.torch_abi.eval_frame import (
     FrameOutcome,
     GuardedCode,
     GuardHolder,
+    Key,
     set_eval_frame,
     skip_code,
 )
-
-
-class Key:
-    __slots__ = ()
 
 
 class Recorder:
@@ -253,7 +252,7 @@ def test_code_that_a_callback_looks_at_is_not_reset() -> None:
     told: list[bool] = []
 
     class Hook:
-        _torchdynamo_orig_backend = object()
+        _torchdynamo_orig_backend = Key()
 
         @eval_frame.callback
         def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
@@ -268,3 +267,20 @@ def test_code_that_a_callback_looks_at_is_not_reset() -> None:
         eval_frame.set_eval_frame(prior)
     assert told == [False]
     assert eval_frame.reset_code(f.__code__)
+
+
+def test_a_key_is_an_object_like_others_where_python_compares_it() -> None:
+    first, second = Key(), Key()
+    assert {first: 1, second: 2}[first] == 1
+    assert isinstance(first, Key) and not isinstance(first, type)
+    assert "Key object" in repr(first)
+
+
+def test_what_torch_asks_of_a_key_makes_no_attribute_error() -> None:
+    """It asks in each call; making the error took a seventh of a small one."""
+    key = Key()
+    if sys.version_info < (3, 12):
+        with pytest.raises(KeyError):
+            key._torchdynamo_orig_backend  # type: ignore[attr-defined]
+    has: Any = ctypes.pythonapi.PyObject_HasAttrString
+    assert has(ctypes.py_object(key), b"_torchdynamo_orig_backend") == 0
