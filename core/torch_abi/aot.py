@@ -305,7 +305,8 @@ def compile_functional(
         undefined.leave_undefined(watch.metadata, *watch.feeds)
     if watch.inner is not None and not watch.merged and _needs_no_wrapper(watch.metadata):
         needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
-        return flat(without_gradients(watch.inner) if needs_grad else watch.inner, len(fakes))
+        direct = flat(watch.inner, len(fakes))
+        return without_gradients(direct) if needs_grad else direct
     return whole
 
 
@@ -355,13 +356,13 @@ def meets_wrappers(module: fx.GraphModule, fakes: Sequence[Any]) -> bool:
     return any(map(is_wrapper, kinds))
 
 
-def without_gradients(inner: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+def without_gradients(inner: Callable[..., Any]) -> Callable[..., Any]:
     """For a graph whose results need no gradients though its inputs do: disable the recording by its operators."""
 
-    def call(args: list[Any]) -> Any:
+    def call(*args: Any) -> Any:
         torch._C._set_grad_enabled(False)
         try:
-            return inner(args)
+            return inner(*args)
         finally:
             torch._C._set_grad_enabled(True)
 

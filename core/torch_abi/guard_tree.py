@@ -70,7 +70,6 @@ class Manager(Protocol):
     def add_global_state_guard(self, state: object, parts: Parts, stack: None, /) -> None: ...
     def add_torch_function_mode_stack_guard(self, modes: list[Any], parts: Parts, stack: None, /) -> None: ...
     def add_default_device_guard(self, parts: Parts, stack: None, /) -> None: ...
-    def add_dual_level_match_guard(self, level: int, parts: Parts, stack: None, /) -> None: ...
 
 
 class Root(Manager, Protocol):
@@ -127,7 +126,10 @@ def global_state(manager: Manager, parts: Parts) -> None:
     """Guard grad mode, autocast, default dtype, determinism, threads, active function modes and the level of forward
     mode."""
     manager.add_global_state_guard(_C.GlobalStateGuard(), parts, None)
-    manager.add_dual_level_match_guard(forward_level(), parts, None)
+    # In the module's dict, because torch's own guard reads the attribute, which takes three times as long.
+    levels = manager.globals_dict_manager(vars(torch.autograd.forward_ad), "forward_ad", None, None)
+    level = levels.dict_getitem_manager("_current_level", "forward_ad._current_level", forward_level(), None)
+    level.add_equals_match_guard(forward_level(), parts, None)
     count = torch._C._len_torch_function_stack()
     modes = [torch._C._get_function_stack_at(position) for position in range(count)]
     manager.add_torch_function_mode_stack_guard(modes, parts, None)

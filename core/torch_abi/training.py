@@ -301,8 +301,9 @@ def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[
     end = -wires.sizes or None
     remember = second_order.remembering(wires.numbers, wires.cut) if twice else lambda args: None
 
-    # Loops in place of comprehensions, which are functions to Python 3.11: each would take longer than its work.
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
+        """Run the graph, and save for backward. Loops in place of comprehensions, which Python 3.11 runs as functions:
+        each would take longer than its work."""
         ctx.history = None
         for k in learning:
             if args[k].grad_fn is not None:
