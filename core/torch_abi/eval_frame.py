@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeVar, cast
 import attrs
 import torch
 
+from armature.torch_abi.versions import HASATTR_MAKES_ERRORS
+
 _C: Any = torch._C._dynamo.eval_frame
 
 set_eval_frame: Callable[[Any], Any] = _C.set_eval_frame
@@ -52,10 +54,11 @@ class Key:
     __slots__ = ()
 
 
-if sys.version_info < (3, 12):
-    # In every call torch looks for an attribute of the key, which must not be there. For that Python 3.11 makes an
-    # AttributeError with a text, which takes a seventh of a small call; the KeyError of a dict is cheap.
-    Key.__getattribute__ = {"__class__": Key}.__getitem__  # type: ignore[method-assign,assignment]
+if HASATTR_MAKES_ERRORS:
+    # In every call torch looks for an attribute of the key, which must not be there. The AttributeError with its text
+    # takes a seventh of a small call; the KeyError of a dict is cheap.
+    _class: Any = Key
+    _class.__getattribute__ = {"__class__": Key}.__getitem__
 
 
 class GuardHolder:

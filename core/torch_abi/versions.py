@@ -10,6 +10,8 @@ from packaging.version import Version
 
 PYTHON_RANGE = ((3, 11), (3, 14))  # first supported, first unsupported
 TORCH_RANGE = ("2.11", "2.16.dev0")
+HASATTR_MAKES_ERRORS = sys.version_info < (3, 12)
+"""Whether CPython makes an AttributeError where C code only asks if an object has an attribute."""
 
 
 @attrs.frozen
