@@ -97,7 +97,6 @@ class IndexPrinter:
         return self.print(position(access, buffers))
 
 
-CPP_INDEX = IndexPrinter()
 PYTHON_INDEX = IndexPrinter(
     floordiv="({0} // {1})", mod="({0} % {1})", signed_floordiv="({0} // {1})", signed_mod="({0} % {1})"
 )

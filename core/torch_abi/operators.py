@@ -42,7 +42,7 @@ def direct(target: torch._ops.OpOverload) -> Callable[..., Any]:
     return getattr(target, "_op", target)
 
 
-def is_triton_operator(target: object) -> bool:
+def is_kernel_operator(target: object) -> bool:
     """Whether an operator was made by `torch.library.triton_op`. AOTAutograd would call its implementation on tensors
     without memory."""
     if not isinstance(target, torch._ops.OpOverload):

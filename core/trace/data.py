@@ -16,7 +16,7 @@ from armature.frame.guards.guard import Guard
 from armature.frame.rerun import Undo
 from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeTensor
-from armature.torch_abi.operators import is_triton_operator, written_positions
+from armature.torch_abi.operators import is_kernel_operator, written_positions
 
 LEAVE = "leave"  # in the meta of a node that enters a context: the function that leaves it
 # attribute of a function: positions of the arguments it may write to, None if it may write to any
@@ -26,7 +26,7 @@ UNCOMPILED = "runs_uncompiled"
 def is_uncompiled(node: fx.Node) -> bool:
     """Whether a graph node is a call that isn't passed to a back end (`call_uncompiled` of `plugin_values.py`, or a
     TorchScript function's)."""
-    return hasattr(node.target, UNCOMPILED) or is_triton_operator(node.target)
+    return hasattr(node.target, UNCOMPILED) or is_kernel_operator(node.target)
 
 
 def written_uncompiled(node: fx.Node) -> list[fx.Node]:

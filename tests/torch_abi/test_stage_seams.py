@@ -373,8 +373,8 @@ def test_operators_of_kernels_and_what_operators_write() -> None:
         "armature_test::written", fn, mutates_args=("y",), schema="(Tensor x, Tensor(a!) y) -> ()"
     )
     target = torch.ops.armature_test.written.default
-    assert made is not None and operators.is_triton_operator(target) and not operators.is_triton_operator(fn)
-    assert not operators.is_triton_operator(aten.copy_.default)
+    assert made is not None and operators.is_kernel_operator(target) and not operators.is_kernel_operator(fn)
+    assert not operators.is_kernel_operator(aten.copy_.default)
     assert operators.written_positions(target) == {1} and operators.written_positions(aten.copy_.default) == {0}
     assert operators.written_positions(aten.add.Tensor) == frozenset()
 
