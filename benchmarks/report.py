@@ -1,13 +1,13 @@
-"""`python -m benchmarks.report`: writes docs/performance.md from the JSON output of the benchmarks and the demo."""
+"""`python -m benchmarks.report`: puts the JSON output of the benchmarks and the demo into docs/performance.md."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import jinja2
 import typer
 
 from benchmarks.frontend import ratio
@@ -15,6 +15,7 @@ from benchmarks.run import geometric_mean
 
 HERE = Path(__file__).parent
 Rows = list[dict[str, Any]]
+BLOCK = re.compile(r"<!-- figures: (\w+) -->\n.*?\n<!-- end -->", re.DOTALL)
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -169,46 +170,65 @@ def front_end(rows: Rows) -> str:
     return table(titles, [*body, ["**geometric mean**", *[""] * 5, mean]])
 
 
-def main(
-    run_file: Annotated[Path, typer.Option("--run", help="what `python -m benchmarks.run --json` wrote")],
-    demo_file: Annotated[Path, typer.Option("--demo", help="what `armature demo --json` wrote on a CPU")],
-    cuda_file: Annotated[Path, typer.Option("--cuda", help="what `armature demo --device cuda --json` wrote")],
-    gpu_file: Annotated[Path, typer.Option("--gpu", help="what plugins/gpu_triton/benchmarks/models.py --json wrote")],
-    frontend_file: Annotated[Path, typer.Option("--frontend", help="what benchmarks.frontend --json wrote")],
-    note: Annotated[str, typer.Option(help="how the CPU's figures were taken, where that needs saying")] = "",
-    out: Annotated[Path, typer.Option(help="the page to write")] = HERE.parent / "docs" / "performance.md",
-) -> None:
-    """Write the page."""
-    files = (run_file, demo_file, cuda_file, gpu_file, frontend_file)
-    run, cpu, cuda, gpu, front = (json.loads(f.read_text()) for f in files)
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-    template = environment.from_string((HERE / "performance.md.j2").read_text())
-    launch = table(["one launch of a tiny kernel", "us"], [[row["launch"], row["us"]] for row in gpu["launch"]])
-    memory = table(
-        ["kernel", "armature GB/s", "of a copy's", "eager GB/s"],
-        [[r["kernel"], r["armature_gb_s"], r["of_copy"], r.get("eager_gb_s", "-")] for r in gpu["memory"]],
-    )
-    out.write_text(
-        template.render(
-            machine=run["machine"],
-            note=note,
-            steady=steady(run["rows"]),
-            peak_memory=peak_memory(run["rows"]),
-            cold=against(run["rows"], "cold", ["model", "mode"]),
-            scaling=against(run["rows"], "scaling", ["graph", "steps"]),
-            overhead=overhead(run["rows"]),
-            front_end=front_end(front["rows"]),
-            eager_overhead=front["overhead"]["extra"],
-            cpu=cpu["machine"],
-            demo=demo(cpu["rows"]),
-            gpu=gpu["machine"],
-            cuda=demo(cuda["rows"]),
-            gpu_models=gpu_models(gpu["models"]),
-            launch=launch,
-            memory=memory,
+def fill(page: str, figures: Mapping[str, str]) -> str:
+    """The page with these figures between their marks. Errors: ValueError if it has no marks for some."""
+    missing = figures.keys() - {found[1] for found in BLOCK.finditer(page)}
+    if missing:
+        raise ValueError(
+            f"The page has no marks for {', '.join(sorted(missing))}. Add {mark('NAME', '')!r} where they belong."
         )
+    return BLOCK.sub(lambda found: mark(found[1], figures[found[1]]) if found[1] in figures else found[0], page)
+
+
+def mark(name: str, text: str) -> str:
+    """Figures between their marks, which readers of the page do not see."""
+    return f"<!-- figures: {name} -->\n{text}\n<!-- end -->"
+
+
+def of_run(data: dict[str, Any]) -> dict[str, str]:
+    rows = data["rows"]
+    return {
+        "steady": steady(rows),
+        "peak_memory": peak_memory(rows),
+        "cold": against(rows, "cold", ["model", "mode"]),
+        "scaling": against(rows, "scaling", ["graph", "steps"]),
+        "overhead": overhead(rows),
+    }
+
+
+def of_gpu(data: dict[str, Any]) -> dict[str, str]:
+    kernels = [[r["kernel"], r["armature_gb_s"], r["of_copy"], r.get("eager_gb_s", "-")] for r in data["memory"]]
+    return {
+        "gpu_models": gpu_models(data["models"]),
+        "memory": table(["kernel", "armature GB/s", "of a copy's", "eager GB/s"], kernels),
+        "launch": table(["one launch of a tiny kernel", "us"], [[row["launch"], row["us"]] for row in data["launch"]]),
+    }
+
+
+def main(
+    run: Annotated[Path | None, typer.Option(help="what `python -m benchmarks.run --json` wrote")] = None,
+    demo_file: Annotated[Path | None, typer.Option("--demo", help="what `armature demo --json` wrote on a CPU")] = None,
+    cuda: Annotated[Path | None, typer.Option(help="what `armature demo --device cuda --json` wrote")] = None,
+    gpu: Annotated[Path | None, typer.Option(help="what plugins/gpu_triton/benchmarks/models.py --json wrote")] = None,
+    frontend: Annotated[Path | None, typer.Option(help="what benchmarks.frontend --json wrote")] = None,
+    page: Annotated[Path, typer.Option(help="the page")] = HERE.parent / "docs" / "performance.md",
+) -> None:
+    """Put the figures of these files into the page, and leave all else there as it is."""
+    readers: tuple[tuple[Path | None, Callable[[dict[str, Any]], dict[str, str]]], ...] = (
+        (run, of_run),
+        (demo_file, lambda data: {"demo": demo(data["rows"])}),
+        (cuda, lambda data: {"cuda_demo": demo(data["rows"])}),
+        (gpu, of_gpu),
+        (frontend, lambda data: {"front_end": front_end(data["rows"])}),
     )
-    typer.echo(f"wrote {out}")
+    figures: dict[str, str] = {}
+    for file, read in readers:
+        if file is not None:
+            data = json.loads(file.read_text())
+            figures |= read(data)
+            typer.echo(f"{file}: measured on {data['machine']}; the page should say so")
+    page.write_text(fill(page.read_text(), figures))
+    typer.echo(f"wrote {page}: {', '.join(figures) or 'nothing, as no file was given'}")
 
 
 if __name__ == "__main__":
