@@ -54,6 +54,7 @@ from armature.torch_abi.decomps import overload, torch_decompositions, undecompo
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, of_transform, version_of
+from armature.torch_abi.known_strides import are_known as strides_are_known
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.pytree import registered_class
@@ -334,6 +335,7 @@ __all__ = [
     "scripts",
     "set_data_",
     "skip_code",
+    "strides_are_known",
     "supportable",
     "symbolic_number",
     "tensor_method",

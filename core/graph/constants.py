@@ -46,6 +46,14 @@ class KnownValues:
         with on_constants():
             return value.item()
 
+    def converted(self, node: fx.Node, convert: Callable[[Tensor], object]) -> object:
+        """What a function of Python makes of a tensor, such as `float`. Errors: NotKnown, and the function's."""
+        value = self.of(node)
+        if not isinstance(value, Tensor):
+            raise NotKnown(str(node))
+        with on_constants():
+            return convert(value)
+
     def elements(self, node: fx.Node) -> list[Any]:
         """The elements of a tensor as numbers, in order. Errors: NotKnown."""
         value = self.of(node)

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from armature.torch_abi import known_strides, probes
 from armature.torch_abi.fake_checks import check_operands, understood
 from armature.torch_abi.fake_layouts import layout_rule
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
@@ -119,10 +120,7 @@ class WatchingMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):  # torch would look for a rule for this very class
-            if func in HOP_RULES:
-                return super().__torch_dispatch__(cast(Any, func), types, args, kwargs)
-            rule: Any = func.python_key_table.get(FakeTensorMode)
-            return NotImplemented if rule is None else rule(self, *args, **kwargs or {})
+            return self._of_higher_order(func, types, args, kwargs)
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
             raise NumberAsked(args[0])
         if func in QUANTIZING:
@@ -130,6 +128,8 @@ class WatchingMode(FakeTensorMode):
         if func in UNSIZED:
             raise DynamicOutputShapeException(func)
         check_operands(func, args)
+        if (error := probes.refused(func, args, kwargs or {})) is not None:
+            raise error
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         if may_write(func):
@@ -137,10 +137,20 @@ class WatchingMode(FakeTensorMode):
         result = super().__torch_dispatch__(func, types, understood(func, args), kwargs)
         rule = self.relaid.get(func) or layout_rule(func)
         asked = (kwargs or {}).get("memory_format")
-        if rule is None or result is NotImplemented or asked not in (None, torch.preserve_format):
-            return result
-        with self:
-            return rule(args, result)
+        if rule is not None and result is not NotImplemented and asked in (None, torch.preserve_format):
+            with self:
+                result = rule(args, result)
+        known_strides.note(func, args, kwargs or {}, result)
+        return result
+
+    def _of_higher_order(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func in HOP_RULES:
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+        else:
+            rule = func.python_key_table.get(FakeTensorMode)
+            result = NotImplemented if rule is None else rule(self, *args, **kwargs or {})
+        known_strides.note(func, args, kwargs or {}, result)
+        return result
 
 
 def _mode_of(world: FakeWorld) -> WatchingMode:

@@ -296,8 +296,12 @@ KEEPING = (
     aten.rad2deg.default, aten.rand_like.default, aten.randint_like.default, aten.randint_like.low_dtype,
     aten.randn_like.default, aten.zeros_like.default,
 )  # fmt: skip
-AS_TOLD = (aten.clone.default, aten.masked_fill.Scalar, aten.mvlgamma.default)
+AS_TOLD = (aten.clone.default, aten.mvlgamma.default)
 NUMBER_IN_KERNEL = (aten.lerp.Scalar, aten.pow.Tensor_Scalar)
+# They copy what they change, or compute, in row-major order.
+ROW_MAJOR = (
+    aten._log_softmax.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.tril.default, aten.triu.default,
+)  # fmt: skip
 LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten.pow.Scalar: contiguous,
     aten.normal.Tensor_Tensor: contiguous,
@@ -326,6 +330,8 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten._fft_r2c.default: of_spectrum,
     aten._fft_c2c.default: of_complex_spectrum,
     aten._fft_c2r.default: of_signal,
+    aten.native_layer_norm.default: first_contiguous,
+    **dict.fromkeys(ROW_MAJOR, contiguous),
     **dict.fromkeys(DESCRIBED, as_sum),
     **dict.fromkeys(KEEPING, as_first),
     **dict.fromkeys(NUMBER_IN_KERNEL, without_numbers),

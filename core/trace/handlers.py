@@ -106,8 +106,8 @@ def tensor_method(*args: object, **kwargs: object) -> object:
 
 
 def number_asked(*args: object, **kwargs: object) -> object:
-    """As the target of a handler it stands for all functions and methods of torch that ask a tensor of the program for
-    its number: that tensor, then the arguments."""
+    """As the target of a handler it stands for all functions and methods of torch that ask a tensor for its number:
+    that tensor, then the arguments."""
     raise NotImplementedError
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
+
 from armature.trace.errors import UserRaised
 from armature.trace.semantics import iteration, keywords, operators
 from armature.trace.values.base import Value, refuse_result
@@ -42,6 +44,8 @@ class PythonRules:
         return keywords.takes(fn, positional, names, self.signature(fn))
 
     def index(self, value: Value) -> Value:
+        if value.is_tensor:
+            return self.tracing.calls.handled(torch.Tensor.__index__, (value,), {}) or value
         if not isinstance(value, UserObjectValue) or issubclass(value.cls, int):
             return value
         method = value.method(self.tracing, "__index__")

@@ -65,6 +65,11 @@ CALLS: dict[Any, Callable[[Tensor], Any]] = {
     aten._fft_c2c.default: lambda x: aten._fft_c2c.default(x.to(torch.complex64), [3, 1], 0, True),
     aten._fft_c2r.default: lambda x: aten._fft_c2r.default(x.to(torch.complex64), [3, 0, 1], 0, 6),
     aten._to_copy.default: lambda x: aten._to_copy.default(x, dtype=torch.float64),
+    aten._log_softmax.default: lambda x: aten._log_softmax.default(x, 1, False),
+    aten.masked_fill.Tensor: lambda x: aten.masked_fill.Tensor(x, x > 0.5, x.new_ones(())),
+    aten.tril.default: aten.tril.default,
+    aten.triu.default: aten.triu.default,
+    aten.native_layer_norm.default: lambda x: aten.native_layer_norm.default(x, [5], None, None, 1e-5),
     aten.roll.default: lambda x: aten.roll.default(x, [1, 1], [0, 1]),
     aten.flip.default: lambda x: aten.flip.default(x, [1]),
     aten.binary_cross_entropy.default: lambda x: aten.binary_cross_entropy.default(

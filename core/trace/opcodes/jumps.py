@@ -44,20 +44,12 @@ def pop_jump_if_not_none(frame: Frame, inst: Instruction) -> None:
         frame.jump(inst.target)
 
 
-@opcode("JUMP_IF_TRUE_OR_POP")
-def jump_if_true_or_pop(frame: Frame, inst: Instruction) -> None:
-    if frame.stack[-1].truth(frame.tracer):
+@opcode("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
+def jump_or_pop(frame: Frame, inst: Instruction) -> None:
+    if frame.stack[-1].truth(frame.tracer) is (inst.opname == "JUMP_IF_TRUE_OR_POP"):
         frame.jump(inst.target)
     else:
         frame.stack.pop()
-
-
-@opcode("JUMP_IF_FALSE_OR_POP")
-def jump_if_false_or_pop(frame: Frame, inst: Instruction) -> None:
-    if frame.stack[-1].truth(frame.tracer):
-        frame.stack.pop()
-    else:
-        frame.jump(inst.target)
 
 
 @opcode("GET_ITER")

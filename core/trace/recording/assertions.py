@@ -65,7 +65,7 @@ def assume(frame: Frame, value: TensorValue, wanted: bool) -> bool:
     """Assume that a tensor is true or false, and check it in the graph."""
     tracer = frame.tracer
     try:
-        value.truth(tracer)
+        return value.truth(tracer)  # it is known after all
     except GraphBreak as stop:  # the break to report if the check can't be made
         stop.assumed = True
         tracer.ending.breaks.append(stop)

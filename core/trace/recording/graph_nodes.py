@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Callable
@@ -44,7 +43,7 @@ from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.stack import Breaks
-    from armature.trace.values.base import Objects, Recorder, Tracing
+    from armature.trace.values.base import Recorder, Tracing
 
 Called: TypeAlias = Callable[..., Any] | str  # a function, or the name of a method
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})
@@ -120,7 +119,7 @@ def _recorded(
     given = (*args, *kwargs.values()) if tracer.overrides.wrappers else ()
     held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
     try:
-        with tracer.fakes.raising_for_numbers(functools.partial(is_of_program, tracer.objects)):
+        with tracer.fakes.raising_for_numbers(lambda fake: id(fake) in tracer.objects.by_fake):
             result = run_on_fakes(tracer, fake or fn, args, kwargs)
     except NumberAsked as asked:
         function = getattr(torch.Tensor, fn) if isinstance(fn, str) else fn
@@ -149,12 +148,6 @@ def _recorded(
     if tracer.recorder.mutates:
         mutation.note_error(tracer, breaks, node)
     return made
-
-
-def is_of_program(objects: Objects, fake: torch.Tensor) -> bool:
-    """Whether this is the fake of a tensor that the frame is given."""
-    value = objects.by_fake.get(id(fake))
-    return value is not None and value.source is not None and value.real is not None
 
 
 def in_graphs_terms(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> tuple[Called, Args, Kwargs]:

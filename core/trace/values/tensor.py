@@ -201,6 +201,9 @@ class TensorValue(GraphTensor):
             tracer.graph.call(operator.setitem, (self, key, value), {})
 
     def truth(self, tracer: Tracing) -> bool:
+        known = tracer.calls.handled(torch.Tensor.__bool__, (self,), {})
+        if known is not None:
+            return known.truth(tracer)
         tracer.graph_break("data-dependent-branch", test=tracer.stack.expression())
 
     def length(self, tracer: Tracing) -> int:

@@ -2,7 +2,7 @@
 
 torch reads the number from such a tensor. If it is a CPU tensor that the frame receives, the compiled code can read it
 before the graph. To the graph the number is then like an int of the program: a constant at first, and a symbol once it
-changes.
+changes. If the tensor depends on constants only, the number is a constant.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from armature.plugin_api import (
     Value,
     handles,
     number_asked,
-    version_of,
 )
+from armature_torch_handlers.known_numbers import number_of as number_of_known
+from armature_torch_handlers.known_numbers import was_written
 
 WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -45,7 +46,11 @@ def with_numbers(tracing: Tracing, value: Value, asked: Value | None = None) -> 
     if isinstance(value, ListValue) or (isinstance(value, TupleValue) and value.kind is tuple):
         items = [with_numbers(tracing, item, asked) for item in value.items]
         return value if same(items, value.items) else value.like(items)
-    return read(tracing, value) if isinstance(value, TracedTensor) and asked in (None, value) else value
+    if not isinstance(value, TracedTensor) or asked not in (None, value):
+        return value
+    if value.source is None and asked is not None:
+        return number_of_known(tracing, value) or value
+    return read(tracing, value)
 
 
 def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
@@ -76,13 +81,6 @@ def may_have_changed(tracing: Tracing, value: TracedTensor) -> bool:
     place = memory_of(value.real)
     near = [one for one in tracing.objects.by_fake.values() if one is value or meet(memory_of(one.real), place)]
     return any(was_written(tracing, one) for one in near)
-
-
-def was_written(tracing: Tracing, value: TracedTensor) -> bool:
-    """Whether the graph writes to the tensor, or has made it another one."""
-    effects = tracing.effects
-    known = value in effects.altered or effects.writes_to(value) or effects.writes_uncounted(value)
-    return known or version_of(value.fake) > 0
 
 
 def memory_of(tensor: torch.Tensor | None) -> range:

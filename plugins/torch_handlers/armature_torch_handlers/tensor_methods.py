@@ -18,10 +18,10 @@ from armature.plugin_api import (
     Tracing,
     Value,
     handles,
+    strides_are_known,
     tensor_method,
     tensor_of_class,
 )
-from armature_torch_handlers import known_numbers
 
 # Methods that the fake tensor answers.
 STATIC_METHODS = frozenset({
@@ -113,10 +113,6 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
     if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
         text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
         return call.constant(TYPE_PREFIXES[self.device.type] + text)
-    if name in known_numbers.METHODS and not args and not kwargs:
-        known = known_numbers.method_of_known(tracer, self, name)
-        if known is not None:
-            return known
     if name in ("item", "tolist") and tracer.config.capture_scalar_outputs:
         return item_of(tracer, self) if name == "item" else items_of(tracer, self)
     if name in VALUE_METHODS or (name == "type" and not args):
@@ -156,11 +152,13 @@ def known_without_numbers(call: Call, tensor: TracedTensor, name: str, args: Arg
 
 
 def stride_is_known(tracer: Tracing, tensor: TracedTensor, asked: list[object]) -> bool:
-    """Whether the fake knows the strides: for dimensions of size 1, operators on fakes choose others than real kernels.
-    `asked`: the dimension, if there is one."""
+    """Whether the fake knows the strides: for dimensions of size 1, some operators on fakes choose others than real
+    kernels. `asked`: the dimension, if there is one."""
     shape = tensor.fake.shape
     axes = [int(axis) for axis in asked if isinstance(axis, int) and -len(shape) <= axis < len(shape)]
     if all(shape[axis] != 1 for axis in axes or range(len(shape))) or tensor.real is not None:
+        return True
+    if strides_are_known(tensor.fake):
         return True
     memory = tensor.fake.untyped_storage()._cdata
     inputs = [value for value in tracer.objects.by_fake.values() if value.real is not None]

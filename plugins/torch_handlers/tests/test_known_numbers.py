@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -58,7 +60,35 @@ def infinite(x: Tensor) -> Tensor:
         return x + 1
 
 
+def as_arguments(x: Tensor) -> list[Tensor]:
+    """torch.div of two numbers gives a tensor, which some models take for a number."""
+    half = torch.div(x.shape[0], 2, rounding_mode="trunc")
+    made = [x.view(2, half, 3), x.new_zeros((half + 1, 2)), torch.linspace(half * 0.5, 2, 4), x.repeat(half, 1)]
+    return [*made, x.sum(dim=half - 1), torch.full((2,), half * 3), *x.split(half), x[: half - 1]]
+
+
+def as_counts(x: Tensor) -> list[Tensor]:
+    count = torch.tensor([1, 3]).max()
+    return [x + k for k in range(count)] + [(x, x + 1, x + 2)[count - 1], x * operator.index(count)]
+
+
+def as_conditions(x: Tensor) -> Tensor:
+    number = torch.tensor(3.0)
+    if number < 2:
+        raise ValueError
+    if not number or bool(number == 4):
+        return x - 1
+    return x + (5 if torch.tensor(False) or number > 2 else 6)
+
+
 KNOWN: dict[str, Callable[..., Any]] = {
+    "as arguments": as_arguments,
+    "as counts": as_counts,
+    "as conditions": as_conditions,
+    "of math": lambda x: x * (math.sqrt(torch.tensor(2.0)) + math.floor(torch.tensor([1.5]))),
+    "list": lambda x: x * torch.tensor([1, 2]).tolist()[1],
+    "nested list": lambda x: (x, torch.eye(2).tolist(), torch.tensor(1.5).tolist(), torch.zeros(2, 0).tolist()),
+    "loop over a list": lambda x: [x[k] * k for k in torch.arange(3).tolist()],
     "scales": scales,
     "item": lambda x: x * torch.tensor(3.0).log2().item(),
     "int": lambda x: x * int(torch.arange(5).sum()),
@@ -68,7 +98,47 @@ KNOWN: dict[str, Callable[..., Any]] = {
     "bool": lambda x: (x, torch.tensor(True).item()),
     "with a history": lambda x: x * torch.tensor(2.0, requires_grad=True).exp().item(),
 }
+
+
+def condition_of_values(x: Tensor) -> Tensor:
+    return x + 1 if torch.tensor(2.0) < x.sum() else x - 1
+
+
+def condition_of_two(x: Tensor) -> Tensor:
+    try:
+        return x + 1 if torch.tensor([1, 2]) else x - 1
+    except RuntimeError:
+        return x + 3
+
+
+def count_after_a_write(x: Tensor) -> list[Tensor]:
+    count = torch.tensor(1)
+    count += (x.sum() > 10).long()
+    return [x + k for k in range(count)]
+
+
+def negative_root(x: Tensor) -> Tensor:
+    try:
+        return x * math.sqrt(torch.tensor(-1.0))
+    except ValueError:
+        return x + 3
+
+
+def index_of_a_float(x: Tensor) -> Tensor:
+    try:
+        return x[operator.index(torch.tensor(1.5))]
+    except TypeError:
+        return x + 3
+
+
 UNKNOWN: dict[str, Callable[..., Any]] = {
+    "condition of values": condition_of_values,
+    "condition of two": condition_of_two,
+    "count after a write": count_after_a_write,
+    "long list": lambda x: x * sum(torch.arange(5000).tolist()),
+    "argument of values": lambda x: x.new_zeros(torch.tensor(1) + (x.sum() > 10)),
+    "of math, without a result": negative_root,
+    "index of a float": index_of_a_float,
     "under autocast": under_autocast,
     "after a write": after_a_write,
     "written by another name": written_by_another_name,

@@ -64,10 +64,11 @@ def make_slice(call: Call, first: Value, second: Value | None = None, step: Valu
 @handles(range)
 def make_range(call: Call, *bounds: Value) -> Value:
     """A range whose bounds are known while tracing."""
-    if any(bound.is_tensor for bound in bounds):
-        call.graph_break("range-of-tensor")
     try:
-        plain: list[Any] = [call.tracing.python.index(bound).as_constant() for bound in bounds]
+        given = [call.tracing.python.index(bound) for bound in bounds]
+        if any(bound.is_tensor for bound in given):
+            call.graph_break("range-of-tensor")
+        plain: list[Any] = [bound.as_constant() for bound in given]
         return RangeValue(range(*plain))
     except (TypeError, ValueError) as error:
         call.tracing.raise_real(error)

@@ -132,12 +132,12 @@ def tensor_of_tensors_mended(x: Tensor) -> Tensor:
 
 
 def unknown_stride(x: Tensor) -> Any:
-    y = x[:1] * 2
+    y = x[:1].sort(1)[0]
     return y, y.stride()
 
 
 def unknown_stride_mended(x: Tensor) -> Any:
-    y = x[:1] * 2
+    y = x[:1].sort(1)[0]
     return y, y.is_contiguous()
 
 

@@ -1,0 +1,106 @@
+"""Fakes refuse the dtypes and numbers that kernels of the CPU refuse, and the program then sees the kernel's error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import armature
+from armature.torch_abi.fake import FakeWorld
+
+DTYPES = (
+    torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+    torch.float64, torch.complex32, torch.complex64, torch.complex128, torch.uint16, torch.uint64, torch.float8_e5m2,
+)  # fmt: skip
+
+
+def ones(dtype: torch.dtype) -> Tensor:
+    return torch.ones(3).to(dtype)
+
+
+MADE: dict[str, Callable[[torch.dtype], Tensor]] = {
+    "linspace": lambda dtype: torch.linspace(0, 1, 3, dtype=dtype),
+    "linspace of one": lambda dtype: torch.linspace(0, 1, 1, dtype=dtype),
+    "logspace": lambda dtype: torch.logspace(0, 1, 3, dtype=dtype),
+    "arange": lambda dtype: torch.arange(3, dtype=dtype),
+    "arange backwards": lambda dtype: torch.arange(1, 0, -1, dtype=dtype),
+    "arange of none": lambda dtype: torch.arange(0, dtype=dtype),
+    "arange, long": lambda dtype: torch.arange(300, dtype=dtype),
+    "full": lambda dtype: torch.full((2,), 1.5, dtype=dtype),
+    "full of a large int": lambda dtype: torch.full((2,), 2**40, dtype=dtype),
+    "full of a large float": lambda dtype: torch.full((2,), 1e300, dtype=dtype),
+    "full of one": lambda dtype: torch.full((1,), 1e300, dtype=dtype),
+    "full of NaN": lambda dtype: torch.full((2,), float("nan"), dtype=dtype),
+    "full of a complex number": lambda dtype: torch.full((2,), 3j, dtype=dtype),
+    "full_like": lambda dtype: torch.full_like(ones(dtype), 3j),
+    "new_full": lambda dtype: ones(dtype).new_full((2,), 3j),
+    "fill_": lambda dtype: ones(dtype).fill_(2**40),
+    "masked_fill": lambda dtype: ones(dtype).masked_fill(torch.ones(3) > 0, 2**40),
+    "zeros": lambda dtype: torch.zeros(2, dtype=dtype),
+    "eye": lambda dtype: torch.eye(2, dtype=dtype),
+    "rand": lambda dtype: torch.rand(2, dtype=dtype),
+    "randn": lambda dtype: torch.randn(2, dtype=dtype),
+    "rand of none": lambda dtype: torch.rand(0, dtype=dtype),
+    "rand_like": lambda dtype: torch.rand_like(ones(dtype)),
+    "randint": lambda dtype: torch.randint(0, 300, (2,), dtype=dtype),
+    "randint of negative": lambda dtype: torch.randint(-5, 5, (2,), dtype=dtype),
+    "randint_like": lambda dtype: torch.randint_like(ones(dtype), 2),
+    "randperm": lambda dtype: torch.randperm(3, dtype=dtype),
+    "randperm, long": lambda dtype: torch.randperm(300, dtype=dtype),
+    "normal": lambda dtype: torch.normal(ones(dtype)),
+    "bernoulli": lambda dtype: torch.bernoulli(ones(dtype)),
+    "bernoulli of a chance": lambda dtype: torch.bernoulli(ones(dtype), 0.5),
+    "bernoulli_": lambda dtype: ones(dtype).bernoulli_(torch.ones(3)),
+    "multinomial": lambda dtype: torch.multinomial(ones(dtype), 1),
+    "poisson": lambda dtype: torch.poisson(ones(dtype)),
+    "uniform_": lambda dtype: ones(dtype).uniform_(),
+    "normal_": lambda dtype: ones(dtype).normal_(),
+    "exponential_": lambda dtype: ones(dtype).exponential_(),
+    "geometric_": lambda dtype: ones(dtype).geometric_(0.5),
+    "random_": lambda dtype: ones(dtype).random_(0, 300),
+    "dropout": lambda dtype: torch.dropout(ones(dtype), 0.5, True),
+    "polar": lambda dtype: torch.polar(ones(dtype), ones(dtype)),
+    "hann_window": lambda dtype: torch.hann_window(3, dtype=dtype),
+    "kaiser_window": lambda dtype: torch.kaiser_window(3, dtype=dtype),
+    "fftfreq": lambda dtype: torch.fft.fftfreq(3, dtype=dtype),
+}
+
+
+def error_of(make: Callable[[torch.dtype], Tensor], dtype: torch.dtype) -> str:
+    try:
+        make(dtype)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MADE)
+def test_fakes_refuse_what_kernels_refuse(name: str) -> None:
+    for dtype in DTYPES:
+        state = torch.get_rng_state()
+        with FakeWorld().mode:
+            told = error_of(MADE[name], dtype)
+        assert torch.equal(torch.get_rng_state(), state)  # nothing was drawn
+        assert bool(told) or not error_of(MADE[name], dtype), dtype
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.complex64])
+@pytest.mark.parametrize(
+    "name", ["linspace", "arange", "full of a large int", "rand", "randperm", "bernoulli", "fill_"]
+)
+def test_the_program_sees_the_error(name: str, dtype: torch.dtype) -> None:
+    armature.reset()
+    compiled = armature.compile(lambda dtype: MADE[name](dtype))
+    for _ in range(2):
+        assert error_of(compiled, dtype) == error_of(MADE[name], dtype)
+
+
+def test_what_is_large_is_not_made() -> None:
+    with FakeWorld().mode:
+        for made in (torch.arange(1 << 40), torch.rand(1 << 40), torch.eye(1 << 20), torch.linspace(0, 1, 1 << 40)):
+            assert made.numel() == 1 << 40
