@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.overrides import BaseTorchFunctionMode
 
@@ -35,8 +36,17 @@ def in_place(t, lr, wd):
     return t, t.addcdiv(t, t + 3, value=-lr)
 
 
+def bounds(t, lr, wd):
+    made = [torch.full((2,), lr), torch.linspace(0, lr, 3), torch.linspace(-lr, 1, 3)]
+    inside = [t.clamp(max=lr), t.clamp(-1, lr), torch.clip(t, min=lr), t.clone().clamp_(lr), t.clamp_min(lr)]
+    return [*made, *inside, F.leaky_relu(t, lr), torch.lerp(t, t * 2, lr), torch.full_like(t, wd)]
+
+
 def other_dtypes(t, lr, wd):
     whole = torch.arange(3)
+    counts = (torch.full((2,), lr, dtype=torch.int64), torch.linspace(0, lr, 3, dtype=torch.int32), whole.clamp(max=lr))
+    if lr < 10:
+        t = t + counts[0][0] + counts[1].sum() + counts[2].sum()
     return whole * lr, t.double() * lr, t.half() * lr, t.sum() * lr, torch.full((2,), lr), t.clamp(max=lr), t**lr
 
 
@@ -75,7 +85,7 @@ def compiled_calls(fn: Callable[..., Any], backend: str, values: tuple[float, ..
     return len(session().compilations)
 
 
-@pytest.mark.parametrize("fn", [scales, in_place])
+@pytest.mark.parametrize("fn", [scales, in_place, bounds])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 def test_three_compilations(fn: Callable[..., Any], backend: str) -> None:
     assert compiled_calls(fn, backend, VALUES) == 3

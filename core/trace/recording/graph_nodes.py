@@ -169,9 +169,11 @@ def under_default_dtype(tracer: Tracing, fn: Called, chosen: torch.dtype) -> Cal
 def takes_floats(fn: Called, args: Args, kwargs: Kwargs) -> bool:
     """Whether floats of the program may stay unknown as arguments."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
-    given = [isinstance(value, FloatValue) for value in (*args, *kwargs.values())]
-    tensors = [value.dtype for value in args if isinstance(value, TensorValue)]
-    return name in KEEPS and any(given) and bool(tensors) and all(dtype.is_floating_point for dtype in tensors)
+    values = (*args, *kwargs.values())
+    kinds = [value.dtype for value in values if isinstance(value, TensorValue)]
+    enough = kinds or (name in ("full", "linspace") and "dtype" not in kwargs)
+    given = any(isinstance(value, FloatValue) for value in values)
+    return name in KEEPS and given and bool(enough) and all(kind.is_floating_point for kind in kinds)
 
 
 def _keeping_floats(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value:

@@ -26,7 +26,8 @@ ARITHMETIC = by_method("add", "sub", "mul", "truediv")
 # Calls whose result has the same dtype and sizes whatever the number is.
 KEEPS = frozenset({
     "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "truediv", "iadd", "isub", "imul", "itruediv",
-    "addcmul", "addcmul_", "addcdiv", "addcdiv_",
+    "addcmul", "addcmul_", "addcdiv", "addcdiv_", "clamp", "clamp_", "clamp_max", "clamp_min", "clip", "leaky_relu",
+    "lerp", "full", "linspace",
 })  # fmt: skip
 
 
