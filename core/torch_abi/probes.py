@@ -44,10 +44,8 @@ def sizes(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A number or tensor of the same kind that is known."""
-    if isinstance(value, torch.Tensor):
-        return torch.ones(sizes(value.shape), dtype=value.dtype)
-    return next((0 if kind is torch.SymInt else 0.0 for kind in SYMBOLIC if isinstance(value, kind)), value)
+    """A real tensor of the same kind; anything else unchanged."""
+    return torch.ones(sizes(value.shape), dtype=value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 BY_NAME: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
@@ -66,6 +64,8 @@ def refused(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Except
         reduced = {} if op.overloadpacket in OF_LENGTH else BY_NAME
         given = [reduced.get(name, plain)(value) for name, value in zip(names, args)]
         named = {name: reduced.get(name, plain)(value) for name, value in kwargs.items() if name != "generator"}
+        if any(isinstance(value, SYMBOLIC) for value in (*given, *named.values())):
+            return None  # whether a number fits depends on the call
         if op.overloadpacket in OF_LENGTH and any(isinstance(n, (int, float)) and abs(n) > MOST for n in given):
             return None
         try:

@@ -104,3 +104,23 @@ def test_what_is_large_is_not_made() -> None:
     with FakeWorld().mode:
         for made in (torch.arange(1 << 40), torch.rand(1 << 40), torch.eye(1 << 20), torch.linspace(0, 1, 1 << 40)):
             assert made.numel() == 1 << 40
+
+
+CHANGING: dict[str, Callable[[int, float], Tensor]] = {
+    "arange": lambda n, p: torch.arange(1, n + 1),
+    "arange of halves": lambda n, p: torch.arange(0.5, n, 0.5),
+    "randint": lambda n, p: torch.randint(0, n, (n,)) * 0,
+    "randperm": lambda n, p: torch.randperm(n) * 0,
+    "uniform_": lambda n, p: torch.ones(n).uniform_(-1, p) * 0,
+    "geometric_": lambda n, p: torch.ones(n).geometric_(1 / (n + 1)) * 0,
+    "exponential_": lambda n, p: torch.ones(n).exponential_(p) * 0,
+    "full": lambda n, p: torch.full((n,), p),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_numbers_that_change_are_not_refused(name: str) -> None:
+    armature.reset()
+    compiled = armature.compile(lambda n, p: CHANGING[name](n, p), backend="eager", fullgraph=True)
+    for n in (2, 3, 5, 7):
+        torch.testing.assert_close(compiled(n, n / 10), CHANGING[name](n, n / 10))
