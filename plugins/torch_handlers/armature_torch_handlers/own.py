@@ -23,7 +23,7 @@ def compile_nested(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 def graph_break(call: Call, message: Value | None = None) -> Value | None:
     """Break the graph at the program's request."""
     text = message.as_constant() if message is not None and message.is_constant else ""
-    call.graph_break("explicit-break", reason=text or "no reason is given")
+    call.graph_break("explicit-break", message=text or "no reason given")
 
 
 @handles(*existing("armature.api.public.mark_dynamic", "armature.api.public.mark_static"))

@@ -179,12 +179,6 @@ def broken(x: Tensor) -> Tensor:
     return x + 1
 
 
-def broken_for_torch(x: Tensor) -> Tensor:
-    y = x + 1
-    torch._dynamo.graph_break("here")
-    return y * 2
-
-
 def overridden(x: Tensor) -> Tensor:
     if torch.overrides.has_torch_function((x, None)) or torch.overrides.has_torch_function_unary(x):
         return x - 1
@@ -335,7 +329,6 @@ class TestHandlers(HandlerConformance):
         ),
         Case("collective to wait for", reduced_later, ones, breaks="collective-async"),
         Case("asked for", broken, ones, breaks="explicit-break"),
-        Case("asked for in the words of torch.compile", broken_for_torch, ones, breaks="explicit-break"),
         Case("overridden", overridden, ones),
         Case("equal", lambda x: x + 1 if torch.equal(x, x) else x, ones, breaks="compares-tensors"),
     )

@@ -38,7 +38,7 @@ ROWS = with_examples(
         BreakType(
             "explicit-break",
             "Graph break that the program asks for",
-            "The program asks for a graph break: {reason}.",
+            "The program asks for a graph break: {message}.",
             (
                 fundamental("Remove the call to keep the graph whole."),
                 supportable("armature.disable(fn) runs one function eagerly, for all its callers."),
