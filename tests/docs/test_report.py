@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 import torch
 import typer
+from click.testing import Result
 from rich.console import Console
+from typer.testing import CliRunner
 
 from benchmarks import frontend, report, run, worker
 from benchmarks.compilers import ROOT
@@ -27,6 +31,18 @@ def test_tables_put_numbers_to_the_right() -> None:
         "| GPT | 359 |",
         "| tiny | 1e-05 |",
     ]
+
+
+PAGE = ROOT / "docs" / "performance.md"
+
+
+def filled(page: Path, files: dict[str, str]) -> Result:
+    """`python -m benchmarks.report` with these files, by the names of its options."""
+    app = typer.Typer()
+    app.command()(report.main)
+    return CliRunner().invoke(
+        app, [*itertools.chain(*((f"--{name}", file) for name, file in files.items())), "--page", str(page)]
+    )
 
 
 def written(folder: Path, name: str, data: Any) -> str:
@@ -66,20 +82,22 @@ def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path
     traced = {"torch.compile": {"graphs": 2, "breaks": 1, "seconds": 0.4}}
     traced["armature"] = {"graphs": 1, "breaks": 0, "seconds": 0.1}
     front = {
+        "machine": "a machine",
         "overhead": {"extra": {"torch.compile": 40.26, "armature": 2.51}},
         "rows": [{"model": "example:LeNet", "mode": "infer", **traced}],
     }
     page = tmp_path / "page.md"
-    written_files = (("r", measured), ("d", demo), ("c", demo), ("g", gpu), ("f", front))
-    files = [Path(written(tmp_path, n, d)) for n, d in written_files]
-    report.main(*files, out=page)
+    shutil.copy(PAGE, page)
+    written_files = (("run", measured), ("demo", demo), ("cuda", demo), ("gpu", gpu), ("frontend", front))
+    done = filled(page, {name: written(tmp_path, name, data) for name, data in written_files})
+    assert done.exit_code == 0 and "a machine" in done.output
     text = page.read_text()
+    assert text.count("<!-- figures:") == PAGE.read_text().count("<!-- figures:")
     assert "| LeNet | infer | 2.00 | 4.00 | 1.00 | 0.50 | 2.00 |" in text
     assert "| GPT | infer | over 1200 s |" in text
     assert "| LeNet | infer | 4.00 | 2.00 | 1.00 | 0.50 |" in text
     assert "| GPT | infer | over 900 s |" in text
     assert "| LeNet | infer | 2 + 1 | 1 + 0 | 400 | 100 | 0.25 |" in text
-    assert "takes 2.5 us more than the bare call" in text
     assert "| LeNet | infer | 8.00 | 2.00 | 0.25 |" in text
     assert "| chain | 200 | over 400 s | 3.00 | - |" in text
     assert "| LeNet | infer | 1 | 0 | 9 | 4 | 2 | 3 | 1e-07 | 1.50 | 4.00 | 2.00 | 2.00 |" in text
@@ -87,10 +105,25 @@ def test_a_page_holds_what_was_measured_and_why_something_was_not(tmp_path: Path
 
 
 def test_a_figure_that_is_missing_is_an_error(tmp_path: Path) -> None:
-    empty = Path(written(tmp_path, "e", {"machine": "m", "rows": []}))
-    with pytest.raises(KeyError, match="launch"):
-        report.main(empty, empty, empty, empty, empty, out=tmp_path / "page.md")
-    assert not (tmp_path / "page.md").exists()
+    page = tmp_path / "page.md"
+    shutil.copy(PAGE, page)
+    done = filled(page, {"gpu": written(tmp_path, "e", {"machine": "m"})})
+    assert isinstance(done.exception, KeyError) and "memory" in str(done.exception)
+    assert page.read_text() == PAGE.read_text()
+
+
+def test_figures_of_one_file_leave_the_rest_of_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n\n{report.mark('front_end', 'older')}\n\nBetween.\n\n{report.mark('demo', 'same')}\n")
+    done = filled(page, {"frontend": written(tmp_path, "f", {"machine": "m", "rows": []})})
+    assert done.exit_code == 0
+    assert "older" not in page.read_text() and "| **geometric mean** |" in page.read_text()
+    assert page.read_text().startswith("Before.") and page.read_text().endswith(report.mark("demo", "same") + "\n")
+
+
+def test_figures_without_a_place_are_refused() -> None:
+    with pytest.raises(ValueError, match="no marks for cold"):
+        report.fill(report.mark("steady", ""), {"cold": ""})
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_a_compilation_under_way_is_told_after_a_while_and_no_longer(shown: Prog
                 break
             time.sleep(0.05)
         steps.append(shown.bar.tasks[0].completed)
-        lines.append(progress.told(shown.records, shown.records.compilations[-1], started + 3))
+        lines.append(progress.progress_text(shown.records, shown.records.compilations[-1], started + 3))
         return module.forward
 
     with shown:

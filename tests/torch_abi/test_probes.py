@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import armature
+from armature.torch_abi import probes
 from armature.torch_abi.fake import FakeWorld
 
 DTYPES = (
@@ -98,6 +99,14 @@ def test_the_program_sees_the_error(name: str, dtype: torch.dtype) -> None:
     compiled = armature.compile(lambda dtype: MADE[name](dtype))
     for _ in range(2):
         assert error_of(compiled, dtype) == error_of(MADE[name], dtype)
+
+
+def test_the_kernel_is_asked() -> None:
+    arange = torch.ops.aten.arange.default
+    refused = probes.refused(arange, (3,), {"dtype": torch.bool})
+    assert refused is not None and "Bool" in str(refused)
+    assert probes.refused(arange, (3,), {"dtype": torch.int64}) is None
+    assert probes.refused(torch.ops.aten.sin.default, (ones(torch.float32),), {}) is None
 
 
 def test_what_is_large_is_not_made() -> None:
