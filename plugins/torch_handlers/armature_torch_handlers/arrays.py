@@ -131,7 +131,7 @@ class ArrayValue(Value):
 
     def as_argument(self, tracer: Tracing) -> object:
         if self.is_scalar and self.numbers is not None:
-            return ConstantValue(self.numbers).as_argument(tracer)
+            return tracer.constant(self.numbers).as_argument(tracer)
         return super().as_argument(tracer)
 
     def forget(self) -> None:

@@ -97,10 +97,10 @@ def dtype(obj: Any, source: Source, tracer: Tracing) -> Value:
 def numbers_for(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     """The arguments of a torch call, with scalars replaced by Python numbers if the call does arithmetic, or takes
     sizes."""
-    if name in TAKES_NUMBERS:
-        take = number_of
-    elif name in TAKE_INTS:
+    if name in TAKE_INTS:
         take = ints_in
+    elif name in TAKES_NUMBERS:
+        take = number_of
     else:
         return args, kwargs
     return tuple(map(take, args)), {name: take(value) for name, value in kwargs.items()}
