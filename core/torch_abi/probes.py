@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 BY_NAME: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
-    "size": sizes, "steps": small, "window_length": small, "n": small, "m": small,
+    "size": sizes, "steps": small, "window_length": small, "n": small, "m": small, "num_samples": small,
 })  # fmt: skip
 
 

@@ -109,6 +109,11 @@ def test_the_kernel_is_asked() -> None:
     assert probes.refused(torch.ops.aten.sin.default, (ones(torch.float32),), {}) is None
 
 
+def test_arguments_that_depend_on_sizes_fit_the_smaller_ones() -> None:
+    run = armature.compile(lambda x: torch.multinomial(x, 5), fullgraph=True, backend="eager")
+    assert run(torch.rand(3, 10)).shape == (3, 5)
+
+
 def test_what_is_large_is_not_made() -> None:
     with FakeWorld().mode:
         for made in (torch.arange(1 << 40), torch.rand(1 << 40), torch.eye(1 << 20), torch.linspace(0, 1, 1 << 40)):
