@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from armature.plugin_api import Decomposition, overload, torch_decompositions
+from armature_aten_lowerings import randomness
 from armature_aten_lowerings.interpolation import unless_on_a_cpu, unless_rows_of_a_cpu
 
 NAMES = (
@@ -150,8 +151,10 @@ def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None 
 def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Any:
     """`Tensor.random_(low, high)`: numbers in the order of the memory. Its own name, `random.from`, is no Python and
     can't be part of a graph."""
-    if high is None or generator is not None:
+    if generator is not None:
         return NotImplemented
+    if high is None:
+        return randomness.above()(self, low)
     order = sorted(range(self.dim()), key=self.stride, reverse=True)
     drawn = torch.randint(low, high, [self.size(dim) for dim in order], dtype=self.dtype, device=self.device)
     return drawn.permute([order.index(dim) for dim in range(self.dim())])

@@ -9,6 +9,7 @@ called.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -34,9 +35,30 @@ IN_PLACE: Mapping[Overload, Callable[..., Tensor]] = {
 }
 
 
+def random_above(x: Tensor, low: int) -> Tensor:
+    """`x.random_(low, None)` in a tensor like `x`."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).random_(low, None)
+
+
+def _fake(x: Tensor, low: int) -> Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
+@cache
+def above() -> Overload:
+    """The operator for it. `torch.randint` can't express the bound (in int64, it would be 2**63), and torch's own name
+    for it, `random.from`, is no Python and can't be part of a graph."""
+    name = "armature::random_above"
+    torch.library.define(name, "(Tensor x, SymInt low) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+    torch.library.impl(name, ("CPU", "CUDA"), random_above)
+    torch.library.impl(name, "Meta", _fake)
+    return torch.ops.armature.random_above.default
+
+
 def lowerings() -> Iterable[Lowering]:
     """A row for each operator that fills a tensor."""
     filled = [Lowering(op, filled_by(draw)) for op, draw in IN_PLACE.items()]
+    filled.append(Lowering(above(), lambda b, x, low: CallInstead(random_above)))
     return [*filled, Lowering(aten.native_dropout.default, native_dropout)]
 
 

@@ -30,6 +30,7 @@ DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
     "random_": lambda x: x.random_(),
     "random_ to": lambda x: x.random_(7),
     "random_ from": lambda x: x.random_(2, 7),
+    "random_ above": lambda x: x.random_(2, None),
     "uniform_": lambda x: x.uniform_(2, 3),
     "alpha dropout": lambda x: F.alpha_dropout(x, 0.3, True),
     "feature alpha dropout": lambda x: F.feature_alpha_dropout(x, 0.3, True),
@@ -80,6 +81,22 @@ def test_equal_draws_beside_gradients_are_two(draw: str) -> None:
         return (x * first).detach(), (x * second).detach(), x * first * second
 
     check(program, torch.rand(4, 30).requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.bfloat16, torch.float64])
+def test_numbers_up_to_the_largest_of_the_dtype(dtype: torch.dtype) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        drawn = torch.empty_like(x).random_(1, None)
+        return drawn, x.random_(**{"from": 0, "to": None}), drawn == x
+
+    check(program, torch.zeros(5, 7, dtype=dtype))
+
+
+def test_numbers_above_the_smallest_and_an_int_of_the_caller() -> None:
+    check(lambda x: (x.random_(-(2**63), None) + 1,), torch.zeros(40, dtype=torch.int64))
+    program = armature.compile(lambda x, low: x.random_(low, None) * 2, fullgraph=True)
+    for low in (1, 2**60, 2**62):
+        assert program(torch.zeros(40, dtype=torch.int64), low).shape == (40,)
 
 
 def test_attention_that_drops_all_draws_nothing() -> None:
