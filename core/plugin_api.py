@@ -45,7 +45,7 @@ from armature.plugin_values import PairedContextValue, call_uncompiled, tensor_o
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
-from armature.torch_abi import data_parallel, grad_modes, onednn, scripts
+from armature.torch_abi import data_parallel, fake_layouts, grad_modes, onednn, scripts
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.aot import Compilers, compile_functional, min_cut
@@ -274,6 +274,7 @@ __all__ = [
     "dict_of",
     "end_lookup",
     "existing",
+    "fake_layouts",
     "fake_of",
     "find_in_class",
     "frozen_values",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 from torch import fx
+
+from armature.torch_abi.fake_rules import FakeRules
 
 if TYPE_CHECKING:
     from armature.services import Services
@@ -127,3 +129,12 @@ class Operator:
     reliable_strides: bool = False
     relaid: Callable[[Sequence[Any], Any], Any] | None = None
     priority: int = 0
+
+
+def fake_rules(rows: Iterable[Operator]) -> FakeRules:
+    """What rows tell of fakes; of several for one operator, the first that tells it decides."""
+    relaid: dict[torch._ops.OpOverload, Callable[[Sequence[Any], Any], Any]] = {}
+    for row in rows:
+        if row.relaid is not None:
+            relaid.setdefault(row.op, row.relaid)
+    return FakeRules(relaid)

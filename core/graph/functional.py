@@ -87,8 +87,9 @@ class _Compilation:
     def run(self) -> Callable[..., tuple[Any, ...]]:
         module = run_passes("pre_grad", cast(fx.GraphModule, self.traced.graph), self.ctx)
         fakes = [given.fake for given in self.traced.inputs]
-        rows = self.ctx.tables.decompositions.items()
-        table = {op: interrupts.checking(keeping_layout(op, row.fn)) for op, row in rows}
+        tables = self.ctx.tables
+        rows = tables.decompositions.items()
+        table = {op: interrupts.checking(keeping_layout(tables.fake_rules, op, row.fn)) for op, row in rows}
         asking = _asking(module)
         if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE), len(fakes))

@@ -13,13 +13,14 @@ import torch
 
 from armature.breaks.types import BreakEvent, BreakType
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
-from armature.graph.data import STAGES, Decomposition, Lowering, Operator, Pass
+from armature.graph.data import STAGES, Decomposition, Lowering, Operator, Pass, fake_rules
 from armature.introspection import Subject, is_object_of
 from armature.plugins.calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.plugins.pass_order import in_order
 from armature.plugins.registry import Contest, Registry, Row, identity_key, name_of
 from armature.rules.book import RuleBook
 from armature.rules.data import Rule, RuleOrigin, RuleTable, Verdict
+from armature.torch_abi.fake_rules import FakeRules
 from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class Tables:
     decompositions: Mapping[torch._ops.OpOverload, Decomposition]
     lowerings: Mapping[torch._ops.OpOverload, Lowering]
     operators: Mapping[torch._ops.OpOverload, Operator]
+    fake_rules: FakeRules
     graph_backends: Mapping[str, Callable[..., Any]]
     _handler_index: Mapping[Hashable, tuple[Handler, ...]]
     _polyfill_index: Mapping[Hashable, Polyfill]
@@ -491,6 +493,7 @@ def build(
         decompositions=by_operator(registries.decompositions),
         lowerings=by_operator(registries.lowerings),
         operators=by_operator(registries.operators),
+        fake_rules=fake_rules(row.value for row in registries.operators.all_rows()),
         graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
         handler_index={key: tuple(row.value for row in held) for key, held in registries.handlers.rows.items()},
         polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},

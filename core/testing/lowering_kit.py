@@ -20,7 +20,7 @@ from torch import Tensor, fx
 
 from armature import config
 from armature.context import CompileContext
-from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, fake_rules
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.features import Features
 from armature.lower.lower import lower
@@ -30,6 +30,7 @@ from armature.lower.verify import verify
 from armature.testing.differential import difference
 from armature.testing.loop_evaluator import run_loops
 from armature.torch_abi import pytree
+from armature.torch_abi.fake_rules import FakeRules
 
 DTYPES = frozenset(
     (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -60,9 +61,11 @@ class KitTables:
     decompositions: Mapping[Any, Decomposition] = attrs.field(factory=dict)
     all_passes: tuple[Pass, ...] = ()
     operators: Mapping[Any, Operator] = attrs.field(factory=dict)
+    fake_rules: FakeRules = attrs.field(init=False)
     _chains: dict[object, list[Lowering]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.fake_rules = fake_rules(self.operators.values())
         self._chains = {}
         for row in sorted(self.rows, key=lambda r: -r.priority):
             self._chains.setdefault(row.op, []).append(row)

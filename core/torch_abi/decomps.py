@@ -11,7 +11,7 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from armature.torch_abi.fake_layouts import layout_rule
+from armature.torch_abi.fake_rules import FakeRules
 
 Overload = torch._ops.OpOverload
 
@@ -32,10 +32,10 @@ def overload(name: str) -> Overload | None:
     return found if isinstance(found, Overload) else None
 
 
-def keeping_layout(op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
+def keeping_layout(rules: FakeRules, op: Overload, fn: Callable[..., Any]) -> Callable[..., Any]:
     """A decomposition whose result has the operator's own layout, whatever the operators that compute it would
     produce."""
-    rule = layout_rule(op)
+    rule = rules.layout_of(op)
     if rule is None:
         return fn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 
@@ -25,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi import known_strides, probes
 from armature.torch_abi.fake_checks import check_operands, understood
-from armature.torch_abi.fake_layouts import layout_rule
+from armature.torch_abi.fake_rules import NO_RULES, FakeRules
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
@@ -49,7 +49,6 @@ QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads(
 _UNIQUE: Any = torch.ops.aten._unique.default
 UNSIZED = frozenset(op for op in (_UNIQUE,) if torch.Tag.dynamic_output_shape not in op.tags)
 NO_SIZES: Mapping[Any, Any] = MappingProxyType({})
-Relaid = Callable[[Sequence[Any], Any], Any]
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
 __all__ = [
@@ -113,7 +112,7 @@ class WatchingMode(FakeTensorMode):
     """
 
     random = False
-    relaid: Mapping[Any, Relaid] = NO_SIZES
+    rules: FakeRules = NO_RULES
     written: tuple[tuple[Any, int], ...] = ()
     knows: Callable[[torch.Tensor], bool] | None = None
     supports_higher_order_operators = True
@@ -135,12 +134,12 @@ class WatchingMode(FakeTensorMode):
         if may_write(func):
             self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
         result = super().__torch_dispatch__(func, types, understood(func, args), kwargs)
-        rule = self.relaid.get(func) or layout_rule(func)
+        rule = self.rules.layout_of(func)
         asked = (kwargs or {}).get("memory_format")
         if rule is not None and result is not NotImplemented and asked in (None, torch.preserve_format):
             with self:
                 result = rule(args, result)
-        known_strides.note(func, args, kwargs or {}, result)
+        known_strides.note(self.rules, func, args, kwargs or {}, result)
         return result
 
     def _of_higher_order(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -149,13 +148,13 @@ class WatchingMode(FakeTensorMode):
         else:
             rule = func.python_key_table.get(FakeTensorMode)
             result = NotImplemented if rule is None else rule(self, *args, **kwargs or {})
-        known_strides.note(func, args, kwargs or {}, result)
+        known_strides.note(self.rules, func, args, kwargs or {}, result)
         return result
 
 
 def _mode_of(world: FakeWorld) -> WatchingMode:
     mode = WatchingMode(shape_env=world.symbols, allow_non_fake_inputs=False, static_shapes=True)
-    mode.relaid = world.relaid
+    mode.rules = world.rules
     return mode
 
 
@@ -163,12 +162,11 @@ def _mode_of(world: FakeWorld) -> WatchingMode:
 class FakeWorld:
     """Makes the fakes of one trace. Tensors that share memory get fakes that share memory.
 
-    Enter `mode` while torch functions run on fakes. relaid: by operator, a function that gives its results the strides
-    of the real kernels.
+    Enter `mode` while torch functions run on fakes. rules: of operators whose fakes torch gets wrong.
     """
 
     symbols: Symbols = attrs.field(factory=Symbols)
-    relaid: Mapping[Any, Relaid] = NO_SIZES
+    rules: FakeRules = NO_RULES
     mode: WatchingMode = attrs.field(default=attrs.Factory(_mode_of, takes_self=True))
     layouts: dict[int, Layout] = attrs.field(factory=dict)  # of tensors with symbolic sizes, by id
     given_up: set[Any] = attrs.field(factory=set)  # symbols that no fake uses any more
@@ -211,7 +209,7 @@ class FakeWorld:
 
     def afresh(self) -> FakeWorld:
         """A world over the same symbols, with unmodified fakes."""
-        return FakeWorld(self.symbols, self.relaid, layouts=self.layouts)
+        return FakeWorld(self.symbols, self.rules, layouts=self.layouts)
 
     def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""

@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from armature.torch_abi.fake_layouts import NARROW
-
 aten = torch.ops.aten
 Check = Callable[[Sequence[Any]], bool]
+NARROW = frozenset((torch.bfloat16, torch.float16))
 INDICES = frozenset((torch.int32, torch.int64))
 STANDS_FOR: Mapping[type, object] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 

@@ -1,98 +1,25 @@
-"""Corrections of fake tensors' results: their layout, and in a few cases their dtype, where torch's meta functions
-differ from its kernels. These functions are composed of other operators, and follow those."""
+"""Layouts of fake tensors as torch's kernels give them, where its meta functions give others: how they are computed.
+Which operators they are for, plugins tell (`Operator.relaid`)."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
 
-aten = torch.ops.aten
 Ints = Sequence[int]
-NARROW = frozenset((torch.bfloat16, torch.float16))
 CHANNELS_LAST: Mapping[int, tuple[Ints, ...]] = {4: ((0, 2, 3, 1),), 5: ((0, 2, 3, 4, 1),)}  # orders of axes
 Rule = Callable[[Sequence[Any], Any], Any]
+"""The result of an operator in the layout of its kernel, given its arguments and what torch says."""
 
 
-def contiguous(args: Sequence[Any], result: Any) -> Any:
-    """Row-major, whatever the arguments' layouts."""
-    return in_layout(result, torch.contiguous_format)
-
-
-def in_layout(result: Any, layout: torch.memory_format) -> Any:
-    """Dense, with the strides of new memory along axes of size 1, which `contiguous` does not change."""
-    return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=layout)
-
-
-def first_contiguous(args: Sequence[Any], result: Any) -> Any:
-    """The first of several results is row-major."""
-    return (contiguous(args, result[0]), *result[1:])
-
-
-def as_sum(args: Sequence[Any], result: Any) -> Any:
-    """The layout of the sum of the first two arguments: the kernel iterates over both at once."""
-    like = aten.add.Tensor(args[0], args[1])
-    return (
-        result
-        if like.stride() == result.stride()
-        else like.new_empty_strided(like.shape, like.stride(), dtype=result.dtype)
-    )
-
-
-def as_product_with_power(args: Sequence[Any], result: Any) -> Any:
-    """The layout of the product of the first argument and 2 to the power of the second, which is row-major."""
-    return as_sum((args[0], contiguous(args, args[1])), result)
-
-
-def sum_on_cpu(args: Sequence[Any], result: Any) -> Any:
-    """Like `as_sum` on a CPU; torch is right about other devices."""
-    return as_sum(args, result) if result.device.type == "cpu" else result
-
-
-def in_format(args: Sequence[Any], result: Any) -> Any:
-    """On a CPU, channels last if the first argument is, else row-major."""
-    if result.device.type != "cpu":
-        return result
-    return in_layout(result, suggest_memory_format(args[0]))
-
-
-def first_in_format(args: Sequence[Any], result: Any) -> Any:
-    """Like `in_format` for the first of several results; strides of axes of size 1 make no difference."""
-    given, formats = args[0], {4: torch.channels_last, 5: torch.channels_last_3d}
-    layout = formats.get(given.dim(), torch.contiguous_format)
-    if result[0].device.type == "cpu" and not given.is_contiguous() and given.is_contiguous(memory_format=layout):
-        return (in_layout(result[0], layout), *result[1:])
-    return (in_format(args, result[0]), *result[1:])
-
-
-def of_batch_norm(args: Sequence[Any], result: Any) -> Any:
-    """Like `in_format` for a batch norm. On a CPU its statistics are in float32 if a parameter of a 16-bit input is,
-    and new running statistics have the dtype of the old."""
-    given, parameters = args[0], [one for one in args[1:5] if isinstance(one, torch.Tensor)]
-    output, mean, inverse, *running = first_in_format(args, result)
-    if output.device.type == "cpu":
-        wide = given.dtype in NARROW and any(one.dtype == torch.float32 for one in parameters)
-        dtype = torch.float32 if wide else given.dtype
-        mean, inverse = in_dtype(mean, dtype), in_dtype(inverse, dtype)
-    return (output, mean, inverse, *(in_dtype(new, old.dtype) for new, old in zip(running, args[3:5], strict=False)))
-
-
-def in_dtype(result: Any, dtype: torch.dtype) -> Any:
-    """The same sizes and strides in another dtype."""
-    return result if result.dtype == dtype else torch.empty_like(result, dtype=dtype)
-
-
-def as_viewed(args: Sequence[Any], result: Any) -> Any:
-    """A view: torch's strides for axes of size 1 differ from its kernels'."""
-    if not _is_static(args[0]) or not _is_static(result) or 1 not in result.shape:
-        return result
-    strides = view_strides(args[0].shape, args[0].stride(), result.shape)
-    if strides is None or strides == result.stride():
-        return result
-    return aten.as_strided.default(result, result.shape, strides, result.storage_offset())
+def suggested_format(tensor: torch.Tensor) -> torch.memory_format:
+    """Channels last if the strides of a tensor are in that order, else row-major."""
+    found: torch.memory_format = suggest_memory_format(tensor)
+    return found
 
 
 def as_iterated(args: Sequence[Any], result: Any) -> Any:
@@ -106,11 +33,6 @@ def without_numbers(args: Sequence[Any], result: Any) -> Any:
     return _iterated(args, result, numbers=False)
 
 
-def as_told(args: Sequence[Any], result: Any) -> Any:
-    """torch's own answer."""
-    return result
-
-
 def as_first(args: Sequence[Any], result: Any) -> Any:
     """The first argument's layout, including strides of axes of size 1, if it is dense; there may be several
     results."""
@@ -119,67 +41,14 @@ def as_first(args: Sequence[Any], result: Any) -> Any:
     given = args[0]
     if not isinstance(given, torch.Tensor):  # under vmap, a number of the program is converted to a tensor's dtype
         return result
-    if not _is_static(given) or given.stride() == result.stride() or not _is_dense(given.shape, given.stride()):
+    if not is_static(given) or given.stride() == result.stride() or not _is_dense(given.shape, given.stride()):
         return result
     return torch.empty_strided(given.shape, given.stride(), dtype=result.dtype, device=result.device)
 
 
-def loss_as_first(args: Sequence[Any], result: Any) -> Any:
-    """The first argument's layout, if the loss has one element for each of its own."""
-    return as_first(args, result) if result.shape == args[0].shape else result
-
-
-def gradient_as_input(args: Sequence[Any], result: Any) -> Any:
-    """The layout of the input, which follows the gradient among the arguments."""
-    return as_first(args[1:], result)
-
-
-def as_second_and_first(args: Sequence[Any], result: Any) -> Any:
-    """The layout of the sum of the first two arguments, with the second one as first operand of the kernel."""
-    return as_sum((args[1], args[0]), result)
-
-
-def of_spectrum(args: Sequence[Any], result: Any) -> Any:
-    """Of a transform from real numbers: the last axis given is the innermost one, whatever the order of the others."""
-    return _transformed(args[0].stride(), args[1], 1, result)
-
-
-def of_complex_spectrum(args: Sequence[Any], result: Any) -> Any:
-    """Of a transform from complex to complex numbers."""
-    return _transformed(args[0].stride(), args[1], 0, result)
-
-
-def of_signal(args: Sequence[Any], result: Any) -> Any:
-    """Of a transform to real numbers: along the last axis given, after one to complex numbers along the others."""
-    spectrum, axes = args[:2]
-    strides = spectrum.stride()
-    if len(axes) > 1:
-        strides = dense_strides(spectrum.shape, order_of_transform(strides, axes[:-1], 0))
-    return _transformed(strides, axes[-1:], 1, result)
-
-
-def _transformed(strides: Ints, axes: Ints, last: int, result: Any) -> Any:
-    if result.device.type != "cpu" or not torch.backends.mkl.is_available() or not axes:
-        return result
-    wanted = dense_strides(result.shape, order_of_transform(strides, axes, last))
-    return result if wanted == result.stride() else result.new_empty_strided(result.shape, wanted)
-
-
-def order_of_transform(strides: Ints, axes: Ints, last: int) -> list[int]:
-    """The axes of a transform's result, the outermost first: those that are not transformed, then the others, each in
-    the order of the operand's strides, but for the `last` axes, which stay in their place (`_exec_fft` of
-    ATen/native/mkl/SpectralOps.cpp)."""
-    moved = len(axes) - last
-
-    def by_stride(some: Iterable[int]) -> list[int]:
-        return sorted(some, key=lambda axis: -strides[axis])
-
-    return by_stride(k for k in range(len(strides)) if k not in axes) + by_stride(axes[:moved]) + list(axes[moved:])
-
-
 def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if not all(map(_is_static, (*tensors, result))):  # comparing unbacked sizes breaks the graph
+    if not all(map(is_static, (*tensors, result))):  # comparing unbacked sizes breaks the graph
         return result
     alike = all(one.stride() == result.stride() and one.shape == result.shape for one in tensors)
     if alike and 1 not in result.shape:
@@ -190,29 +59,9 @@ def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
     return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
 
 
-def _is_static(tensor: Any) -> bool:
+def is_static(tensor: Any) -> bool:
+    """Whether no size and no stride of a fake is a symbol."""
     return all(type(number) is int for number in (*tensor.shape, *tensor.stride()))
-
-
-def view_strides(sizes: Ints, strides: Ints, wanted: Ints) -> tuple[int, ...] | None:
-    """The strides of `view` (`computeStride` of ATen/TensorUtils.cpp). None: it needs a copy, or is empty."""
-    if not sizes or 0 in sizes:
-        return None
-    found = [0] * len(wanted)
-    place, base, have, seen = len(wanted) - 1, strides[-1], 1, 1
-    for axis in range(len(sizes) - 1, -1, -1):
-        have *= sizes[axis]
-        if axis and (sizes[axis - 1] == 1 or strides[axis - 1] == have * base):
-            continue  # the next axis continues in the same contiguous block
-        while place >= 0 and (seen < have or wanted[place] == 1):
-            found[place] = seen * base
-            seen *= wanted[place]
-            place -= 1
-        if seen != have:
-            return None
-        if axis:
-            base, have, seen = strides[axis - 1], 1, 1
-    return tuple(found) if place == -1 else None
 
 
 def iterated_strides(sizes: Ints, operands: Sequence[tuple[Ints, Ints]], numbers: bool) -> tuple[int, ...]:
@@ -284,68 +133,12 @@ def _order_of_axes(sizes: Ints, operands: Sequence[Ints]) -> list[int]:
     return order[::-1]
 
 
-# torch composes these of several other operators, and uses the layout of the last of those.
-DESCRIBED = (
-    aten.heaviside.default, aten.logaddexp.default, aten.logaddexp2.default, aten.logical_and.default,
-    aten.logical_or.default, aten.logical_xor.default, aten.logit_backward.default, aten.special_xlog1py.default,
-    aten.xlogy.Tensor,
-)  # fmt: skip
-KEEPING = (
-    aten._to_copy.default, aten.deg2rad.default, aten.empty_like.default, aten.flip.default, aten.frexp.Tensor,
-    aten.full_like.default, aten.hardtanh.default, aten.nan_to_num.default, aten.ones_like.default,
-    aten.rad2deg.default, aten.rand_like.default, aten.randint_like.default, aten.randint_like.low_dtype,
-    aten.randn_like.default, aten.zeros_like.default,
-)  # fmt: skip
-AS_TOLD = (aten.clone.default, aten.mvlgamma.default)
-NUMBER_IN_KERNEL = (aten.lerp.Scalar, aten.pow.Tensor_Scalar)
-# They copy what they change, or compute, in row-major order.
-ROW_MAJOR = (
-    aten._log_softmax.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.tril.default, aten.triu.default,
-)  # fmt: skip
-LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
-    aten.pow.Scalar: contiguous,
-    aten.normal.Tensor_Tensor: contiguous,
-    aten.normal.float_Tensor: contiguous,
-    aten.poisson.default: contiguous,
-    aten.rrelu_with_noise.default: contiguous,
-    aten.rrelu_with_noise_functional.default: first_contiguous,
-    aten.copysign.Tensor: as_sum,
-    aten.binary_cross_entropy.default: loss_as_first,
-    aten.binary_cross_entropy_backward.default: gradient_as_input,
-    aten.threshold_backward.default: as_second_and_first,
-    aten.ldexp.Tensor: as_product_with_power,
-    aten.floor_divide.default: as_sum,
-    aten.div.Tensor_mode: as_sum,
-    aten.nll_loss2d_forward.default: first_contiguous,
-    aten.max_unpool2d.default: in_format,
-    aten.channel_shuffle.default: in_format,
-    aten.roll.default: in_format,
-    aten.native_dropout_backward.default: sum_on_cpu,
-    aten.native_batch_norm.default: of_batch_norm,
-    aten._native_batch_norm_legit.default: of_batch_norm,
-    aten._native_batch_norm_legit.no_stats: of_batch_norm,
-    aten._native_batch_norm_legit_no_training.default: first_in_format,
-    aten._native_batch_norm_legit_functional.default: of_batch_norm,
-    aten.view.default: as_viewed,
-    aten._fft_r2c.default: of_spectrum,
-    aten._fft_c2c.default: of_complex_spectrum,
-    aten._fft_c2r.default: of_signal,
-    aten.native_layer_norm.default: first_contiguous,
-    **dict.fromkeys(ROW_MAJOR, contiguous),
-    **dict.fromkeys(DESCRIBED, as_sum),
-    **dict.fromkeys(KEEPING, as_first),
-    **dict.fromkeys(NUMBER_IN_KERNEL, without_numbers),
-    **dict.fromkeys(AS_TOLD, as_told),
-}
-"""What the layout of an operator's results is, given its arguments and what torch says. Called in the fake mode."""
-
-
 @functools.cache
-def layout_rule(op: Any) -> Rule | None:
-    """The correction for an operator; None if torch is right. Elementwise operators use TensorIterator; a number is an
-    operand if the overload's name says so."""
-    if op in LAYOUTS or not isinstance(op, torch._ops.OpOverload):
-        return LAYOUTS.get(op)
+def of_pointwise(op: Any) -> Rule | None:
+    """The rule for an elementwise operator, None for others. They use TensorIterator; a number is an operand if the
+    overload's name says so."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return None
     schema = op._schema
     returned = [str(one.type) for one in schema.returns]
     if torch.Tag.pointwise not in op.tags or schema.is_mutable or returned != ["Tensor"]:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from armature.torch_abi.fake_layouts import KEEPING, layout_rule
+from armature.torch_abi.fake_layouts import as_first
+from armature.torch_abi.fake_rules import FakeRules
 
 aten = torch.ops.aten
 GUESSED = "_strides_are_guessed"  # set on fakes
@@ -20,9 +21,10 @@ OF_THEIR_OWN = frozenset((
     aten.new_empty.default, aten.new_empty_strided.default, aten.new_full.default, aten.new_ones.default,
     aten.new_zeros.default, aten.tril.default, aten.triu.default,
 ))  # fmt: skip
-# Fakes follow those of their arguments as kernels do. So do views and elementwise operators.
+# Fakes follow those of their arguments as kernels do. So do views, elementwise operators, and those that plugins say
+# lie as their first arguments do.
 FOLLOWING = frozenset((
-    *KEEPING, aten._softmax.default, aten._unsafe_view.default, aten.amax.default, aten.amin.default,
+    aten._softmax.default, aten._unsafe_view.default, aten.amax.default, aten.amin.default,
     aten.argmax.default, aten.cat.default, aten.clone.default, aten.constant_pad_nd.default, aten.cumsum.default,
     aten.embedding.default, aten.gather.default, aten.index_select.default, aten.mean.dim, aten.repeat.default,
     aten.stack.default, aten.sum.dim_IntList,
@@ -36,25 +38,28 @@ def are_known(fake: torch.Tensor) -> bool:
     return type(fake) is FakeTensor and not getattr(fake, GUESSED, False)
 
 
-def note(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+def note(rules: FakeRules, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
     """Mark the results of an operator whose strides along axes of size 1 may not be those of the kernel."""
     made = [one for one in _tensors((result,)) if any(type(size) is int and size == 1 for size in one.shape)]
     if not made:
         return
     given = list(_tensors((*args, *kwargs.values())))
     static = all(type(size) is int for one in (*given, *made) for size in one.shape)
-    follows = static and _follows(op) and not any(getattr(one, GUESSED, False) for one in given)
+    follows = static and _follows(rules, op) and not any(getattr(one, GUESSED, False) for one in given)
     for one in made:
         if not any(one is other for other in given):  # an operator in place changes values only
             setattr(one, GUESSED, not follows and op not in OF_THEIR_OWN)
 
 
-def _follows(op: Any) -> bool:
+def _follows(rules: FakeRules, op: Any) -> bool:
     """Whether the fake result has the kernel's strides if the fake arguments have."""
     if op in COMPOSED or not isinstance(op, torch._ops.OpOverload):
         return False
     creates = not any("Tensor" in str(argument.type) for argument in op._schema.arguments)
-    return creates or op in FOLLOWING or op.is_view or (torch.Tag.pointwise in op.tags and layout_rule(op) is not None)
+    if creates or op in FOLLOWING or op.is_view:
+        return True
+    rule = rules.layout_of(op)
+    return rule is as_first or (torch.Tag.pointwise in op.tags and rule is not None)
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:

@@ -50,6 +50,7 @@ def ctx(strict: None) -> CompileContext:
         tuple(plugin.armature_lowerings()),
         decompositions=plugin.armature_decompositions(),
         passes=plugin.armature_passes(),
+        operators=plugin.armature_operators(),
     )
 
 

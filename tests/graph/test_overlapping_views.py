@@ -167,7 +167,11 @@ def test_random_programs(program: Steps, gradients: bool) -> None:
     given_inputs = inputs(gradients)
     with FakeTensorMode() as mode:
         FakeTensorProp(graph, mode).propagate(*given_inputs)  # as tracing notes it
-    ctx = context(tuple(plugin.armature_lowerings()), decompositions=plugin.armature_decompositions())
+    ctx = context(
+        tuple(plugin.armature_lowerings()),
+        decompositions=plugin.armature_decompositions(),
+        operators=plugin.armature_operators(),
+    )
     run = compile_graph(frame(graph, list(given_inputs)), ctx, on_plans)
     compare(expected, outcome(run, given_inputs))
 

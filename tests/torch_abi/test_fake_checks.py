@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import armature
+from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
 from armature.torch_abi.fake_checks import CHECKS
 
@@ -142,7 +143,7 @@ def refuses(run: Callable[[], Any]) -> bool:
 def test_operators_with_a_check_refuse_what_their_kernels_or_those_of_the_way_back_refuse(
     op: Any, dtype: torch.dtype, of_first: torch.dtype
 ) -> None:
-    call, world = DIRECT[op], FakeWorld()
+    call, world = DIRECT[op], FakeWorld(rules=manager().tables().fake_rules)
     x, other = torch.full((3, 4), 0.5).to(of_first), torch.zeros(3, 4).to(dtype)
     wanted = refuses(lambda: forth_and_back(call(x.clone().requires_grad_().clone(), other)))
     with world.mode:

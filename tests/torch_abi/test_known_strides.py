@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
 from armature.torch_abi.known_strides import are_known
 
@@ -70,7 +71,7 @@ def calls(program: Callable[..., Any], seed: int) -> list[tuple[Tensor, Tensor]]
     draw = random.Random(seed)
     a, b, c = sizes(draw, 3)
     args = (given(draw, a, b, c), given(draw, a, b, c), given(draw, b, c))
-    world = FakeWorld()
+    world = FakeWorld(rules=manager().tables().fake_rules)
     fakes = [world.of(one) for one in args]
     with world.mode:
         told = program(*fakes)
@@ -94,7 +95,7 @@ def test_strides_are_guessed(name: str) -> None:
 
 
 def test_what_follows_a_guess_with_strides_of_its_own_is_known() -> None:
-    world = FakeWorld()
+    world = FakeWorld(rules=manager().tables().fake_rules)
     x = world.of(torch.rand(1, 3))
     with world.mode:
         guessed = x.sort(0)[0]

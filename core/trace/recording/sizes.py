@@ -35,7 +35,7 @@ def new_world(ctx: CompileContext) -> FakeWorld:
         Symbols(
             scalar_outputs=settings.capture_scalar_outputs, output_shapes=settings.capture_dynamic_output_shape_ops
         ),
-        {op: row.relaid for op, row in ctx.tables.operators.items() if row.relaid is not None},
+        ctx.tables.fake_rules,
     )
 
 

@@ -1,13 +1,15 @@
-"""Facts about ATen's operators that schemas don't state: faster calls, and results whose layout torch states
-correctly."""
+"""Facts about ATen's operators that schemas don't state: faster calls, results whose layout torch states correctly, and
+the rules for the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import attrs
 import torch
 
 from armature.plugin_api import Operator
+from armature_aten_lowerings.kernel_layouts import LAYOUTS
 
 aten = torch.ops.aten
 
@@ -34,4 +36,7 @@ CALLED_OFTEN = (
 
 def rows() -> Iterable[Operator]:
     """A row for each operator with known facts."""
-    return CALLED_OFTEN
+    known = {row.op: row for row in CALLED_OFTEN}
+    for op, rule in LAYOUTS.items():
+        known[op] = attrs.evolve(known.get(op, Operator(op)), relaid=rule)
+    return known.values()

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import armature
+from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
 
 Overload = torch._ops.OpOverload
@@ -94,7 +95,7 @@ def disagreements(op: Overload, dtype: torch.dtype) -> tuple[int, list[str]]:
         except (RuntimeError, NotImplementedError):  # not of this dtype, or these sizes do not go together
             continue
         ran += 1
-        world = FakeWorld()
+        world = FakeWorld(rules=manager().tables().fake_rules)
         fakes = pytree.tree_map_only(torch.Tensor, world.of, (args, named))
         with world.mode:
             told = op(*fakes[0], **fakes[1])
@@ -139,7 +140,7 @@ LIKE: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", LIKE)
 def test_what_is_made_like_a_tensor_lies_as_it_does(name: str, layout: str) -> None:
-    x, world = LAYOUTS[layout](), FakeWorld()
+    x, world = LAYOUTS[layout](), FakeWorld(rules=manager().tables().fake_rules)
     fake = world.of(x)
     with world.mode:
         told = LIKE[name](fake)
