@@ -121,20 +121,30 @@ class Operator:
     function: an equivalent of the operator that is faster to call. reliable_strides: the results always have the
     strides of the meta kernel; other operators' results are checked each time the operator has run.
     relaid: `relaid(args, result)`, called on fake tensors while code is traced; returns the result with the strides
-    that the operator's real kernels produce, if the meta kernel's are wrong.
+    that the operator's real kernels produce, if the meta kernel's are wrong. takes: `takes(args)`, whether the kernels
+    accept arguments of these dtypes and sizes, if the meta kernel accepts more. understood: `understood(args)`, the
+    same arguments in a form for which the meta kernel's answer is right.
     """
 
     op: torch._ops.OpOverload
     function: Callable[..., Any] | None = None
     reliable_strides: bool = False
     relaid: Callable[[Sequence[Any], Any], Any] | None = None
+    takes: Callable[[Sequence[Any]], bool] | None = None
+    understood: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     priority: int = 0
 
 
 def fake_rules(rows: Iterable[Operator]) -> FakeRules:
     """What rows tell of fakes; of several for one operator, the first that tells it decides."""
-    relaid: dict[torch._ops.OpOverload, Callable[[Sequence[Any], Any], Any]] = {}
+    relaid: dict[Any, Callable[[Sequence[Any], Any], Any]] = {}
+    takes: dict[Any, Callable[[Sequence[Any]], bool]] = {}
+    understood: dict[Any, Callable[[Sequence[Any]], Sequence[Any]]] = {}
     for row in rows:
         if row.relaid is not None:
             relaid.setdefault(row.op, row.relaid)
-    return FakeRules(relaid)
+        if row.takes is not None:
+            takes.setdefault(row.op, row.takes)
+        if row.understood is not None:
+            understood.setdefault(row.op, row.understood)
+    return FakeRules(relaid, takes, understood)

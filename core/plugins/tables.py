@@ -380,6 +380,11 @@ class RowKind:
     function: Callable[[Any], object] = lambda row: None
 
 
+def of_operator(row: Operator) -> object:
+    """The first function of a row that has several."""
+    return row.function or row.relaid or row.takes or row.understood
+
+
 OVERLOAD = torch._ops.OpOverload
 ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_rules": RowKind("rules", Rule, lambda r: [(r.target, r.requires)]),
@@ -390,7 +395,7 @@ ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_break_types": RowKind("break_types", BreakType, lambda r: [r.id]),
     "armature_decompositions": RowKind("decompositions", Decomposition, lambda r: [r.op], lambda r: r.fn),
     "armature_lowerings": RowKind("lowerings", Lowering, lambda r: [r.op], lambda r: r.fn),
-    "armature_operators": RowKind("operators", Operator, lambda r: [r.op], lambda r: r.function or r.relaid),
+    "armature_operators": RowKind("operators", Operator, lambda r: [r.op], of_operator),
     "armature_passes": RowKind("passes", Pass, lambda r: [r.name], lambda r: r.run),
     "armature_graph_backends": RowKind("graph_backends", tuple, lambda r: [r[0]], lambda r: r[1]),
 }

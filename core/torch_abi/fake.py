@@ -24,7 +24,6 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi import known_strides, probes
-from armature.torch_abi.fake_checks import check_operands, understood
 from armature.torch_abi.fake_rules import NO_RULES, FakeRules
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import may_write, written_of
@@ -126,14 +125,14 @@ class WatchingMode(FakeTensorMode):
             raise UnsupportedOperatorException(func)
         if func in UNSIZED:
             raise DynamicOutputShapeException(func)
-        check_operands(func, args)
+        self.rules.check_operands(func, args)
         if (error := probes.refused(func, args, kwargs or {})) is not None:
             raise error
         if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
             self.random = True
         if may_write(func):
             self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
-        result = super().__torch_dispatch__(func, types, understood(func, args), kwargs)
+        result = super().__torch_dispatch__(func, types, self.rules.understood(func, args), kwargs)
         rule = self.rules.layout_of(func)
         asked = (kwargs or {}).get("memory_format")
         if rule is not None and result is not NotImplemented and asked in (None, torch.preserve_format):

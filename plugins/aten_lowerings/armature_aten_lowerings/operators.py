@@ -1,5 +1,5 @@
-"""Facts about ATen's operators that schemas don't state: faster calls, results whose layout torch states correctly, and
-the rules for the others."""
+"""Facts about ATen's operators that schemas don't state: faster calls, results whose layout torch states correctly, the
+rules for the others, and what kernels refuse."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 import torch
 
 from armature.plugin_api import Operator
+from armature_aten_lowerings.kernel_checks import CHECKS, UNDERSTOOD
 from armature_aten_lowerings.kernel_layouts import LAYOUTS
 
 aten = torch.ops.aten
@@ -37,6 +38,7 @@ CALLED_OFTEN = (
 def rows() -> Iterable[Operator]:
     """A row for each operator with known facts."""
     known = {row.op: row for row in CALLED_OFTEN}
-    for op, rule in LAYOUTS.items():
-        known[op] = attrs.evolve(known.get(op, Operator(op)), relaid=rule)
+    for op in dict.fromkeys((*LAYOUTS, *CHECKS, *UNDERSTOOD)):
+        row = known.get(op, Operator(op))
+        known[op] = attrs.evolve(row, relaid=LAYOUTS.get(op), takes=CHECKS.get(op), understood=UNDERSTOOD.get(op))
     return known.values()

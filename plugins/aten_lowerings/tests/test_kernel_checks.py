@@ -13,7 +13,7 @@ from torch import Tensor
 import armature
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
-from armature.torch_abi.fake_checks import CHECKS
+from armature_aten_lowerings.kernel_checks import CHECKS
 
 aten = torch.ops.aten
 PLACES = torch.tensor([0, 2])

@@ -1,4 +1,4 @@
-"""Seam to checks that torch's kernels make and its fake tensors don't: operands whose dtypes or sizes do not fit; and
+"""Checks that torch's kernels make and its fake tensors don't: operands whose dtypes or sizes do not fit; and
 to arguments that its meta functions treat wrongly or refuse, which are given to them in another form.
 
 A refused call breaks the graph, and the kernel then reports the error.
@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from armature_aten_lowerings.kernel_layouts import NARROW
+
 aten = torch.ops.aten
 Check = Callable[[Sequence[Any]], bool]
-NARROW = frozenset((torch.bfloat16, torch.float16))
 INDICES = frozenset((torch.int32, torch.int64))
 STANDS_FOR: Mapping[type, object] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 
@@ -31,7 +32,7 @@ def axes_from_front(args: Sequence[Any]) -> Sequence[Any]:
 
 def axes_in_order(args: Sequence[Any]) -> Sequence[Any]:
     """The arguments of a Fourier transform, with its axes in ascending order, in which torch 2.11 takes the sizes of
-    its result. `fake_layouts` knows the strides."""
+    its result. `kernel_layouts` knows the strides."""
     return (args[0], sorted(args[1]), *args[2:])
 
 
@@ -46,19 +47,13 @@ def known_number(args: Sequence[Any]) -> Sequence[Any]:
     return (STANDS_FOR.get(type(args[0]), args[0]), *args[1:])
 
 
-UNDERSTOOD: Mapping[object, Callable[[Sequence[Any]], Sequence[Any]]] = {
+UNDERSTOOD: Mapping[Any, Callable[[Sequence[Any]], Sequence[Any]]] = {
     aten.linalg_vector_norm.default: axes_from_front,
     aten._fft_c2c.default: axes_in_order,
     aten._fft_c2r.default: axes_but_last_in_order,
     aten._to_copy.default: known_number,
 }
 """Arguments that mean the same, in the form that torch's meta functions treat rightly."""
-
-
-def understood(func: object, args: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of an operator in the form that its meta function treats rightly."""
-    write = UNDERSTOOD.get(func)
-    return args if write is None else write(args)
 
 
 def same(*places: int) -> Check:
@@ -131,11 +126,4 @@ CHECKS: Mapping[Any, Check] = {
         as_input(1, 2, 3, 4),
     ),
 }
-
-
-def check_operands(op: Any, args: Sequence[Any]) -> None:
-    """Raise RuntimeError if the kernel of an operator refuses its arguments because of their dtypes or sizes."""
-    check = CHECKS.get(op)
-    if check is not None and not check(args):
-        kinds = ", ".join(f"{one.dtype}{list(one.shape)}" for one in args if isinstance(one, torch.Tensor))
-        raise RuntimeError(f"{op} does not take tensors of {kinds} together")
+"""Whether the kernel of an operator takes arguments of these dtypes and sizes."""
