@@ -364,14 +364,18 @@ class FakeWorld:
             return self._sharing(tensor, layout, held)
         with torch._C._DisableTorchDispatch(), torch.no_grad():
             if tensor.storage_offset() == 0:
-                meta = torch.empty_strided(layout.sizes, layout.strides, dtype=tensor.dtype, device="meta")
+                meta = torch.empty_strided(
+                    layout.sizes,
+                    layout.strides,
+                    dtype=tensor.dtype,
+                    device="meta",
+                    requires_grad=tensor.requires_grad,
+                )
             else:
                 last = sum((size - 1) * stride for size, stride in zip(layout.sizes, layout.strides))
                 memory = torch.empty((tensor.storage_offset() + last + 1,), dtype=tensor.dtype, device="meta")
-                meta = torch.empty(0, dtype=tensor.dtype, device="meta")
+                meta = _without_memory(tensor)
                 _place(meta, memory, tensor.storage_offset(), layout)
-            if tensor.requires_grad:  # inside of a transform torch refuses the question
-                meta.requires_grad_()
         self._storages[key] = meta
         fake = self._wrap(tensor, meta)
         if tensor.requires_grad and not tensor.is_leaf:
@@ -395,10 +399,8 @@ class FakeWorld:
 
     def _sharing(self, tensor: torch.Tensor, layout: Layout, held: torch.Tensor) -> FakeTensor:
         with torch._C._DisableTorchDispatch(), torch.no_grad():
-            meta = torch.empty(0, dtype=tensor.dtype, device="meta")
+            meta = _without_memory(tensor)
             _place(meta, held, tensor.storage_offset(), layout)
-            if tensor.requires_grad:  # inside of a transform torch refuses the question
-                meta.requires_grad_()
         return self._wrap(tensor, meta)
 
     def _wrap(self, tensor: torch.Tensor, meta: torch.Tensor) -> FakeTensor:
@@ -408,6 +410,11 @@ class FakeWorld:
             fake._is_param = True
         self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
         return fake
+
+
+def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The start of a meta tensor that is as differentiable: in a transform torch refuses `requires_grad_` later."""
+    return torch.empty(0, dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad)
 
 
 def _place(meta: torch.Tensor, memory: torch.Tensor, offset: Any, layout: Layout) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
+import armature
 from armature.torch_abi.views import counting, kinships, related, share_memory, share_version_counter
 
 
@@ -70,3 +72,19 @@ def test_which_tensors_count_writes_together() -> None:
     others = (x.detach(), x[1:], x.data, x.data[1:], torch.ones(3))
     assert [share_version_counter(x, other) for other in others] == [True, True, False, False, False]
     assert [t._version for t in (x, *others)] == [0] * 6
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+def test_parameters_first_met_in_vmap_beside_tensors_of_the_same_memory(dynamic: bool, part: slice) -> None:
+    layer = torch.nn.Linear(4, 2)
+    detached = layer.weight.detach()[part]
+
+    def products(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: detached @ row + (layer.weight @ row).sum())(x)
+
+    x = torch.rand(3, 4)
+    compiled = armature.compile(products, fullgraph=True, dynamic=dynamic, backend="eager")
+    found, expected = compiled(x), products(x)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sum(), layer.weight) for y in (found, expected)))
