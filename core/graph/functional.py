@@ -20,7 +20,7 @@ from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
 from armature.graph.output_views import output_views_of, reads_data_alias
 from armature.graph.passes import run_passes
-from armature.graph.saved import save_inputs_of_views
+from armature.graph.saved import save_inputs_of_views, save_sizes
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, views
 from armature.torch_abi.decomps import keeping_layout
@@ -113,7 +113,7 @@ class _Compilation:
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         origins.restore(joint)
         forward, backward = aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
-        return save_inputs_of_views(forward, backward, options["num_fwd_outputs"])
+        return save_sizes(*save_inputs_of_views(forward, backward, options["num_fwd_outputs"]))
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return self.compile(graph, GraphKind.FORWARD)

@@ -1,4 +1,5 @@
-"""Passes inputs themselves, in place of views of them, from the forward graph to the backward graph.
+"""Changes what the partitioner passes from the forward graph to the backward graph: inputs themselves in place of views
+of them, and also sizes that only occur within expressions.
 
 A view made by the compiled graph would have to be recreated over its input before autograd can save it and detect later
 writes to the input. In the backward graph the same view costs nothing.
@@ -11,6 +12,8 @@ from typing import Any, cast
 
 import torch
 from torch import fx
+
+from armature.torch_abi import symbols
 
 Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
@@ -43,6 +46,57 @@ def save_inputs_of_views(forward: fx.GraphModule, backward: fx.GraphModule, outp
     for module in (forward, backward):
         module.recompile()
     return forward, backward
+
+
+def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
+    """Also pass each symbol that the backward graph computes with but no argument of it gives: the partitioner saves
+    results such as `n - (n + 1) // 2`, from which `n` can't be solved."""
+    places = backward.graph.find_nodes(op="placeholder")
+    given = {str(symbol) for place in places for symbol in _given(place.meta.get("val"))}
+    wanted = {
+        str(symbol)
+        for node in backward.graph.nodes
+        for size in _sizes(node.meta.get("val"))
+        for symbol in symbols.symbols_of(size)
+    }
+    returned = forward.graph.output_node()
+    first_tensor = next((place for place in places if isinstance(place.meta.get("val"), torch.Tensor)), None)
+    for name in sorted(wanted - given):
+        found = _axis_of(name, forward)
+        if found is None or first_tensor is None:
+            continue
+        place, axis = found
+        with forward.graph.inserting_before(returned):
+            size = forward.graph.call_function(torch.ops.aten.sym_size.int, (place, axis))
+        size.meta["val"] = place.meta["val"].shape[axis]
+        returned.args = ((*cast(Sequence[Any], returned.args[0]), size),)
+        with backward.graph.inserting_before(first_tensor):
+            backward.graph.placeholder(size.name).meta["val"] = size.meta["val"]
+    for module in (forward, backward):
+        module.recompile()
+    return forward, backward
+
+
+def _axis_of(name: str, forward: fx.GraphModule) -> tuple[fx.Node, int] | None:
+    for place in forward.graph.find_nodes(op="placeholder"):
+        if isinstance(place.meta.get("val"), torch.Tensor):
+            for axis, size in enumerate(place.meta["val"].shape):
+                if str(symbols.single_symbol(size)) == name:
+                    return place, axis
+    return None
+
+
+def _given(value: object) -> list[object]:
+    """The symbols that an argument shows on its own."""
+    alone = (symbols.single_symbol(size) for size in _sizes(value))
+    return [symbol for symbol in alone if symbol is not None]
+
+
+def _sizes(value: object) -> list[object]:
+    if isinstance(value, (tuple, list)):
+        return [size for part in value for size in _sizes(part)]
+    found = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return [size for size in found if isinstance(size, symbols.SYMBOLIC)]
 
 
 def _is_written(place: fx.Node) -> bool:

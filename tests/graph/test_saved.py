@@ -145,3 +145,25 @@ def test_sizes_are_saved_too(dynamic: bool | None) -> None:
         (expected[0] + expected[1].square().sum()).backward()
         for ours, theirs in zip(inputs, twins, strict=True):
             torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 4])
+def test_sizes_that_only_occur_within_expressions(pieces: int) -> None:
+    """The gradient of a first piece has zeros for the others: their size and that of the piece don't give the whole."""
+
+    def first(x: Tensor) -> Tensor:
+        return x.chunk(pieces)[0].sin()
+
+    def middle(x: Tensor) -> Tensor:
+        return x.chunk(pieces)[1] * 2
+
+    for fn in (first, middle):
+        compiled = armature.compile(fn, fullgraph=True, dynamic=True)
+        for rows in (8, 9, 13, 12):
+            x = torch.randn(rows, 4, requires_grad=True)
+            twin = x.detach().clone().requires_grad_()
+            found, expected = compiled(x), fn(twin)
+            torch.testing.assert_close(found, expected)
+            found.square().sum().backward()
+            expected.square().sum().backward()
+            torch.testing.assert_close(x.grad, twin.grad)
