@@ -358,6 +358,7 @@ class FakeWorld:
         return Layout(tuple(sizes), tuple(strides))
 
     def _symbolic(self, tensor: torch.Tensor, layout: Layout) -> FakeTensor:
+        """A fake with symbolic sizes, in the memory of its storage's earlier fake if there is one."""
         key = tensor.untyped_storage()._cdata
         held = self._storages.get(key)
         if held is not None:
