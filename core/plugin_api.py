@@ -19,6 +19,8 @@ from armature.breaks.types import (
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.data import program_of
+from armature.frame.dynamic import is_registered
+from armature.frame.guards.kinds import ValueGuard
 from armature.frame.guards.values import has_layout, layout, same_members
 from armature.frame.source import Resolver
 from armature.frame.sources import (
@@ -250,6 +252,7 @@ __all__ = [
     "TypeOfSource",
     "UserRaised",
     "Value",
+    "ValueGuard",
     "ValueType",
     "Verdict",
     "Walk",
@@ -295,6 +298,7 @@ __all__ = [
     "is_iterable",
     "is_named_tuple",
     "is_not_implemented",
+    "is_registered",
     "is_runtime_number",
     "is_trusted",
     "is_unbacked",

@@ -1,0 +1,131 @@
+"""Buffers that decide a branch: code for either answer, no break, and eager's results whenever they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import armature
+from armature.pipeline.session import session
+
+QUESTIONS: dict[str, Callable[[Tensor], bool]] = {
+    "if": bool,
+    "nonzero": lambda flag: flag.is_nonzero(),
+}
+
+
+class Book(nn.Module):
+    """Initialises itself in its first call, as codebooks do."""
+
+    def __init__(self, flag: Tensor, asked: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self.register_buffer("inited", flag)
+        self.register_buffer("book", torch.zeros(3))
+        self.asked = asked
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 1
+        if not self.asked(self.inited):
+            self.book.data.copy_(x.sum(0))
+            self.inited.data.copy_(torch.ones_like(self.inited))
+        return x * self.book
+
+
+class Doubling(nn.Module):
+    """Doubles where its flag is set."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.register_buffer("flag", torch.tensor(number))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if self.flag else x + 1
+
+
+class Many(nn.Module):
+    """Asks twelve flags in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for place in range(12):
+            self.register_buffer(f"flag{place}", torch.tensor(False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for place in range(12):
+            x = x * 2 if getattr(self, f"flag{place}") else x + 1
+        return x
+
+
+def compilations(fn: Callable[..., Any], *args: object) -> int:
+    """How many frames were compiled in the call."""
+    before = len(session().compilations)
+    fn(*args)
+    return len(session().compilations) - before
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.int64])
+@pytest.mark.parametrize("asked", QUESTIONS)
+def test_a_flag_that_is_set_once(asked: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    eager, given = (Book(torch.zeros(shape, dtype=dtype), QUESTIONS[asked]) for _ in range(2))
+    compiled = armature.compile(given, fullgraph=True)
+
+    def call(number: int) -> None:
+        x = torch.full((2, 3), float(number))
+        torch.testing.assert_close(compiled(x), eager(x))
+        torch.testing.assert_close(given.state_dict(), eager.state_dict())
+
+    assert [compilations(call, number) for number in range(4)] == [1, 1, 0, 0]
+    for module in (eager, given):
+        module.inited.zero_()
+    assert [compilations(call, number) for number in range(4, 6)] == [0, 0]
+
+
+def test_a_bool_that_is_taken_out_of_its_tensor() -> None:
+    eager, given = (Book(torch.tensor(False), Tensor.item) for _ in range(2))
+    compiled, x = armature.compile(given), torch.ones(2, 3)
+    assert compilations(lambda: [torch.testing.assert_close(compiled(x), eager(x)) for _ in range(4)]) == 2
+
+
+def test_a_flag_that_the_function_writes_before_it_asks() -> None:
+    class Setting(Doubling):
+        def forward(self, x: Tensor) -> Tensor:
+            self.flag.logical_not_()
+            return super().forward(x)
+
+    eager, given = Setting(0), Setting(0)
+    compiled, x = armature.compile(given), torch.ones(3)
+    for _ in range(4):
+        assert torch.equal(compiled(x), eager(x))
+
+
+def test_a_view_written_before_the_flag_is_asked() -> None:
+    class Setting(Doubling):
+        def forward(self, x: Tensor) -> Tensor:
+            self.flag.view(1).sub_(1)
+            return super().forward(x)
+
+    eager, given = Setting(2), Setting(2)
+    compiled, x = armature.compile(given), torch.ones(3)
+    for _ in range(4):
+        assert torch.equal(compiled(x), eager(x))
+
+
+def test_layers_that_differ_share_code_for_either_answer() -> None:
+    layers = [Doubling(number) for number in range(6)]
+    compiled, x = armature.compile(lambda layer, x: layer(x)), torch.ones(3)
+    call = lambda: [torch.testing.assert_close(compiled(layer, x), layer(x)) for layer in layers]  # noqa: E731
+    assert compilations(call) == 2
+
+
+@pytest.mark.filterwarnings("ignore:armature compiled")  # it may meet the limit, as with breaks
+def test_flags_that_are_set_one_after_the_other() -> None:
+    module, x = Many(), torch.ones(3)
+    compiled = armature.compile(module)
+    for place in range(12):
+        getattr(module, f"flag{place}").fill_(True)
+        assert torch.equal(compiled(x), module(x))
