@@ -59,13 +59,12 @@ def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
         for size in _sizes(node.meta.get("val"))
         for symbol in symbols.symbols_of(size)
     }
-    returned = forward.graph.output_node()
+    missing = [axis for name in sorted(wanted - given) if (axis := _axis_of(name, forward)) is not None]
     first_tensor = next((place for place in places if isinstance(place.meta.get("val"), torch.Tensor)), None)
-    for name in sorted(wanted - given):
-        found = _axis_of(name, forward)
-        if found is None or first_tensor is None:
-            continue
-        place, axis = found
+    if not missing or first_tensor is None:
+        return forward, backward
+    returned = forward.graph.output_node()
+    for place, axis in missing:
         with forward.graph.inserting_before(returned):
             size = forward.graph.call_function(torch.ops.aten.sym_size.int, (place, axis))
         size.meta["val"] = place.meta["val"].shape[axis]
@@ -78,6 +77,7 @@ def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
 
 
 def _axis_of(name: str, forward: fx.GraphModule) -> tuple[fx.Node, int] | None:
+    """An input of the forward graph, and the axis of it whose size the symbol is."""
     for place in forward.graph.find_nodes(op="placeholder"):
         if isinstance(place.meta.get("val"), torch.Tensor):
             for axis, size in enumerate(place.meta["val"].shape):

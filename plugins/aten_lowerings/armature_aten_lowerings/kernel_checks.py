@@ -1,5 +1,5 @@
-"""Checks that torch's kernels make and its fake tensors don't: operands whose dtypes or sizes do not fit; and
-to arguments that its meta functions treat wrongly or refuse, which are given to them in another form.
+"""Checks that torch's kernels make and its fake tensors don't, of operands whose dtypes or sizes do not fit; and
+arguments that its meta functions treat wrongly or refuse, in a form that they treat rightly.
 
 A refused call breaks the graph, and the kernel then reports the error.
 """

@@ -94,6 +94,11 @@ def as_viewed(args: Sequence[Any], result: Any) -> Any:
     return aten.as_strided.default(result, result.shape, strides, result.storage_offset())
 
 
+def of_angle(args: Sequence[Any], result: Any) -> Any:
+    """Of complex numbers it is copied out of a complex result, to new memory."""
+    return contiguous(args, result) if args[0].is_complex() else fake_layouts.as_iterated(args, result)
+
+
 def as_told(args: Sequence[Any], result: Any) -> Any:
     """torch's own answer."""
     return result
@@ -192,6 +197,7 @@ ROW_MAJOR = (
     aten._log_softmax.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.tril.default, aten.triu.default,
 )  # fmt: skip
 LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
+    aten.angle.default: of_angle,
     aten.pow.Scalar: contiguous,
     aten.normal.Tensor_Tensor: contiguous,
     aten.normal.float_Tensor: contiguous,

@@ -40,18 +40,13 @@ def random_above(x: Tensor, low: int) -> Tensor:
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).random_(low, None)
 
 
-def _fake(x: Tensor, low: int) -> Tensor:
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-
-
 @cache
 def above() -> Overload:
     """The operator for it. `torch.randint` can't express the bound (in int64, it would be 2**63), and torch's own name
     for it, `random.from`, is no Python and can't be part of a graph."""
     name = "armature::random_above"
     torch.library.define(name, "(Tensor x, SymInt low) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
-    torch.library.impl(name, ("CPU", "CUDA"), random_above)
-    torch.library.impl(name, "Meta", _fake)
+    torch.library.impl(name, "CompositeExplicitAutograd", random_above)  # as each device draws
     return torch.ops.armature.random_above.default
 
 

@@ -30,6 +30,7 @@ INPUTS: dict[str, Callable[[], Tensor]] = {
     "expanded": lambda: torch.rand(1, 4, 3, 5).expand(2, 4, 3, 5),
 }
 CALLS: dict[Any, Callable[[Tensor], Any]] = {
+    aten.angle.default: lambda x: aten.angle.default(x.to(torch.complex64)),
     aten.pow.Scalar: lambda x: aten.pow.Scalar(2, x),
     aten.normal.Tensor_Tensor: lambda x: aten.normal.Tensor_Tensor(x, x),
     aten.normal.float_Tensor: lambda x: aten.normal.float_Tensor(0.0, x),

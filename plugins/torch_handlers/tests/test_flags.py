@@ -91,28 +91,38 @@ def test_a_bool_that_is_taken_out_of_its_tensor() -> None:
     assert compilations(lambda: [torch.testing.assert_close(compiled(x), eager(x)) for _ in range(4)]) == 2
 
 
-def test_a_flag_that_the_function_writes_before_it_asks() -> None:
+WRITES: dict[str, Callable[[Tensor], object]] = {
+    "the buffer": lambda flag: flag.logical_not_(),
+    "a view of it": lambda flag: flag.view(1).sub_(1),
+    "its data": lambda flag: flag.data.fill_(0),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_flag_that_the_function_writes_before_it_asks(write: str) -> None:
     class Setting(Doubling):
         def forward(self, x: Tensor) -> Tensor:
-            self.flag.logical_not_()
-            return super().forward(x)
-
-    eager, given = Setting(0), Setting(0)
-    compiled, x = armature.compile(given), torch.ones(3)
-    for _ in range(4):
-        assert torch.equal(compiled(x), eager(x))
-
-
-def test_a_view_written_before_the_flag_is_asked() -> None:
-    class Setting(Doubling):
-        def forward(self, x: Tensor) -> Tensor:
-            self.flag.view(1).sub_(1)
+            WRITES[write](self.flag)
             return super().forward(x)
 
     eager, given = Setting(2), Setting(2)
     compiled, x = armature.compile(given), torch.ones(3)
     for _ in range(4):
         assert torch.equal(compiled(x), eager(x))
+
+
+def test_a_flag_that_the_function_writes_by_another_argument() -> None:
+    """The caller gives a view of the buffer, which nothing in the function says."""
+
+    class Setting(Doubling):
+        def forward(self, x: Tensor, view: Tensor) -> Tensor:
+            view.sub_(1)
+            return super().forward(x)
+
+    eager, given = Setting(2), Setting(2)
+    compiled, x = armature.compile(given), torch.ones(3)
+    for _ in range(4):
+        assert torch.equal(compiled(x, given.flag.view(1)), eager(x, eager.flag.view(1)))
 
 
 def test_layers_that_differ_share_code_for_either_answer() -> None:
