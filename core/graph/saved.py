@@ -59,7 +59,7 @@ def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
         for size in _sizes(node.meta.get("val"))
         for symbol in symbols.symbols_of(size)
     }
-    missing = [axis for name in sorted(wanted - given) if (axis := _axis_of(name, forward)) is not None]
+    missing = [found for name in sorted(wanted - given) if (found := _axis_of(name, forward)) is not None]
     first_tensor = next((place for place in places if isinstance(place.meta.get("val"), torch.Tensor)), None)
     if not missing or first_tensor is None:
         return forward, backward
