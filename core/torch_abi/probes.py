@@ -1,9 +1,10 @@
 """Seam to the kernels of the CPU that refuse a dtype or a number which torch's meta functions accept, as in
-`torch.arange(3, dtype=torch.bool)`: they are asked, by a small call."""
+`torch.arange(3, dtype=torch.bool)` and `integers.mul_(0.5)`: they are asked, by a small call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
@@ -55,7 +56,9 @@ BY_NAME: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
 
 def refused(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
     """The error that the kernel of an operator raises for the dtypes and numbers of a call on fakes; None: none."""
-    if op not in PROBED or not on_cpu(args, kwargs):
+    if op not in PROBED:
+        return _refused_kinds(op, args, kwargs)
+    if not on_cpu(args, kwargs):
         return None
     names = [argument.name for argument in op._schema.arguments]
     draws = torch.Tag.nondeterministic_seeded in op.tags
@@ -72,6 +75,47 @@ def refused(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Except
             op(*given, **named)
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             return error
+    return None
+
+
+def _refused_kinds(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
+    """The error of an elementwise operator with integers, bools or complex numbers, which many kernels refuse. It
+    depends on dtypes and plain numbers, so each combination is asked once."""
+    if torch.Tag.pointwise not in op.tags or torch.Tag.nondeterministic_seeded in op.tags:
+        return None
+    if all(one.is_floating_point() for one in args if isinstance(one, torch.Tensor)) or not on_cpu(args, kwargs):
+        return None
+    values = (*args, *kwargs.values())
+    if any(isinstance(value, SYMBOLIC) or not isinstance(value, Hashable) for value in values):
+        return None
+    found = _of_kinds(op, tuple(map(_kind, args)), tuple((name, _kind(value)) for name, value in kwargs.items()))
+    return None if found is None else found[0](found[1])
+
+
+def _kind(value: Any) -> tuple[Any, Any]:
+    """The dtype of a tensor, and the size of an example of it: of none for a single number, which kernels convert, and
+    as empty as the tensor. Else the type and the value."""
+    if not isinstance(value, torch.Tensor):
+        return type(value), value
+    empty = any(type(size) is int and size == 0 for size in value.shape)
+    return value.dtype, () if value.dim() == 0 else (0,) if empty else (2,)
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_kinds(
+    op: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]
+) -> tuple[type[Exception], str] | None:
+    """The class and text of the error, of small operands."""
+
+    def example(kind: tuple[Any, Any]) -> Any:
+        first, second = kind
+        return torch.ones(second, dtype=first) if isinstance(first, torch.dtype) else second
+
+    with undisturbed():
+        try:
+            op(*map(example, args), **{name: example(kind) for name, kind in kwargs})
+        except (NotImplementedError, RuntimeError) as error:
+            return type(error), str(error)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -99,6 +99,75 @@ def test_the_program_sees_the_error(name: str, dtype: torch.dtype) -> None:
     compiled = armature.compile(lambda dtype: MADE[name](dtype))
     for _ in range(2):
         assert error_of(compiled, dtype) == error_of(MADE[name], dtype)
+
+
+def elementwise() -> Iterator[torch._ops.OpOverload]:
+    """All of ATen's, but those that write into a given tensor."""
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
+            op = getattr(packet, overload)
+            if torch.Tag.pointwise in op.tags and "out" not in overload:
+                yield op
+
+
+def operands(op: torch._ops.OpOverload, first: torch.dtype, others: torch.dtype) -> list[object] | None:
+    """Arguments without which the operator can't be called; None: some are of another kind."""
+    kinds = [str(one.type) for one in op._schema.arguments if not one.kwarg_only and not one.has_default_value()]
+    numbers = {"number": 0.5, "float": 0.5, "int": 1}
+    if not all(kind == "Tensor" or kind in numbers for kind in kinds):
+        return None
+    return [ones(others if place else first) if kind == "Tensor" else numbers[kind] for place, kind in enumerate(kinds)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("others", [torch.float32, None], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.complex64])
+def test_elementwise_operators_refuse_what_kernels_refuse(dtype: torch.dtype, others: torch.dtype | None) -> None:
+    refused = 0
+    for op in elementwise():
+        given = operands(op, dtype, others or dtype)
+        if given is None or all(one.is_floating_point() for one in given if isinstance(one, Tensor)):
+            continue
+        asked = probes.refused(op, tuple(given), {})
+        with FakeWorld().mode:
+            told = error_of(lambda _, op=op: op(*operands(op, dtype, others or dtype)), dtype)  # type: ignore[misc]
+        real = error_of(lambda _, op=op, given=given: op(*given), dtype)  # type: ignore[misc]
+        assert (told or not real) and (real or asked is None), (op, told, asked, real)
+        refused += bool(real)
+    assert refused > 5
+
+
+def multiply(x: Tensor) -> Tensor:
+    x *= 0.5
+    return x
+
+
+REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
+    "x *= 0.5": multiply,
+    "round": torch.round,
+    "relu": torch.relu,
+    "lerp": lambda x: x.lerp(x, 0.5),
+    "addcmul_": lambda x: x.addcmul_(torch.ones(3), torch.ones(3)),
+    "of a part": lambda x: x[1:].mul_(torch.ones(2)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_program_sees_the_error_of_an_elementwise_operator(name: str, dtype: torch.dtype) -> None:
+    compiled = armature.compile(REFUSED[name])
+    for _ in range(2):
+        x, twin = ones(dtype), ones(dtype)
+        assert error_of(lambda _, x=x: compiled(x), dtype) == error_of(lambda _, x=twin: REFUSED[name](x), dtype)  # type: ignore[misc]
+        assert torch.equal(x, twin)
+
+
+def test_an_empty_tensor_is_refused_as_little_as_by_the_kernel() -> None:
+    fn = lambda x: x.round()  # noqa: E731
+    for sizes in ((0,), (2, 0)):
+        x = torch.ones(sizes, dtype=torch.bool)
+        assert error_of(lambda _, x=x: armature.compile(fn)(x), x.dtype) == error_of(lambda _, x=x: fn(x), x.dtype)  # type: ignore[misc]
 
 
 def test_the_kernel_is_asked() -> None:
