@@ -93,12 +93,10 @@ def _refused_kinds(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _kind(value: Any) -> tuple[Any, Any]:
-    """The dtype of a tensor, and the size of an example of it: of none for a single number, which kernels convert, and
-    as empty as the tensor. Else the type and the value."""
-    if not isinstance(value, torch.Tensor):
-        return type(value), value
-    empty = any(type(size) is int and size == 0 for size in value.shape)
-    return value.dtype, () if value.dim() == 0 else (0,) if empty else (2,)
+    """The dtype of a tensor and the sizes of an example of it, or the type of a plain value and the value."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(sizes(value.shape))
+    return type(value), value
 
 
 @functools.lru_cache(maxsize=4096)

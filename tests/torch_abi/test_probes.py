@@ -170,6 +170,17 @@ def test_an_empty_tensor_is_refused_as_little_as_by_the_kernel() -> None:
         assert error_of(lambda _, x=x: armature.compile(fn)(x), x.dtype) == error_of(lambda _, x=x: fn(x), x.dtype)  # type: ignore[misc]
 
 
+def test_a_format_needs_its_rank() -> None:
+    """Whoever asks the kernel has to ask about as many axes."""
+    x = torch.ones(1, 3, 4, 5, dtype=torch.int64)
+    for fn in (
+        lambda x: x.to(torch.float64, memory_format=torch.channels_last),
+        lambda x: torch.cat([x, x]).cfloat(memory_format=torch.channels_last),
+    ):
+        found = armature.compile(fn, fullgraph=True)(x)
+        torch.testing.assert_close(found, fn(x), check_stride=True)
+
+
 def test_the_kernel_is_asked() -> None:
     arange = torch.ops.aten.arange.default
     refused = probes.refused(arange, (3,), {"dtype": torch.bool})
