@@ -487,6 +487,14 @@ def typing_helpers(t):
     )
 
 
+def typing_forms_not_made_before(t):
+    """Classes of hints that count, collect and cache their parameters by code of their own."""
+    pair = typing.cast(typing.Tuple[int, complex], (1, 2))  # noqa: UP006 - what is tested
+    either = typing.cast(Union[bytes, typing.Tuple[bytes, ...]], b"")  # noqa: UP006
+    mode = typing.cast(typing.Literal["same", "valid"], "same")
+    return t * pair[0], either, mode, typing.get_args(typing.Tuple[()]) == ()  # noqa: UP006
+
+
 class Box(typing.Generic[T]):
     def __init__(self, v: T) -> None:
         self.v = v

@@ -159,6 +159,7 @@ def typing_fact(call: Call, obj: Value, **options: Value) -> Value | None:
         "typing._SpecialForm.__getitem__", "typing._SpecialGenericAlias.__getitem__",
         "typing._GenericAlias.__getitem__",
         "typing._TypedCacheSpecialForm.__getitem__", "typing._AnyMeta.__getitem__", "typing._CallableType.__getitem__",
+        "typing._TupleType.__getitem__", "typing._LiteralSpecialForm.__getitem__",
     )
 )  # fmt: skip
 def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
