@@ -28,10 +28,13 @@ def read(call: Call, self: Value, key: Value) -> Value | None:
 
 @handles(torch.Tensor.__setitem__)
 def write(call: Call, self: Value, key: Value, value: Value) -> Value | None:
-    """`x[array] = value`, `x[n] = value`, and `x[mask] = number`."""
+    """`x[array] = value`, `x[n] = value`, `x[:, k] = value` with a dynamic int, and `x[mask] = number`."""
     index = of_tensors(call, self, key)
     if index is None and isinstance(key, TracedTensor) and (number := with_numbers(call.tracing, key)) is not key:
         index = number
+    if index is None and isinstance(key, TupleValue) and (items := basic(call, self, key)) is not None:
+        self, rest = selected(call, self, items)
+        index = call.constant(...) if all(map(is_full_slice, rest)) else TupleValue(rest)
     if index is None:
         return write_all_or_nothing(call, self, key, value)
     call.graph_call(operator.setitem, self, index, value)
@@ -39,8 +42,14 @@ def write(call: Call, self: Value, key: Value, value: Value) -> Value | None:
 
 
 def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
-    """An item at positions not all known while tracing. For `x[k]`, torch makes a dynamic int a constant; `select` does
-    not."""
+    """An item at positions not all known while tracing."""
+    items = basic(call, self, key)
+    return None if items is None else at(call, *selected(call, self, items))
+
+
+def basic(call: Call, self: Value, key: Value) -> list[Value] | None:
+    """The parts of an index that selects at positions not all known while tracing, without `...`; None for any other
+    index."""
     items = key.items if isinstance(key, TupleValue) and key.kind is tuple else [key]
     if not isinstance(self, TracedTensor) or not all(map(may_be_basic, items)):
         return None
@@ -54,7 +63,7 @@ def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
     if type(...) in kinds:
         place = kinds.index(type(...))
         given[place : place + 1] = full_slices(rest)
-    return selected(call, self, given)
+    return given
 
 
 def may_be_basic(item: Value) -> bool:
@@ -63,8 +72,9 @@ def may_be_basic(item: Value) -> bool:
     return one or item.python_type() in (int, slice, type(None), type(...))
 
 
-def selected(call: Call, self: Value, items: Sequence[Value]) -> Value:
-    """`x[items]`, applied from left to right, as torch does."""
+def selected(call: Call, self: Value, items: Sequence[Value]) -> tuple[Value, list[Value]]:
+    """A view of `x` and the index of `x[items]` in it, applied from left to right, as torch does. In an index, torch
+    makes a dynamic int a constant; `select` does not."""
     made, before = self, list[Value]()
     for item in items:
         if item.is_symbolic:
@@ -72,7 +82,7 @@ def selected(call: Call, self: Value, items: Sequence[Value]) -> Value:
             before = full_slices(axes(before))
         else:
             before.append(item)
-    return at(call, made, before)
+    return made, before
 
 
 def axes(items: Sequence[Value]) -> int:

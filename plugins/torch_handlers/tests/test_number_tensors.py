@@ -23,6 +23,21 @@ def written(x: Tensor, n: Any) -> Tensor:
     return x
 
 
+def written_within(x: Tensor, n: Any) -> Tensor:
+    x = x.clone()
+    x[:, n] = x[:, 0]
+    x[..., n, 1] = 2
+    x[n, None, 1:5] = x[:1, :4] * 2
+    x[n, n] += 1
+    return x
+
+
+def written_column(x: Tensor, n: Any) -> Tensor:
+    x = x.clone()
+    x[:, n] = torch.ones(6)
+    return x
+
+
 ITEMS: dict[str, Function] = {
     "row": lambda x, n: x[n] * 2,
     "column": lambda x, n: x[:, n] * 2,
@@ -31,6 +46,7 @@ ITEMS: dict[str, Function] = {
     "new axes": lambda x, n: (x[None, n, :4], x[n, None], x[n, ..., None], x[None, ..., n, None]),
     "slices": lambda x, n: (x[:n], x[:, n:], x[1:n, ..., n]),
     "written": written,
+    "written within": written_within,
 }
 COUNTS: dict[str, Function] = {
     "arange": lambda x, n: torch.arange(n) * 2,
@@ -204,6 +220,29 @@ def test_out_of_range_is_the_error_of_eager() -> None:
         quick(torch.ones(6, 8), torch.tensor(n))
     with pytest.raises(IndexError, match="index 6 is out of bounds for dimension 0 with size 6"):
         quick(torch.ones(6, 8), torch.tensor(6))
+
+
+def test_writes_at_places_that_change_keep_gradients() -> None:
+    armature.reset()
+    quick = armature.compile(written_within, fullgraph=True)
+    for number in (3, 2, 4, -1):
+        mine, theirs = (torch.ones(6, 8, requires_grad=True) for _ in range(2))
+        weights = torch.randn(6, 8)
+        (quick(mine, number) * weights).sum().backward()
+        (written_within(theirs, number) * weights).sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)
+    assert len(session().compilations) <= TIMES
+
+
+def test_a_write_out_of_range_is_the_error_of_eager() -> None:
+    armature.reset()
+    quick = armature.compile(written_column)
+    for n in (3, 2, 4):
+        quick(torch.ones(6, 8), n)
+    with pytest.raises(IndexError, match="index 8 is out of bounds for dimension 1 with size 8"):
+        quick(torch.ones(6, 8), 8)
+    with pytest.raises(RuntimeError, match="The expanded size of the tensor"):
+        quick(torch.ones(5, 8), 3)
 
 
 def after_a_break(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
