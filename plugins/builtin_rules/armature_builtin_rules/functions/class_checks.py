@@ -3,6 +3,7 @@ checks."""
 
 from __future__ import annotations
 
+import abc
 import functools
 import typing
 import weakref
@@ -161,8 +162,11 @@ def ask_metaclass(tracer: Tracing, name: str, wanted: tuple[type, ...], obj: Val
         value = tracer.as_value(cls)
         method = value.meta(tracer, name) if isinstance(value, ClassValue) and not is_trusted(type(cls)) else None
         held = plain_object(obj)
-        kind = obj.python_type()
-        if method is None:
+        of_object = name == "__instancecheck__"
+        kind = obj.python_type() if of_object or not isinstance(obj, ClassValue) else obj.cls
+        if of_object and kind is cls:  # Python asks no metaclass about an object's own class
+            found = True
+        elif method is None:
             found = isinstance(held, cls) if held is not None else issubclass(kind, cls)
         else:
             found = method.call(tracer, (obj,), {}).truth(tracer)
@@ -177,6 +181,27 @@ def type_instancecheck(call: Call, cls: Value, obj: Value) -> Value:
     if not isinstance(cls, ClassValue):
         call.graph_break("isinstance-of-no-class", type=cls.describe())
     return call.constant(issubclass(obj.python_type(), cls.cls))
+
+
+@handles(abc.ABCMeta.__instancecheck__)
+def abstract_instancecheck(call: Call, cls: Value, obj: Value) -> Value | None:
+    """The answer of abstract classes, as a metaclass of the program inherits it."""
+    kind = obj.python_type()
+    return None if says_its_class(kind) else by_abstract_class(call, cls, kind, plain_object(obj))
+
+
+@handles(abc.ABCMeta.__subclasscheck__)
+def abstract_subclasscheck(call: Call, cls: Value, other: Value) -> Value | None:
+    """The same about a class."""
+    return by_abstract_class(call, cls, other.cls) if isinstance(other, ClassValue) else None
+
+
+def by_abstract_class(call: Call, cls: Value, kind: type, held: object = None) -> Value | None:
+    """Whether an abstract class counts a class among its own; None if the program's metaclass is asked for that."""
+    if not isinstance(cls, ClassValue) or type(cls.cls).__subclasscheck__ is not abc.ABCMeta.__subclasscheck__:
+        return None
+    rely_on_kind(call.tracing, kind, cls.cls, held)
+    return call.constant(issubclass(kind, cls.cls))
 
 
 @handles(type.__subclasscheck__)
