@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import pickle
 import struct
 import sys
 import threading
@@ -18,6 +19,7 @@ import attrs
 from armature.plugin_api import (
     Call,
     CallSource,
+    DictValue,
     NotConstant,
     ObjectValue,
     Rebuilding,
@@ -33,6 +35,7 @@ from armature_builtin_rules.polyfills.copy import has_no_attributes, is_copied_b
 
 OWN_PACKAGE = Call.__module__.partition(".")[0]
 EACH_TIME = frozenset({"error", "always", "all"})
+PICKLED = (type(None), bool, int, float, str, bytes)  # what pickle writes depends on their values only
 
 
 @handles(warnings.warn)
@@ -50,6 +53,20 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
     registry: Any = frame.namespace.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, kind, frame.code.co_filename, frame.line, module, registry)
     return call.constant(None)
+
+
+@handles(pickle.dumps)
+def pickled(call: Call, obj: Value) -> Value | None:
+    """A pickle of a constant, or of a dict of constants, such as keyword arguments that are a key of a cache."""
+    parts = [obj]
+    if isinstance(obj, DictValue) and obj.kind is dict and obj.owner is None:
+        parts = [part for pair in obj.realise(call.tracing).values() for part in pair]
+    if not all(part.is_constant and type(part.as_constant()) in PICKLED for part in parts):
+        return None
+    texts = [part.as_constant() for part in parts if part.python_type() in (str, bytes)]
+    if len(set(texts)) < len(texts):  # where two are one object, pickle refers to the first
+        return None
+    return call.constant(pickle.dumps(obj.as_constant()))
 
 
 @handles(not_copied)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
 import struct
 import threading
 from collections.abc import Callable
@@ -97,6 +98,11 @@ def refused() -> str:
         return str(error)
 
 
+def cached(**kwargs: Any) -> dict[Any, int]:
+    found = {("f", pickle.dumps(kwargs)): 1}
+    return {key: value + (("f", pickle.dumps(kwargs)) in found) for key, value in found.items()}
+
+
 @pytest.mark.parametrize("what", [
     lambda: struct.pack("<if", 1, 2.0),
     lambda: struct.unpack(">hI", struct.pack(">hI", -3, 7)),
@@ -116,6 +122,8 @@ def refused() -> str:
     lambda: [inspect.getattr_static(linear, name, None) for name in ("in_features", "weight", "forward")],
     lambda: [inspect.getattr_static(3, "real"), inspect.getattr_static("a", "join"), inspect.getattr_static([], "x", 1)],
     missing,
+    lambda: [pickle.dumps(part) for part in ({}, None, 3, -(2**70), 2.5, float("nan"), "text", b"", True)],
+    lambda: cached(upper=False, tol=1e-3, method="cholesky", size=None),
 ])  # fmt: skip
 def test_like_eager(what: Callable[[], Any]) -> None:
     def fn(x: Tensor) -> tuple[Tensor, Any]:
@@ -131,6 +139,15 @@ def test_a_size_that_is_packed() -> None:
     compiled = api.compile(fn, backend="eager", fullgraph=True)
     for size in (2, 3, 4, 5):
         assert compiled(torch.ones(size))[1] == struct.pack("<i", size)
+
+
+@pytest.mark.parametrize("obj", [["list"], {"same": "same"}, {1: [2]}, {"by": torch.nn.Linear}])
+def test_what_pickle_writes_by_identity_breaks(obj: Any) -> None:
+    def fn(x: Tensor, obj: Any) -> tuple[Tensor, bytes]:
+        return x + 1, pickle.dumps(obj)
+
+    assert break_id(fn, (X, obj)) == "pickles"
+    assert api.compile(fn, backend="eager")(X, obj)[1] == pickle.dumps(obj)
 
 
 def reads(x: Tensor) -> tuple[Tensor, Any, bool]:
