@@ -440,7 +440,44 @@ def grown_and_enumerated(x, items):
     return x + 1
 
 
+def grown_then_looped_over_backwards(x, items):
+    items.append(2)
+    items.append(3)
+    for item in reversed(items):
+        print(item)
+        x = x * 2 + item
+    return x
+
+
+def grown_backwards_and_returned(x, items):
+    items += [1, 2, 3]
+    it = reversed(items)
+    first = next(it)
+    print(first)
+    return x + first, it
+
+
+def grown_dict_backwards(x, items):
+    numbers = dict.fromkeys(items, 1)
+    print(numbers)
+    numbers.update({1: 2, 3: 4})
+    for key in reversed(numbers):
+        print(key)
+        x = x * 2 + key
+    return x, [*reversed(numbers.items())]
+
+
 @pytest.mark.parametrize("items", [[], [7], [7, 8, 9]])
-@pytest.mark.parametrize("program", [grown_then_looped_over, grown_in_each_round, grown_and_enumerated])
+@pytest.mark.parametrize(
+    "program",
+    [
+        grown_then_looped_over,
+        grown_in_each_round,
+        grown_and_enumerated,
+        grown_then_looped_over_backwards,
+        grown_backwards_and_returned,
+        grown_dict_backwards,
+    ],
+)
 def test_a_list_of_the_caller_that_has_grown(program: Callable[..., Any], items: list[Any]) -> None:
     resumes(program, lambda: (torch.ones(2), list(items)))

@@ -180,42 +180,36 @@ def remake_over(value: Value, state: tuple[int, int], out: Rebuilding, iterator:
         out.constant(1)
         out.call(2)
         return
-    returned = iterator.returned
-    if state_of(value) != state:
-        out.cannot(value)
-    looked_at = value.container if isinstance(value, ContainerValue) else value
-    if not keeps_position(value) and looked_at in out.tracer.effects.changed:
-        out.cannot(value)  # it would see the change, which is made after everything is rebuilt
-    if keeps_position(value):
-        out.null_function(iter)
-        out.load(value)
-        out.call(1)
-        if value in out.tracer.effects.changed:  # the list may be shorter until the changes are made
-            out.later(LIST_ITERATOR.__setstate__, returned)
-        else:
-            set_state(out, returned)
-        return
-    out.null_function(advanced)
-    out.load(value)
-    out.constant(iterator.requested)
-    out.call(2)
+    remake(iter, value, state, iterator.returned, out, iterator)
 
 
 def remake_backwards(value: Value, state: tuple[int, int], last: int, out: Rebuilding, iterator: IteratorValue) -> None:
     """Push a reversed iterator, advanced as far as this one. last: the position at which it began."""
+    remake(reversed, value, state, last - iterator.returned, out, iterator)
+
+
+def remake(
+    make: Any, value: Value, state: tuple[int, int], position: int, out: Rebuilding, iterator: IteratorValue
+) -> None:
+    """Push `make(value)`, advanced as far as the iterator. position: its state, for values that keep it."""
     if state_of(value) != state:
         out.cannot(value)
+    looked_at = value.container if isinstance(value, ContainerValue) else value
     keeps = keeps_position(value)
+    if not keeps and looked_at in out.tracer.effects.changed:
+        out.cannot(value)  # it would see the change, which is made after everything is rebuilt
     if not keeps:
         out.null_function(advanced)
-    out.null_function(reversed)
+    out.null_function(make)
     out.load(value)
     out.call(1)
-    if keeps:
-        set_state(out, last - iterator.returned)
-    else:
+    if not keeps:
         out.constant(iterator.requested)
         out.call(2)
+    elif value in out.tracer.effects.changed:  # the list may be shorter until the changes are made
+        out.later(vars(iterator.kind)["__setstate__"], position)
+    else:
+        set_state(out, position)
 
 
 def set_state(out: Rebuilding, state: int) -> None:
