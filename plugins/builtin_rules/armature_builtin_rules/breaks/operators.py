@@ -26,7 +26,7 @@ ROWS = with_examples(
             ),
             code="GB4315",
             torch_name="RuntimeError when making fake tensor call",
-            also=("GB0182", "GB0240", "GB0241", "GB0242", "GB0247", "GB0372", "GB7299"),
+            also=("GB0182", "GB0240", "GB0241", "GB0242", "GB0247", "GB7299"),
             cause="An operator that raises an error has no result that could be part of the graph.",
         ),
         BreakType(

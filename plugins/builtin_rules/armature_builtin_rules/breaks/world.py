@@ -288,7 +288,7 @@ ROWS = with_examples(
                 supportable("torch.func.grad stays in the graph."),
             ),
             code="AB0161",
-            also=("GB9186", "GB0371", "GB1381", "GB4927", "GB0225", "GB0209"),
+            also=("GB9186", "GB0371", "GB0372", "GB1381", "GB4927", "GB0225", "GB0209"),
             cause="The autograd engine needs the history of tensors, which they get only when the graph runs.",
         ),
         BreakType(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, Value, existing, handles
+from armature.plugin_api import Call, ListValue, TracedTensor, TupleValue, Value, existing, handles
 
 LEVELS = torch._C._functorch
 PREDISPATCH = "torch._functorch.predispatch"
@@ -168,5 +168,44 @@ def load_decompositions(call: Call) -> Value:
 
 @handles(*existing("torch.autograd.grad"))
 def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Inside a level it is an operation like others."""
-    return call.graph_call(call.fn, *args, **kwargs) if call.tracing.stack.atomic_depth else None
+    """Inside a level it is an operation like others, elsewhere too unless the gradient goes beyond the graph."""
+    if call.tracing.stack.atomic_depth:
+        return call.graph_call(call.fn, *args, **kwargs)
+    outputs, wanted = (args[k] if len(args) > k else kwargs.get(name) for k, name in enumerate(("outputs", "inputs")))
+    known = [*call.tracing.recorder.inputs, *each(outputs)]
+    history = history_of(each(outputs))
+    for one in each(wanted):
+        if isinstance(one, TracedTensor) and one.real is not None:
+            check_histories(call, history, [given for given in known if given is not one])
+    return None
+
+
+def each(tensors: Value | None) -> list[Value]:
+    """The tensors of an argument that is one tensor or several."""
+    if tensors is None:
+        return []
+    return list(tensors.items) if isinstance(tensors, (ListValue, TupleValue)) else [tensors]
+
+
+def history_of(outputs: list[Value]) -> set[Any]:
+    """The nodes of autograd's graph that the outputs were computed by, while tracing."""
+    found: set[Any] = set()
+    left = [output.fake.grad_fn for output in outputs if isinstance(output, TracedTensor)]
+    while left:
+        node: Any = left.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            left += [before for before, _ in node.next_functions]
+    return found
+
+
+def check_histories(call: Call, history: set[Any], others: list[Any]) -> None:
+    """Break the graph if an output depends on a tensor of the program that was computed before, maybe from what the
+    gradient is asked of: what is compiled does not see that part. Guards that the others are leaves."""
+    for given in others:
+        if not isinstance(given, TracedTensor) or given.real is None or not given.fake.requires_grad:
+            continue
+        if not given.real.is_leaf and (given.fake.grad_fn in history or given.fake._version):
+            call.graph_break("autograd-engine", function="torch.autograd.grad")
+        if not isinstance(given.real, torch.nn.Parameter):
+            given.guard_autograd(call.tracing)

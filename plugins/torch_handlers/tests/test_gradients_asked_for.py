@@ -1,0 +1,91 @@
+"""torch.autograd.grad in a compiled function: the gradient also goes through what was computed before the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import armature
+from armature.pipeline.session import session
+
+grad = torch.autograd.grad
+
+
+def after_a_break(x: Tensor, g: Tensor) -> Any:
+    y = (x * x).sin()
+    armature.graph_break()
+    return grad((y * x).sum(), x)
+
+
+def twice_with_breaks(x: Tensor, g: Tensor) -> Any:
+    y = (x * x).sin()
+    armature.graph_break()
+    (slope,) = grad(y, x, torch.ones_like(y), create_graph=True)
+    size = slope.square().sum()
+    armature.graph_break()
+    return grad(size, (x,), allow_unused=True)
+
+
+BEYOND: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "in part": lambda x, g: grad(g.sum() + x.sum(), x),
+    "at all": lambda x, g: grad(g.sum(), x, allow_unused=True),
+    "the output itself": lambda x, g: grad(g, [x], torch.ones_like(g), allow_unused=True),
+    "both": lambda x, g: grad((g * x).sum(), (g, x)),
+    "by keyword": lambda x, g: grad(outputs=(g * x).sum(), inputs=(x,), materialize_grads=True),
+    "differentiated again": lambda x, g: grad((g * x).sum(), x, create_graph=True)[0] * 2,
+    "after a break": after_a_break,
+    "twice": twice_with_breaks,
+}
+
+
+def results(fn: Callable[..., Any], x: Tensor, g: Tensor) -> list[Tensor]:
+    found = fn(x, g)
+    parts = list(found) if isinstance(found, tuple) else [found]
+    if parts[0].requires_grad:
+        parts[0].sum().backward()
+        parts += [x.grad] if x.grad is not None else []
+    return [part.detach() for part in parts]
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("name", BEYOND)
+def test_through_what_was_computed_before(name: str, backend: str) -> None:
+    armature.reset()
+    quick = armature.compile(BEYOND[name], backend=backend)
+    for _ in range(2):
+        mine, theirs = (torch.linspace(0.5, 1.5, 3, requires_grad=True) for _ in range(2))
+        ours, wanted = results(quick, mine, mine * 3), results(BEYOND[name], theirs, theirs * 3)
+        torch.testing.assert_close(ours, wanted)
+
+
+INSIDE: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "leaves": lambda x, g: grad((x * g.detach()).sum(), x),
+    "the input with the history": lambda x, g: grad((g * 2).exp().sum(), g),
+    "made in the graph": lambda x, g: grad((x.detach().requires_grad_() * g).sum(), [g]),
+}
+
+
+def of_a_computed_one(x: Tensor, g: Tensor) -> Any:
+    h = g * 2
+    return grad((h * x).sum(), [h], retain_graph=True)
+
+
+@pytest.mark.parametrize("fn", [*INSIDE.values(), of_a_computed_one])
+def test_within_the_graph_it_stays_there(fn: Callable[[Tensor, Tensor], Any]) -> None:
+    armature.reset()
+    quick = armature.compile(fn, fullgraph=True)
+    x = torch.linspace(0.5, 1.5, 3, requires_grad=True)
+    torch.testing.assert_close(quick(x, x * 3), fn(x, x * 3))
+
+
+def test_a_leaf_that_has_a_history_later() -> None:
+    armature.reset()
+    quick = armature.compile(BEYOND["in part"])
+    x = torch.ones(3, requires_grad=True)
+    torch.testing.assert_close(quick(x, torch.ones(3, requires_grad=True))[0], torch.ones(3))
+    torch.testing.assert_close(quick(x, x * 3)[0], torch.full((3,), 4.0))
+    assert len(session().compilations) >= 2
