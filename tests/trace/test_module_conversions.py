@@ -28,6 +28,14 @@ def to_double(m, x):
     return m.to(torch.float64)(x.double())
 
 
+def to_the_dtype_of_a_tensor(m, x):
+    return m.to(x.double())(x.double())
+
+
+def to_a_tensor_like_it(m, x):
+    return m.to(x, non_blocking=True)(x)
+
+
 def half(m, x):
     return m.half()(x.half())
 
@@ -64,7 +72,10 @@ def removed(m, x):
     return m.inner(x), m.weight
 
 
-PROGRAMS = [to_double, half, nothing, frozen, made, replaced, replaced_by_another, removed]
+PROGRAMS = [
+    to_double, to_the_dtype_of_a_tensor, to_a_tensor_like_it, half, nothing, frozen, made, replaced,
+    replaced_by_another, removed,
+]  # fmt: skip
 
 
 def facts(module: nn.Module) -> dict[str, Any]:
