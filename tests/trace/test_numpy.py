@@ -388,6 +388,24 @@ def test_errors_of_floating_point_are_raised_where_numpy_is_told_to() -> None:
         assert break_of(divide, x, y) == "array-errors"
 
 
+def test_functions_of_known_numbers_rely_on_how_numpy_reports_errors() -> None:
+    def known(x: torch.Tensor) -> torch.Tensor:
+        return x * float(np.exp(np.float64(1000)))
+
+    def asks(x: torch.Tensor) -> tuple[object, ...]:
+        return x + 1, np.dtype(np.uint8), np.promote_types(np.float32, np.int64)
+
+    x = torch.ones(2)
+    mine = armature.compile(known, backend="eager")
+    for way in ("raise", "ignore", "raise"):
+        with np.errstate(all=way):
+            assert errors_of(mine, x) == errors_of(known, x)
+    with np.errstate(all="raise"):
+        assert break_of(known, x) == "array-errors"
+        found = armature.compile(asks, backend="eager", fullgraph=True)(x)
+        assert found[0].tolist() == [2.0, 2.0] and found[1:] == asks(x)[1:]
+
+
 def test_errors_of_floating_point_are_handled_where_they_are_raised() -> None:
     def handled(x: torch.Tensor) -> object:
         try:

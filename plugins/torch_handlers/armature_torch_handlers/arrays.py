@@ -463,28 +463,25 @@ def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     if all(value.is_constant for value in values) and type(call.fn) is np.ufunc:
         return folded(call, *args, **kwargs)
     if not values or not any(value.is_tensor for value in values):
-        with layer.asking():
-            made = _constant_result(call, args, kwargs)
+        made = folded(call, *args, **kwargs)
         if made is not None:
             return made
     return apply(call.tracing, layer.in_layer(found, name), call.fn, args, kwargs)
 
 
-def _constant_result(call: Call, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value | None:
+def folded(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """numpy's own result, if all arguments are known and it is a number, not an array."""
-    _rely_on_quiet(call.tracing, getattr(call.fn, "__name__", "function"))
+    name = getattr(call.fn, "__name__", "function")
+    if name not in ANSWERED:  # queries about dtypes compute nothing that numpy could report
+        _rely_on_quiet(call.tracing, name)
     try:
         plain = [value.as_object() for value in args]
-        result = call.fn(*plain, **{name: value.as_object() for name, value in kwargs.items()})
+        named = {name: value.as_object() for name, value in kwargs.items()}
+        with layer.asking():
+            result = call.fn(*plain, **named)
     except (NotConstant, Exception):  # an argument is unknown, or numpy raises, as eager mode will show
         return None
     return call.constant(result) if isinstance(result, (bool, int, float, np.generic, np.dtype, str)) else None
-
-
-def folded(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """numpy's own result for constants."""
-    with layer.asking():
-        return _constant_result(call, args, kwargs)
 
 
 @handles(*(getattr(np, name) for name in ANSWERED if np is not None), *layer.SCALARS)
