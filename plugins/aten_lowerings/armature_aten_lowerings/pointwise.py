@@ -101,6 +101,14 @@ def rounding(name: str) -> Fn:
     return lowering
 
 
+def as_element(x: TensorValue, y: TensorValue | Index | float) -> TensorValue | Index | float:
+    """A number rounded to the 16 bits of a tensor's elements, as eager's kernels take it where the last bit decides: in
+    float32, in which loops compute, no element equals 0.1."""
+    if x.dtype.itemsize == 2 and x.dtype.is_floating_point and isinstance(y, (int, float)):
+        return float(torch.tensor(y, dtype=torch.float64).to(x.dtype))
+    return y
+
+
 def comparison(name: str) -> Fn:
     """The lowering of a comparison."""
 
@@ -111,7 +119,7 @@ def comparison(name: str) -> Fn:
             different = b.pointwise(lambda p, q: _maybe(b, negate, b.op("logical_xor", p, q)), x, y, dtype=dtype)
             return different
         wanted = torch.int32 if dtype == torch.bool else dtype
-        return b.pointwise(name, x, y, dtype=wanted)
+        return b.pointwise(name, x, as_element(x, y), dtype=wanted)
 
     return lowering
 
@@ -183,13 +191,13 @@ def floor_divide(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> 
 @lowers(aten.remainder.Tensor, aten.remainder.Scalar)
 def remainder(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
     _safe_divisor(b, y)
-    return b.pointwise("mod", x, y, dtype=b.spec().dtype)
+    return b.pointwise("mod", x, as_element(x, y), dtype=b.spec().dtype)
 
 
 @lowers(aten.fmod.Tensor, aten.fmod.Scalar)
 def fmod(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
     _safe_divisor(b, y)
-    return b.pointwise("fmod", x, y, dtype=b.spec().dtype)
+    return b.pointwise("fmod", x, as_element(x, y), dtype=b.spec().dtype)
 
 
 def power(b: Builder, x: Node, exponent: float) -> Node:

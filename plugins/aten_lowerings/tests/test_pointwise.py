@@ -202,3 +202,12 @@ def test_broadcasting(kit: Kit, shape: list[int], ones: list[bool], cut: int) ->
 @pytest.mark.parametrize("alpha", [True, False, 2, 0])
 def test_sums_of_bools_are_scaled(kit: Kit, alpha: int) -> None:
     kit.check(aten.add.Tensor, torch.tensor([True, False, True]), torch.tensor([True, True, False]), alpha=alpha)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge", "fmod", "remainder"])
+def test_numbers_beside_16_bits_are_rounded_to_them(kit: Kit, name: str, dtype: torch.dtype) -> None:
+    # 0.1 and 0.7 have no exact form in either dtype: compared in float32, no element would equal them
+    x = torch.tensor([0.1, 0.2, 0.7, 1.4, -0.1, 4096.0]).to(dtype)
+    for number in (0.1, 0.7, -0.7, 4097):
+        kit.check(getattr(aten, name).Scalar, x, number)
