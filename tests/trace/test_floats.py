@@ -55,6 +55,11 @@ def needs_the_number(t, lr, wd):
     return t * lr, values, math.sqrt(lr), min(lr, 1), max(0, lr), {lr: 1}, [lr, 1.0], lr == 0.5, isinstance(lr, float)
 
 
+def functions(t, lr, wd):
+    made = (float(lr), abs(lr), round(lr, 1), math.cos(lr), math.sqrt(lr), math.log1p(lr), math.fabs(lr))
+    return t * float(lr), t * round(lr, 2), t + math.sin(lr) / 2, made, math.isfinite(lr)
+
+
 def decides(t, lr, wd):
     return t * lr if lr > 0.35 else t - lr
 
@@ -199,6 +204,34 @@ def test_a_sum_adds_before_it_asks_for_the_next() -> None:
 def branches(t: torch.Tensor, lr: float) -> Any:
     y = t * lr if lr else t
     return y + 1 if 0.5 < lr <= 100 else y - 1, lr == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_functions_of_floats_vary_with_them(backend: str) -> None:
+    assert compiled_calls(functions, backend, (0.1, 0.2, 0.5, 0.3, 0.7, 1e-30)) <= 4
+
+
+def test_functions_of_floats_that_raise_for_others() -> None:
+    root = lambda t, lr: t * math.sqrt(lr)  # noqa: E731
+    armature.reset()
+    compiled = armature.compile(root, backend="eager")
+    for lr in (1.0, 2.0, 3.0, 4.0):
+        same(compiled(x(), lr), root(x(), lr), str(lr))
+    with pytest.raises(ValueError, match="math domain error"):
+        compiled(x(), -1.0)
+    same(compiled(x(), 5.0), root(x(), 5.0), "after an error")
+
+
+def test_whole_parts_of_floats_are_guarded_not_the_floats() -> None:
+    steps = lambda t, lr: t * int(lr) + math.floor(lr)  # noqa: E731
+    armature.reset()
+    compiled = armature.compile(steps, backend="eager")
+    for lr in (1.0, 2.0, 3.0):
+        same(compiled(x(), lr), steps(x(), lr), str(lr))
+    count = len(session().compilations)
+    for lr in (3.25, 3.5, 3.75):
+        same(compiled(x(), lr), steps(x(), lr), str(lr))
+    assert len(session().compilations) == count
 
 
 def test_comparisons_are_guarded_by_their_answers() -> None:

@@ -60,6 +60,9 @@ def make_number(call: Call, *args: Value, **kwargs: Value) -> Value:
     kind = cast(type, call.fn)
     if any(arg.is_tensor for arg in args):
         call.graph_break("number-of-tensor", function=f"{kind.__name__}()")
+    given = None if kwargs else unknown_numbers.of_function(call.tracing, kind, args)
+    if given is not None:
+        return given
     if kind is int and len(args) == 1 and args[0].is_symbolic:
         if args[0].python_type() is bool:  # int(n > 2) is 0 or 1
             return call.constant(int(args[0].truth(call.tracing)))
@@ -67,8 +70,6 @@ def make_number(call: Call, *args: Value, **kwargs: Value) -> Value:
     if kind is complex and args and issubclass(args[0].python_type(), str):
         args = (native(args[0]), *args[1:])
     found = by_conversion(call, kind, args, kwargs)
-    if found is None and not kwargs:
-        found = unknown_numbers.of_function(call.tracing, kind, args)
     return of_constants(call, kind, args, kwargs) if found is None else found
 
 
@@ -240,6 +241,12 @@ def rounded(call: Call, value: Value, digits: Value | None = None) -> Value:
         if not hasattr(torch.Tensor, "__round__"):
             call.tracing.raise_error(TypeError, "type Tensor doesn't define __round__ method")
         return call.graph_call("round", value, **({} if digits is None else {"decimals": digits}))
+    if digits is None or digits.is_constant:
+        given = () if digits is None else (digits.as_constant(),)
+        words = f"{{}}.__round__({', '.join(map(repr, given))})"
+        method = operator.methodcaller("__round__", *given)
+        if (found := unknown_numbers.of_varying_float(call.tracing, method, words, value)) is not None:
+            return found
     return call.fold(round, value.as_constant(), None if digits is None else digits.as_constant())
 
 

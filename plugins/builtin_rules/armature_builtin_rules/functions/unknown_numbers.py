@@ -15,7 +15,9 @@ import torch
 from armature.plugin_api import (
     MATH_FUNCTIONS,
     Args,
+    CallSource,
     ConstantValue,
+    PrecomputedNumber,
     SymbolicNumber,
     Tracing,
     TupleValue,
@@ -26,6 +28,8 @@ from armature.plugin_api import (
     is_computed,
     is_runtime_number,
     kind_of_number,
+    known_before_graph,
+    number_now,
     number_of,
     symbolic_number,
 )
@@ -40,7 +44,9 @@ def is_number(value: Value) -> bool:
 
 
 def absolute(tracer: Tracing, value: Value) -> Value | None:
-    """`abs(value)` of a symbolic int, or of a float only known at run time; otherwise None."""
+    """`abs(value)` of a symbolic int, or of a float that varies or is only known at run time; otherwise None."""
+    if (found := of_varying_float(tracer, abs, "abs({})", value)) is not None:
+        return found
     if is_computed(value):
         return computed_float(tracer, abs, (value,))
     if not isinstance(value, SymbolicNumber) or type(value.fake) is not torch.SymInt:
@@ -93,15 +99,34 @@ def sum_of(first: Any, *others: Any) -> Any:
     return sum(others, first)
 
 
+def of_varying_float(tracer: Tracing, function: Callable[[float], Any], words: str, value: Value) -> Value | None:
+    """A function written in C of a float of the program that varies from call to call; None for other values, and where
+    the function raises. What it gives is read and guarded like an object of the program, and a float varies too."""
+    if value.is_constant or isinstance(value, PrecomputedNumber) or not known_before_graph(value):
+        return None
+    if value.python_type() is not float or value.source is None:
+        return None
+    try:
+        made = function(number_now(value))
+    except Exception:  # the program's error
+        return None
+    source = CallSource(value.source, function, words)
+    return tracer.sizes.of_program(tracer, made, source) if type(made) is float else tracer.objects.wrap(made, source)
+
+
 def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
-    """The result of `float` or a function of `math` for a number only known at run time; None for other functions or
-    arguments."""
-    if len(operands) != 1 or not is_runtime_number(operands[0]) or kind_of_number(operands[0]) is None:
+    """The result of `int`, `float` or a function of `math` for a number that varies or is only known at run time; None
+    for other functions or arguments."""
+    if len(operands) != 1:
+        return None
+    if function is float and operands[0].is_symbolic and operands[0].python_type() is float:
+        return operands[0]
+    if (found := of_varying_float(tracer, function, f"{function.__name__}({{}})", operands[0])) is not None:
+        return found
+    if not is_runtime_number(operands[0]) or kind_of_number(operands[0]) is None:
         return None
     if function is math.fabs:
         number = of_function(tracer, float, operands)
         return None if number is None else absolute(tracer, number)
-    if function is float and is_computed(operands[0]):
-        return operands[0]
     known = FUNCTIONS.get(function)
     return None if known is None else computed_float(tracer, known, operands)
