@@ -281,6 +281,9 @@ class _Printer(PythonPrinter):
     def _print_ToFloat(self, expr: Any) -> str:
         return f"float({self._print(expr.args[0])})"
 
+    def _print_TruncToInt(self, expr: Any) -> str:
+        return f"int({self._print(expr.args[0])})"
+
     def _print_OpaqueUnaryFn_sqrt(self, expr: Any) -> str:
         return f"math.sqrt({self._print(expr.args[0])})"
 
@@ -318,6 +321,10 @@ class _OfProxies(PythonReferenceAnalysis):
     @staticmethod
     def pow_by_natural(a: Any, b: Any) -> Any:
         return a**b
+
+    @staticmethod
+    def trunc_to_int(a: Any, dtype: Any) -> Any:
+        return torch.sym_int(a)
 
 
 def as_node(value: Any, graph: fx.Graph, leaf: Callable[[Any], fx.Node], made: dict[Any, Any]) -> Any:

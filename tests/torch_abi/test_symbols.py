@@ -58,7 +58,8 @@ def test_no_decisions_after_closing() -> None:
 def test_text_computes_what_the_symbol_does() -> None:
     env = Symbols()
     n, m = env.number(-7, "n"), env.size(3, "x.size(0)")
-    for made in (n // m, n % m, -n * m + 2, torch.sym_max(n, m), torch.sym_min(n, 2), m**2, n // 2 * 3, m / 2):
+    for made in (n // m, n % m, -n * m + 2, torch.sym_max(n, m), torch.sym_min(n, 2), m**2, n // 2 * 3, m / 2,
+                 torch.sym_int(n / 2), torch.sym_int(m * 1.7)):  # fmt: skip
         text = symbols.text(symbols.expression(made))
         values = {str(n): -7, str(m): 3}
         assert eval(text, {**symbols.NAMESPACE, **values}) == made.node.hint, text
@@ -75,11 +76,11 @@ def test_nodes_compute_what_the_symbol_does() -> None:
         return leaves.setdefault(symbol, graph.call_function(torch.ops.aten.sym_size.int, (x, axis)))
 
     made: dict[Any, Any] = {}
-    wanted = [n * m + 1, n // m, n % m, torch.sym_max(n, m), n - 2 * m]
+    wanted = [n * m + 1, n // m, n % m, torch.sym_max(n, m), n - 2 * m, torch.sym_int(m * 1.7)]
     graph.output(tuple(symbols.as_node(value, graph, leaf, made) for value in wanted))
     module = fx.GraphModule({}, graph)
-    assert module(torch.empty(7, 3)) == (22, 2, 1, 7, 1)
-    assert module(torch.empty(9, 4)) == (37, 2, 1, 9, 1)
+    assert module(torch.empty(7, 3)) == (22, 2, 1, 7, 1, 5)
+    assert module(torch.empty(9, 4)) == (37, 2, 1, 9, 1, 6)
     assert symbols.as_node(wanted[0], graph, leaf, made) is made[symbols.expression(wanted[0])]
 
 
