@@ -9,7 +9,7 @@ from typing import TypeAlias
 import attrs
 
 from armature.lower.data import Buffer, Load, Op, Store
-from armature.lower.index import FloorDiv, Index, Product, Size, Sum, Var, bounds, linear
+from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, bounds, linear
 
 OpForm: TypeAlias = str | Callable[[Op, Sequence[str]], str]  # "{0} + {1}", or a function of node and operands
 
@@ -52,6 +52,7 @@ class IndexPrinter:
     """Prints index expressions. The forms take the printed operands; results are in parentheses where needed.
 
     floordiv and mod are used when the numerator can't be negative (then C and Python agree), signed_... when it may be.
+    short_..., if given, are used when the numerator is not negative and has 31 bits, and the denominator is a number.
     `names` overrides the text of variables and sizes. `number` prints an integer literal.
     """
 
@@ -59,6 +60,8 @@ class IndexPrinter:
     mod: str = "({0} % {1})"
     signed_floordiv: str = "floordiv({0}, {1})"
     signed_mod: str = "mod({0}, {1})"
+    short_floordiv: str = ""
+    short_mod: str = ""
     names: Mapping[Var | Size, str] = attrs.field(factory=dict)
     number: Callable[[int], str] = str
 
@@ -72,13 +75,19 @@ class IndexPrinter:
             return f"({self._sum(value)})"
         if isinstance(value, Product):
             return "(" + " * ".join(self.print(f) for f in value.factors) + ")"
-        low, _ = bounds(value.num)
+        return self._form(value).format(self.print(value.num), self.print(value.den))
+
+    def _form(self, value: FloorDiv | Mod) -> str:
+        low, high = bounds(value.num)
         plain = low is not None and low >= 0
-        if isinstance(value, FloorDiv):
-            form = self.floordiv if plain else self.signed_floordiv
-        else:
-            form = self.mod if plain else self.signed_mod
-        return form.format(self.print(value.num), self.print(value.den))
+        divides = isinstance(value, FloorDiv)
+        if plain and high is not None and high < 1 << 31 and isinstance(value.den, int):
+            short = self.short_floordiv if divides else self.short_mod
+            if short:
+                return short
+        if plain:
+            return self.floordiv if divides else self.mod
+        return self.signed_floordiv if divides else self.signed_mod
 
     def _sum(self, value: Sum) -> str:
         text = ""

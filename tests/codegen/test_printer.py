@@ -46,6 +46,17 @@ def test_cpp_uses_short_forms_only_where_the_number_is_not_negative() -> None:
     assert IndexPrinter().print(mod(add(ROW, steps), 2)) == "mod((i + s0), 2)"
 
 
+def test_quotients_of_few_bits_have_forms_of_their_own() -> None:
+    printer = IndexPrinter(short_floordiv="u32({0}) / {1}u", short_mod="u32({0}) % {1}u")
+    assert printer.print(floordiv(mul(ROW, 2), 3)) == "u32((2 * i)) / 3u"
+    assert printer.print(mod(ROW, 3)) == "u32(i) % 3u"
+    wide, size = Var("i", 1 << 31), Size("s0", 4)
+    assert printer.print(floordiv(wide, 3)) == "u32(i) / 3u"
+    assert printer.print(floordiv(Var("i", (1 << 31) + 1), 3)) == "(i / 3)"
+    assert printer.print(floordiv(ROW, size)) == "(i / s0)"
+    assert printer.print(floordiv(Var("i", size), 3)) == "(i / 3)"
+
+
 def test_names_and_numbers_can_be_replaced() -> None:
     printer = IndexPrinter(names={ROW: "row"}, number=lambda n: f"{n}L")
     assert printer.print(add(mul(ROW, 4), 3)) == "(4L * row + 3L)"

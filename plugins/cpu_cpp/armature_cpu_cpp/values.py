@@ -47,7 +47,11 @@ class ValuePrinter:
         names: dict[Var | Size, str] = {v: f"i{k}" for k, v in enumerate(nest.outer)}
         names.update({v: f"r{k}" for k, v in enumerate(nest.inner)})
         self.index = IndexPrinter(
-            signed_floordiv="floordiv<i64>({0}, {1})", signed_mod="mod<i64>({0}, {1})", names=names
+            signed_floordiv="floordiv<i64>({0}, {1})",
+            signed_mod="mod<i64>({0}, {1})",
+            short_floordiv="i64(u32({0}) / {1}u)",  # processors have no vector multiplication for quotients of 64 bits
+            short_mod="i64(u32({0}) % {1}u)",
+            names=names,
         )
         self.pointers = {
             **{n: f"in{k}" for k, n in enumerate(self.kernel.reads)},
