@@ -1,11 +1,14 @@
-"""Elements repeated in order (`x[:, i // 2]`, which nearest upsampling decomposes into), without tensors of indices."""
+"""Elements repeated or left out in order (`x[:, 2 * i // 3]`, which nearest interpolation decomposes into), without
+tensors of indices."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import math
+import struct
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import cast
 
 import torch
@@ -19,50 +22,67 @@ from armature_aten_lowerings.windows import MOST_COMPARED
 aten = torch.ops.aten
 
 
+NEAREST = (aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default)
+EXACT = tuple(getattr(aten, f"_upsample_nearest_exact{axes}d").default for axes in (1, 2, 3))
+Places = tuple[int, ...]
+
+
 def repeat_elements(module: object, ctx: Services) -> object:
-    """The pass: an index that depends on constants only, and repeats each element of its axes, is not looked up."""
+    """The pass: an index that depends on constants only, and repeats each element of its axes, is not looked up; nor is
+    one that nearest interpolation computes."""
     if not isinstance(module, fx.GraphModule):
         return module
     known = KnownValues()
     for target in (aten._unsafe_index.Tensor, aten.index.Tensor):
         for node in module.graph.find_nodes(op="call_function", target=target):
-            factors = _factors(node, known)
-            if factors is not None:
-                _expand(node, factors)
+            places = _places(node, known)
+            if places is None:
+                continue
+            factors = [_factor(found, size) for found, size in zip(places, node.args[0].meta["val"].shape, strict=True)]
+            if all(factors):
+                _expand(node, cast(list[int], factors))
+            else:
+                _interpolate(node, places)
     return module
 
 
-def _factors(node: fx.Node, known: KnownValues) -> list[int] | None:
-    """How often each element is repeated, an axis each; None if the index does something else."""
+def _places(node: fx.Node, known: KnownValues) -> list[Places | None] | None:
+    """What the index reads along each axis, None for all of it; None if the index does something else."""
     x, indices = cast(tuple[fx.Node, Sequence[fx.Node | None]], node.args)
     old, new = x.meta["val"], node.meta["val"]
     first = next((axis for axis, one in enumerate(indices) if one is not None), len(indices))
     numbers = all(type(n) is int for n in (*old.shape, *new.shape))
     if not numbers or new.dim() != old.dim() or not new.is_contiguous():
         return None
-    factors = [1] * old.dim()
+    places: list[Places | None] = [None] * old.dim()
     for axis, given in enumerate(indices[first:], first):
-        factor = _factor(given, old.shape[axis], len(indices) - axis, known)
-        if factor is None:
+        found = _elements(given, len(indices) - axis, known)
+        if found is None or not old.shape[axis]:
             return None
-        factors[axis] = factor
-    return factors if any(factor > 1 for factor in factors) else None
+        places[axis] = None if found == tuple(range(old.shape[axis])) else found
+    return places if any(places) else None
 
 
-def _factor(given: fx.Node | None, size: int, place: int, known: KnownValues) -> int | None:
-    """How often the index repeats each of `size` elements. It must vary along its axis `place` from the end only."""
+def _elements(given: fx.Node | None, place: int, known: KnownValues) -> Places | None:
+    """The numbers of an index, if it varies along its axis `place` from the end only."""
     if given is None or given.meta["val"].dtype not in (torch.int32, torch.int64):
         return None
     shape = given.meta["val"].shape
     count = shape.numel()
-    if len(shape) < place or shape[-place] != count or not size or not count or count % size:
+    if len(shape) < place or shape[-place] != count or not count:
         return None
     try:
-        found = known.elements(given)
+        return tuple(known.elements(given))
     except NotKnown:
         return None
-    factor = count // size
-    return factor if found == [n // factor for n in range(count)] else None
+
+
+def _factor(places: Places | None, size: int) -> int | None:
+    """How often each of `size` elements is repeated; None if it is something else."""
+    if places is None:
+        return 1
+    factor, rest = divmod(len(places), size)
+    return factor if not rest and places == tuple(n // factor for n in range(len(places))) else None
 
 
 def _expand(node: fx.Node, factors: Sequence[int]) -> None:
@@ -74,6 +94,84 @@ def _expand(node: fx.Node, factors: Sequence[int]) -> None:
                 made = add_call(node, aten.repeat_interleave.self_int, made, factor, axis)
     node.replace_all_uses_with(made)
     node.graph.erase_node(node)
+
+
+def _interpolate(node: fx.Node, places: Sequence[Places | None]) -> None:
+    """Replace the node by a nearest interpolation that reads the same elements, if there is one."""
+    x = cast(fx.Node, node.args[0])
+    shape, axes = x.meta["val"].shape, len(places) - 2
+    if axes not in (1, 2, 3) or any(places[:2]) or not x.meta["val"].is_floating_point():
+        return
+    wanted = [tuple(range(n)) if found is None else found for found, n in zip(places[2:], shape[2:], strict=True)]
+    for operator, shift in ((NEAREST[axes - 1], Fraction(0)), (EXACT[axes - 1], Fraction(1, 2))):
+        scales: list[float] = []
+        for found, size in zip(wanted, shape[2:], strict=True):
+            if step_of(found, shift) is None:
+                break
+            # in the middle of the steps that read these, so that no rounding leads to others
+            if nearest(size, len(found), scale := float(2 / sum(_steps(found, shift))), shift) == found:
+                scales.append(scale)
+        if len(scales) == axes:
+            with node.graph.inserting_before(node):
+                made = add_call(node, operator, x, list(map(len, wanted)), *scales)
+            node.replace_all_uses_with(made)
+            node.graph.erase_node(node)
+            return
+
+
+def nearest(size: int, count: int, scale: float | None, shift: Fraction) -> Places:
+    """The elements, of `size` along an axis, that nearest interpolation to `count` reads; computed in float32 as its
+    kernels do. shift: 1/2 for the operators called exact, else 0."""
+    step = _single(1 / scale) if scale else _single(size / count)
+    return tuple(min(int(_single((n + float(shift)) * step)), size - 1) for n in range(count))
+
+
+def _single(number: float) -> float:
+    """The number rounded to float32."""
+    rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    return rounded
+
+
+def _steps(places: Places, shift: Fraction) -> tuple[Fraction, Fraction]:
+    """The bounds within which steps have `places[n] == floor(step * (n + shift))`; the upper one is none of them."""
+    held = [(place, n + shift) for n, place in enumerate(places) if n + shift]
+    low = max((place / n for place, n in held), default=Fraction(0))
+    high = min(((place + 1) / n for place, n in held), default=Fraction(1))
+    return low, high if shift or not places[0] else low
+
+
+@functools.lru_cache(maxsize=256)
+def step_of(places: Places, shift: Fraction) -> Fraction | None:
+    """The step of the smallest denominator with `places[n] == floor(step * (n + shift))`; None if there is none."""
+    low, high = _steps(places, shift)
+    for denominator in range(1, 4 * len(places)):
+        numerator = math.ceil(low * denominator)
+        if numerator < high * denominator:
+            return Fraction(numerator, denominator)
+    return None
+
+
+@lowers(*NEAREST, *EXACT)
+def upsample_nearest(
+    b: Builder, x: TensorValue, output_size: Sequence[Index], *scales: float | None
+) -> TensorValue | None:
+    """To a size that is a number: positions are quotients of whole numbers, which need no check and no tensor."""
+    axes, shift = len(output_size), Fraction(int(b.target in EXACT), 2)
+    given = (*scales, *[None] * (axes - len(scales)))
+    steps: list[Fraction] = []
+    for size, count, scale in zip(x.shape[-axes:], output_size, given, strict=True):
+        if not isinstance(size, int) or not isinstance(count, int) or not size or not count:
+            return None
+        step = step_of(nearest(size, count, scale, shift), shift)
+        if step is None:
+            return None
+        steps.append(step)
+
+    def place(position: Index, step: Fraction) -> Index:
+        twice = index.add(index.mul(position, 2 * step.numerator), int(2 * shift) * step.numerator)
+        return index.floordiv(twice, 2 * step.denominator)
+
+    return b.loop(lambda p: b.load(x, (*p[:-axes], *map(place, p[-axes:], steps))))
 
 
 @lowers(aten.repeat_interleave.self_int)

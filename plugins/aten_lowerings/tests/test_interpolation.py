@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import armature
 from armature.lower.data import ExternCall
 from armature.pipeline.session import session
 from armature.testing.lowering_kit import Kit
+from armature_aten_lowerings.repeats import nearest, step_of
 
 aten = torch.ops.aten
 Program = Callable[[Tensor], Tensor]
@@ -99,6 +101,39 @@ def test_repeated_elements_and_their_gradients_are_loops() -> None:
             assert stayed() == []
 
 
+@pytest.mark.parametrize("size", [(15,), (7,), (13,), (45, 51), (14, 39), (30, 12), (9, 33, 5), (7, 7, 7)])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_other_factors_are_loops_too(size: tuple[int, ...], mode: str) -> None:
+    check(lambda x: F.interpolate(x, size=size, mode=mode), torch.randn(2, 3, *(10, 32, 11)[: len(size)]))
+    assert stayed() == []
+
+
+@pytest.mark.parametrize("factor", [1.5, 0.5, 0.7, 1.3, 2.5, 3.7])
+def test_the_elements_read_are_the_kernels(factor: float) -> None:
+    """Whatever the factor is rounded to, for each size of an image."""
+    for size in (2, 3, 10, 21, 50, 96):
+        x = torch.arange(float(size)).expand(1, 1, size)
+        count = int(size * factor)
+        for scale in (factor, None):
+            for name, shift in (("upsample_nearest1d", 0), ("_upsample_nearest_exact1d", 1)):
+                expected = getattr(aten, name)(x, [count], scale).flatten().tolist()
+                places = nearest(size, count, scale, Fraction(shift, 2))
+                assert list(places) == expected
+                step = step_of(places, Fraction(shift, 2))
+                if step is not None:
+                    assert [int(step * (n + Fraction(shift, 2))) for n in range(count)] == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8], ids=str)
+def test_interpolated_by_the_nearest(kit: Kit, dtype: torch.dtype) -> None:
+    x = (torch.randn(2, 3, 10, 21) * 5).to(dtype)
+    for name in ("upsample_nearest2d", "_upsample_nearest_exact2d"):
+        operator = getattr(aten, name).default
+        for given in (x, x.to(memory_format=torch.channels_last)):
+            kit.check(operator, given, [15, 13])
+            kit.check(operator, given, [7, 40], 0.75, 1.95)
+
+
 def test_images_in_rows_are_the_librarys_in_both_directions() -> None:
     armature.reset()
     x = torch.randn(2, 3, 8, 8, requires_grad=True)
@@ -113,16 +148,27 @@ def test_channels_last_are_loops_forward() -> None:
     assert stayed() == ["aten.upsample_bilinear2d_backward.default"]
 
 
-@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
-def test_sizes_that_change(mode: str) -> None:
+CHANGING: dict[str, Program] = {
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "nearest by a fraction": lambda x: F.interpolate(x, scale_factor=1.3),
+    "nearest, fewer": lambda x: F.interpolate(x, scale_factor=0.7),
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "bilinear by a fraction": lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"),
+}
+
+
+@pytest.mark.parametrize("program", CHANGING.values(), ids=CHANGING)
+def test_sizes_that_change(program: Program) -> None:
     armature.reset()
-    compiled = armature.compile(lambda x: F.interpolate(x, scale_factor=2, mode=mode), fullgraph=True, dynamic=True)
-    for size in (8, 11):
+    compiled = armature.compile(program, fullgraph=True, dynamic=True)
+    for size in (8, 11, 15):
         ours = torch.randn(2, 3, size, size + 2, requires_grad=True)
         theirs = ours.detach().clone().requires_grad_()
+        torch.testing.assert_close(compiled(ours), program(theirs))
         compiled(ours).square().sum().backward()
-        F.interpolate(theirs, scale_factor=2, mode=mode).square().sum().backward()
+        program(theirs).square().sum().backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
+    assert len(session().compilations) == 1
 
 
 def test_gradients_of_gradients() -> None:

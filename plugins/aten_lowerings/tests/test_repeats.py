@@ -1,4 +1,4 @@
-"""Elements repeated in order: no index is left in the graph, and results and layouts are eager's."""
+"""Elements repeated or left out in order: no index is left in the graph, and results and layouts are eager's."""
 
 from __future__ import annotations
 
@@ -38,11 +38,15 @@ GONE: dict[str, Program] = {
     "a volume": lambda x: F.interpolate(x[None], scale_factor=2),
     "an index": lambda x: x[:, torch.arange(9) // 3],
     "of the first axis": lambda x: x[torch.arange(4, dtype=torch.int32) // 2],
+    "a broken factor": lambda x: F.interpolate(x, scale_factor=1.5),
+    "fewer elements": lambda x: F.interpolate(x, scale_factor=0.5),
+    "a step": lambda x: x[:, :, torch.arange(3) * 2 + 1],
+    "an exact broken factor": lambda x: F.interpolate(x, size=(7, 5), mode="nearest-exact"),
     "of a computed image": lambda x: F.interpolate(x.abs() * 2, scale_factor=2).relu(),
 }
 LEFT: dict[str, Program] = {
-    "a broken factor": lambda x: F.interpolate(x, scale_factor=1.5),
-    "fewer elements": lambda x: F.interpolate(x, scale_factor=0.5),
+    "uneven steps": lambda x: x[:, :, torch.tensor([0, 0, 1, 1, 2, 3, 3, 4, 4])],
+    "a part": lambda x: x[:, :, torch.arange(3) + 2],
     "another order": lambda x: x[:, 2 - torch.arange(6) // 2],
     "the whole tensor again": lambda x: x[:, torch.arange(6) % 3],
     "one index for two axes": lambda x: x[torch.arange(2), torch.arange(2)],
