@@ -26,6 +26,7 @@ from armature.backend_api import (
 from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
+MOST_IN_ROWS = 7  # widest windows of several sizes where vectors run along rows: 7 elements were at 1.1, 8 at 0.7
 
 
 @attrs.frozen
@@ -61,6 +62,14 @@ class Axis:
         window = index.sub(index.floordiv(past, self.stride), step)
         return window, index.add(index.mod(past, self.stride), index.mul(step, self.stride))
 
+    def check(self, window: Index, step: Index) -> tuple[Index, Index] | None:
+        """An index and a size that it is less than if the element of a window is in the image; None: it always is."""
+        return None if self.stays_inside else (self.place(window, step), self.size)
+
+    def length(self, window: Index) -> Index:
+        """How many elements a window has, padding included."""
+        return self.window
+
     def count(self, b: Builder, window: Index, include_pad: bool) -> Node | int:
         """How many elements a window is said to have."""
         if self.stays_inside or (include_pad and not self.partial):
@@ -73,6 +82,65 @@ class Axis:
         return b.op("sub", end, first)
 
 
+@attrs.frozen
+class Parts:
+    """Windows that divide `size` elements along one axis into `out` parts, as evenly as whole numbers can; neighbours
+    may share an element. The same properties as those of Axis."""
+
+    size: int
+    out: int
+
+    @functools.cached_property
+    def lengths(self) -> frozenset[int]:
+        """The numbers of elements of the windows."""
+        return frozenset(-(-(n + 1) * self.size // self.out) - n * self.size // self.out for n in range(self.out))
+
+    @property
+    def window(self) -> int:
+        """The most elements of a window."""
+        return max(self.lengths)
+
+    @property
+    def stride(self) -> int:
+        """The most elements from a window to the next one."""
+        return -(-self.size // self.out)
+
+    @property
+    def touching(self) -> int:
+        """The most windows that hold one element."""
+        return Parts(self.out, self.size).window
+
+    def begin(self, window: Index) -> Index:
+        """The coordinate of a window's first element."""
+        return index.floordiv(index.mul(window, self.size), self.out)
+
+    def place(self, window: Index, step: Index) -> Index:
+        """The coordinate in the image of an element of a window."""
+        return index.add(self.begin(window), step)
+
+    def check(self, window: Index, step: Index) -> tuple[Index, Index] | None:
+        """An index and a size that it is less than if the element is one of the window; None: it always is."""
+        return None if len(self.lengths) == 1 else (step, self.length(window))
+
+    def length(self, window: Index) -> Index:
+        """How many elements a window has."""
+        if len(self.lengths) == 1:
+            return self.window
+        past = index.add(index.mul(index.add(window, 1), self.size), self.out - 1)
+        return index.sub(index.floordiv(past, self.out), self.begin(window))
+
+    def holder(self, place: Index, step: Index) -> tuple[Index, Index]:
+        """A window that may hold the element at a coordinate, counted by `step` from the first one; and the place of
+        the element in it."""
+        window = index.add(index.floordiv(index.mul(place, self.out), self.size), step)
+        return window, index.sub(place, self.begin(window))
+
+    def count(self, b: Builder, window: Index, include_pad: bool) -> Node | int:
+        """How many elements a window has."""
+        length = self.length(window)
+        return length if isinstance(length, int) else b.index_value(length)
+
+
 def _smaller(b: Builder, one: Index, other: Index) -> Node:
     return b.op("minimum", b.index_value(one), b.index_value(other))
 
@@ -81,7 +149,7 @@ def _smaller(b: Builder, one: Index, other: Index) -> Node:
 class Windows:
     """The windows of an operator, and what their sums are divided by."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis | Parts, ...]
     include_pad: bool = True
     divisor: int | None = None
 
@@ -121,7 +189,8 @@ def pool(b: Builder, x: TensorValue, windows: Windows) -> TensorValue:
     def item(p: Position, step: Position) -> Node:
         where = [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
         value = b.cast(b.load(x, (*p[:outer], *where)), dtype)
-        return _held(b, value, *((c, axis.size) for axis, c in zip(axes, where, strict=True) if not axis.stays_inside))
+        checks = (axis.check(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True))
+        return _held(b, value, *(check for check in checks if check))
 
     def element(p: Position) -> Node:
         total = _summed(b, [axis.window for axis in axes], lambda step: item(p, step))
@@ -144,7 +213,7 @@ def spread(b: Builder, grad: TensorValue, windows: Windows) -> TensorValue:
         checks = [
             check
             for axis, (window, place) in zip(axes, pairs, strict=True)
-            for check in ((window, axis.out), (place, axis.window))
+            for check in ((window, axis.out), (place, axis.length(window)))
         ]
         return _held(b, value, *checks)
 
@@ -244,31 +313,45 @@ def avg_pool3d_backward(
 
 @lowers(aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
-    return pool(b, x, _equal_windows(x.shape[-2:], size))
+    return _in_parts(b, x, size)
 
 
 @lowers(aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool3d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
-    return pool(b, x, _equal_windows(x.shape[-3:], size))
+    return _in_parts(b, x, size)
 
 
 @lowers(aten._adaptive_avg_pool2d_backward.default)
 def adaptive_avg_pool2d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue:
-    return spread(b, grad, _equal_windows(x.shape[-2:], grad.shape[-2:]))
+    return spread(b, grad, Windows(parts_of(x.shape[-2:], grad.shape[-2:])))
 
 
 @lowers(aten._adaptive_avg_pool3d_backward.default)
 def adaptive_avg_pool3d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue | None:
     if _in_rows_of_a_cpu(grad):  # the library reads once for each window
         return None
-    return spread(b, grad, _equal_windows(x.shape[-3:], grad.shape[-3:]))
+    return spread(b, grad, Windows(parts_of(x.shape[-3:], grad.shape[-3:])))
 
 
-def _equal_windows(image: Sequence[Index], out: Sequence[Index]) -> Windows:
-    """The windows that divide an image. Errors: NotSupported if their sizes differ."""
-    axes = []
+def parts_of(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis | Parts, ...]:
+    """The windows that divide an image. Errors: NotSupported if their sizes change."""
+    axes: list[Axis | Parts] = []
     for size, count in zip(image, out, strict=True):
-        if not isinstance(size, int) or not isinstance(count, int) or not count or size % count:
-            raise NotSupported("windows of several sizes")
-        axes.append(Axis(size, count, size // count, size // count, 0, partial=False))
-    return Windows(tuple(axes))
+        if not isinstance(size, int) or not isinstance(count, int) or not count or not size:
+            raise NotSupported("windows whose sizes change")
+        whole = not size % count
+        axes.append(Axis(size, count, size // count, size // count, 0, partial=False) if whole else Parts(size, count))
+    return tuple(axes)
+
+
+def refuse_wide(x: TensorValue, axes: Sequence[Axis | Parts]) -> None:
+    """Errors: NotSupported for windows of several sizes with which ATen's kernel is faster: each lane of a vector along
+    rows reads many elements from positions of its own."""
+    if isinstance(axes[-1], Parts) and _in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
+        raise NotSupported("wide windows of several sizes in rows")
+
+
+def _in_parts(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
+    axes = parts_of(x.shape[-len(size) :], size)
+    refuse_wide(x, axes)
+    return pool(b, x, Windows(axes))

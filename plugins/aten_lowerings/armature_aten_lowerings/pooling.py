@@ -7,49 +7,126 @@ import itertools
 import math
 from collections.abc import Sequence
 
+import attrs
 import torch
 
 from armature.backend_api import (
     Builder,
+    Index,
     Node,
     Position,
+    Spec,
     TensorValue,
     compute_dtype,
+    contiguous_strides,
+    hint,
     index,
     lowers,
 )
-from armature_aten_lowerings.windows import MOST_COMPARED, pair
+from armature_aten_lowerings.averages import parts_of, refuse_wide
+from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
 
 
-@lowers(aten.max_pool2d_with_indices.default)
-def max_pool2d_with_indices(
+MOST_ALONG = 16  # most elements of a window along one axis that are unrolled
+
+
+@attrs.frozen
+class Axis:
+    """Windows along one axis of an image: elements of each, and the distance of windows and of their elements."""
+
+    axis: int
+    window: int
+    stride: int
+    pad: int
+    step: int
+    inside: bool  # whether each window is known to lie within the image
+
+    def place(self, p: Position, number: int) -> Index:
+        """The coordinate in the image of an element of the window at `p`."""
+        return index.add(index.mul(p[self.axis], self.stride), number * self.step, -self.pad)
+
+
+@lowers(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+def max_pool_with_indices(
     b: Builder,
     x: TensorValue,
     kernel: Sequence[int],
     stride: Sequence[int] = (),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[TensorValue, None] | None:
     """The maximum of each window. If positions in the image are read, the library is faster; for small windows backward
     gets positions in the window instead (`saving.keep_places_in_windows`)."""
-    windows, strides, pads, steps = map(pair, (kernel, stride or kernel, padding, dilation))
-    if b.is_read(1) or windows[0] * windows[1] > MOST_COMPARED or not x.dtype.is_floating_point:
+    count = 2 if b.target is aten.max_pool2d_with_indices.default else 3
+    lists = [[*one] * (count if len(one) == 1 else 1) for one in (kernel, stride or kernel, padding, dilation)]
+    axes = [
+        Axis(x.ndim - count + k, window, step, pad, apart, inside=not ceil_mode and not pad)
+        for k, (window, step, pad, apart) in enumerate(zip(*lists, strict=True))
+    ]
+    if b.is_read(1) or not x.dtype.is_floating_point or max(axis.window for axis in axes) > MOST_ALONG:
         return None
-    inside = not ceil_mode and pads == (0, 0)
+    if math.prod(axis.window for axis in axes) <= MOST_COMPARED:
+        return _largest(b, x, axes, b.spec()), None
+    # the maxima of rows, then of columns of these: a window of 5 x 5 takes 10 comparisons instead of 25
+    for axis in reversed(axes):
+        shape = [*x.shape]
+        shape[axis.axis] = b.spec().shape[axis.axis]
+        x = _largest(b, x, [axis], b.spec() if axis is axes[0] else _in_the_order_of(b.spec(), shape))
+    return x, None
 
-    def item(p: Position, step: tuple[int, ...]) -> Node:
-        where = [
-            index.add(index.mul(c, s), k * d, -pad)
-            for c, s, k, d, pad in zip(p[-2:], strides, step, steps, pads, strict=True)
-        ]
-        value = b.cast(b.load(x, (*p[:-2], *where)), compute_dtype(x.dtype))
-        return value if inside else b.masked(b.within(*zip(where, x.shape[-2:], strict=True)), value, -math.inf)
 
-    def largest(p: Position) -> Node:
+def _in_the_order_of(spec: Spec, shape: Sequence[Index]) -> Spec:
+    """A dense layout of another shape, with neighbours along the same axes."""
+    order = sorted(range(len(shape)), key=lambda axis: -hint(spec.strides[axis]))
+    dense = contiguous_strides([shape[axis] for axis in order])
+    strides = [dense[order.index(axis)] for axis in range(len(shape))]
+    return Spec(tuple(shape), spec.dtype, spec.device, tuple(strides))
+
+
+def _largest(b: Builder, x: TensorValue, axes: Sequence[Axis], spec: Spec) -> TensorValue:
+    """The maximum over the windows along some axes."""
+
+    def item(p: Position, numbers: tuple[int, ...]) -> Node:
+        where = [*p]
+        checks = []
+        for axis, number in zip(axes, numbers, strict=True):
+            where[axis.axis] = axis.place(p, number)
+            if not axis.inside:
+                checks.append((where[axis.axis], x.shape[axis.axis]))
+        value = b.cast(b.load(x, where), compute_dtype(x.dtype))
+        return b.masked(b.within(*checks), value, -math.inf) if checks else value
+
+    def element(p: Position) -> Node:
+        items = (item(p, numbers) for numbers in itertools.product(*(range(axis.window) for axis in axes)))
+        return functools.reduce(lambda best, value: b.op("maximum", best, value), items)
+
+    return b.loop(element, spec)
+
+
+@lowers(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
+def adaptive_max_pool(b: Builder, x: TensorValue, size: Sequence[Index]) -> tuple[TensorValue, None] | None:
+    """The maximum of each of the parts into which an image is divided, if nobody reads positions."""
+    outer = x.ndim - len(size)
+    axes = parts_of(x.shape[outer:], size)
+    windows = [axis.window for axis in axes]
+    refuse_wide(x, axes)
+    if b.is_read(1) or not x.dtype.is_floating_point:
+        return None
+
+    def item(p: Position, step: Position) -> Node:
+        where = [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
+        checks = [axis.check(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
+        value = b.cast(b.load(x, (*p[:outer], *where)), compute_dtype(x.dtype))
+        needed = [check for check in checks if check]
+        return b.masked(b.within(*needed), value, -math.inf) if needed else value
+
+    def element(p: Position) -> Node:
+        if math.prod(windows) > MOST_COMPARED:
+            return b.reduce_over("max", windows, lambda step: item(p, step))
         items = (item(p, step) for step in itertools.product(*map(range, windows)))
         return functools.reduce(lambda best, value: b.op("maximum", best, value), items)
 
-    return b.loop(largest), None
+    return b.loop(element), None

@@ -67,11 +67,38 @@ def test_windows_that_divide_an_image(kit: Kit) -> None:
     x = torch.randn(2, 3, 8, 12)
     kit.check(aten._adaptive_avg_pool2d.default, x, [4, 3])
     kit.check(aten._adaptive_avg_pool2d_backward.default, torch.randn(2, 3, 4, 3), x)
-    kit.check(aten._adaptive_avg_pool2d.default, x, [3, 5], extern=True)
-    kit.check(aten._adaptive_avg_pool2d_backward.default, torch.randn(2, 3, 3, 5), x, extern=True)
     x = torch.randn(2, 3, 4, 8, 12)
     kit.check(aten._adaptive_avg_pool3d.default, x, [1, 4, 3])
     kit.check(aten._adaptive_avg_pool3d_backward.default, torch.randn(2, 3, 1, 4, 3), x, extern=True)
+
+
+@pytest.mark.parametrize("size", [(3, 5), (7, 12), (8, 5), (11, 20), (5, 1), (1, 7)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_windows_of_several_sizes(kit: Kit, layout: str, size: tuple[int, int], dtype: torch.dtype) -> None:
+    x = LAYOUTS[layout](torch.randn(2, 3, 8, 24)).to(dtype)
+    kit.check(aten._adaptive_avg_pool2d.default, x, list(size))
+    grad = torch.randn_like(aten._adaptive_avg_pool2d.default(x, list(size)))
+    kit.check(aten._adaptive_avg_pool2d_backward.default, grad, x, extern=layout != "channels last")
+
+
+def test_volumes_of_several_sizes(kit: Kit) -> None:
+    x = torch.randn(2, 3, 4, 8, 12)
+    for given in (x, x.to(memory_format=torch.channels_last_3d)):
+        kit.check(aten._adaptive_avg_pool3d.default, given, [3, 5, 4])
+        grad = torch.randn_like(aten._adaptive_avg_pool3d.default(given, [3, 5, 4]))
+        kit.check(aten._adaptive_avg_pool3d_backward.default, grad, given, extern=True)
+
+
+def test_wide_windows_of_several_sizes_stay_the_librarys_in_rows(kit: Kit) -> None:
+    x = torch.randn(2, 3, 8, 30)
+    assert stays(kit, x) and not stays(kit, x.to(memory_format=torch.channels_last))
+
+
+def stays(kit: Kit, x: Tensor) -> bool:
+    """Whether four columns of windows are made by a call."""
+    loops = kit.check(aten._adaptive_avg_pool2d.default, x, [8, 4], extern=True)
+    return any(isinstance(node, ExternCall) for node in loops.nodes)
 
 
 def test_numbers_that_are_not_finite(kit: Kit) -> None:
@@ -94,6 +121,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "rows": lambda x: F.avg_pool1d(x.flatten(2), 3, 1, 1),
     "volumes": lambda x: F.avg_pool3d(x[None], 2),
     "dividing": lambda x: F.adaptive_avg_pool2d(x, (5, 4)),
+    "enlarging": lambda x: F.adaptive_avg_pool2d(x, (12, 15)),
 }
 
 

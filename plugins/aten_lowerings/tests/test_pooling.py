@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +15,16 @@ import armature
 from armature.lower.data import ExternCall
 from armature.pipeline.session import session
 
+Program = Callable[[Tensor], Tensor]
 WINDOWS: dict[str, dict[str, Any]] = {
     "square": {"kernel_size": 2},
     "overlapping": {"kernel_size": 3, "stride": 2},
     "padded": {"kernel_size": (3, 2), "stride": (1, 2), "padding": 1},
     "partly outside": {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True},
     "spread": {"kernel_size": 2, "stride": 1, "padding": 1, "dilation": 2},
+    "large": {"kernel_size": 5, "stride": 1, "padding": 2},
+    "large, partly outside": {"kernel_size": (4, 5), "stride": 3, "padding": (2, 1), "ceil_mode": True},
+    "large, spread": {"kernel_size": (1, 10), "stride": 2, "padding": (0, 4)},
 }
 LAYOUTS = {
     "rows": lambda x: x,
@@ -61,15 +66,68 @@ def test_what_comes_before_and_after_is_fused() -> None:
     assert len(graph.plan.kernels) == 1
 
 
-@pytest.mark.parametrize("size", [2, 5])
-def test_positions_and_large_windows_stay_the_librarys(size: int) -> None:
+@pytest.mark.parametrize("size", [2, 5, 17])
+def test_positions_and_windows_of_many_elements_stay_the_librarys(size: int) -> None:
     def program(x: Tensor) -> Any:
-        return F.max_pool2d(x, size, return_indices=size == 2)
+        return F.max_pool2d(x, size, return_indices=size < 10)
 
     armature.reset()
-    x = torch.randn(2, 3, 10, 10)
+    x = torch.randn(2, 3, 20, 20)
     torch.testing.assert_close(armature.compile(program, fullgraph=True)(x), program(x))
     assert calls() == 1
+
+
+VOLUMES: dict[str, dict[str, Any]] = {
+    "cubes": {"kernel_size": 2},
+    "planes": {"kernel_size": (1, 2, 3), "stride": 2},
+    "padded": {"kernel_size": 3, "stride": 2, "padding": 1},
+    "partly outside": {"kernel_size": (2, 3, 4), "stride": (2, 3, 3), "padding": (0, 1, 2), "ceil_mode": True},
+    "spread": {"kernel_size": 2, "stride": 1, "dilation": (1, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("window", VOLUMES.values(), ids=VOLUMES)
+@pytest.mark.parametrize("last", [False, True], ids=["rows", "channels last"])
+def test_volumes(window: dict[str, Any], last: bool) -> None:
+    x = torch.randn(2, 3, 5, 9, 11)
+    x[0, 0, 1, :4, :4], x[0, 1, 2, 3, 3] = -math.inf, math.nan
+    check(lambda x: F.max_pool3d(x, **window), x.to(memory_format=torch.channels_last_3d) if last else x)
+    assert calls() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [1, (3, 4), (9, 4), (5, 2), (12, 15), (None, 5)], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_parts_of_an_image(layout: str, size: Any, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 3, 9, 11).to(dtype)
+    x[0, 0, :4, :4], x[1, 1, 8, 10] = -math.inf, math.nan
+    check(lambda x: F.adaptive_max_pool2d(x, size), LAYOUTS[layout](x))
+    assert calls() == 0
+
+
+def test_parts_of_rows_and_volumes() -> None:
+    check(lambda x: F.adaptive_max_pool1d(x, 4), torch.randn(2, 3, 11))
+    check(lambda x: F.adaptive_max_pool3d(x, (2, 3, 4)), torch.randn(2, 3, 5, 9, 11))
+    assert calls() == 0
+
+
+def test_positions_and_wide_parts_stay_the_librarys() -> None:
+    x = torch.randn(2, 3, 20, 31)
+    check(lambda x: F.adaptive_max_pool2d(x, 3), x)
+    assert calls() == 1
+    armature.reset()
+    ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+    armature.compile(lambda x: F.adaptive_max_pool2d(x, 7), fullgraph=True)(ours).square().sum().backward()
+    F.adaptive_max_pool2d(theirs, 7).square().sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def check(program: Program, x: Tensor) -> None:
+    """The result is eager's, and so is its layout."""
+    armature.reset()
+    found, expected = armature.compile(program, fullgraph=True)(x), program(x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert found.stride() == expected.stride()
 
 
 def test_sizes_that_change() -> None:
@@ -78,3 +136,8 @@ def test_sizes_that_change() -> None:
     for size in (8, 11):
         x = torch.randn(2, 3, size, size + 2)
         torch.testing.assert_close(compiled(x), F.max_pool2d(x, 3, 2, 1))
+    armature.reset()
+    compiled = armature.compile(lambda x: F.max_pool2d(x, 5, 2, 2), fullgraph=True, dynamic=True)
+    for size in (8, 11):
+        x = torch.randn(2, 3, size, size + 2)
+        torch.testing.assert_close(compiled(x), F.max_pool2d(x, 5, 2, 2))
