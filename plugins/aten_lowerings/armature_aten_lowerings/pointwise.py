@@ -226,6 +226,8 @@ def pow_scalar(b: Builder, x: TensorValue, exponent: Number) -> TensorValue:
 def pow_tensor(b: Builder, x: TensorValue | Number, y: TensorValue) -> TensorValue:
     if not b.spec().dtype.is_floating_point:
         raise NotSupported("a power of integers")
+    if isinstance(x, (int, float)) and x == 2:
+        return b.pointwise("exp2", y, dtype=b.spec().dtype)
     return b.pointwise("pow", x, y, dtype=b.spec().dtype)
 
 

@@ -126,7 +126,9 @@ def test_powers(kit: Kit, exponent: float) -> None:
 
 def test_power_of_tensors(kit: Kit) -> None:
     kit.check(aten.pow.Tensor_Tensor, torch.rand(6) + 0.2, torch.randn(6))
-    kit.check(aten.pow.Scalar, 2.0, torch.randn(6))
+    for base in (2.0, 2, 3.5):
+        kit.check(aten.pow.Scalar, base, torch.randn(6))
+    kit.check(aten.pow.Scalar, 2, torch.tensor([-3, 0, 5]), extern=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
