@@ -29,6 +29,7 @@ from armature_aten_lowerings import (
     rnn,
     rnn_cudnn,
     scans,
+    searches,
     softmax,
     views,
 )
@@ -54,6 +55,7 @@ def armature_lowerings() -> Iterable[Lowering]:
         products,
         borders,
         repeats,
+        searches,
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 
