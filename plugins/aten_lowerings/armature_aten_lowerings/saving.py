@@ -66,7 +66,7 @@ def keep_window_positions(module: object, ctx: object) -> object:
         window = Window(image.meta["val"], kernel, stride or kernel, padding, dilation)
         if window.can_pack and all(user.target is node.target for user in places.users):
             packed = compared(places, image, window) or inlined(places.next, window.packed, places)[0]
-            if window.is_small and on_cpu_with_channels_last(node):
+            if window.has_few_holders and on_cpu_with_channels_last(node):
                 gradient = functools.partial(window.gradient, size=node.meta["val"].shape[-2:])
                 (found,) = inlined(node, gradient, grad, packed, recompute=True)
                 node.replace_all_uses_with(found)

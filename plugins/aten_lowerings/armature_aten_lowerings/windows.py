@@ -13,6 +13,7 @@ from torch.nn import functional
 
 MOST_PLACES = 128  # most elements of a window that int8 can number
 MOST_COMPARED = 9  # most elements of a window that are unrolled, because larger windows read each number too often
+MOST_NUMBERED = 25  # the same where the library's kernel would look for positions, which is slower still
 
 
 class Window:
@@ -31,7 +32,18 @@ class Window:
     @property
     def is_small(self) -> bool:
         """Whether its elements may be unrolled."""
-        return math.prod(self.kernel) <= MOST_COMPARED
+        return math.prod(self.kernel) <= MOST_NUMBERED
+
+    @property
+    def has_few_holders(self) -> bool:
+        """Whether the windows that hold one element may be unrolled."""
+        return self.is_small and math.prod(map(len, self.holders)) <= MOST_COMPARED
+
+    @property
+    def holders(self) -> tuple[range, ...]:
+        """Along each axis, the windows that may hold an element, counted back from the last one."""
+        spans = (1 + begin for begin in self.begins_of_last)
+        return tuple(range(-(-span // stride)) for span, stride in zip(spans, self.stride, strict=True))
 
     def starts(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Row and column in the image where each window begins."""
@@ -76,10 +88,8 @@ class Window:
     def gradient(self, grad: Tensor, packed: Tensor, size: Sequence[int]) -> Tensor:
         """The gradient of an image of that size with channels last, from that of the maxima and the elements of their
         windows: each element of the image adds up the gradients of the windows whose maximum it is."""
-        spans = [1 + begin for begin in self.begins_of_last]
-        touching = [range(-(-span // stride)) for span, stride in zip(spans, self.stride, strict=True)]
         total = grad.new_zeros(())
-        for steps in itertools.product(*touching):
+        for steps in itertools.product(*self.holders):
             (rows, down), (columns, across) = (
                 self.holder(axis, size[axis], packed, step) for axis, step in enumerate(steps)
             )
