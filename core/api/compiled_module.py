@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch import fx, nn
@@ -106,12 +106,7 @@ def _forward(name: str) -> Callable[..., Any]:
     return method
 
 
-def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
-    """The original's `forward` with the frame hook on. torch.fx calls the function that it finds in the class, with
-    proxies as arguments."""
-    if fx_at_work() and isinstance(args, fx.Proxy):
-        raise ReadsSource(tool="torch.fx.symbolic_trace")
-    forward = self.__dict__["__armature_original__"].forward
+def _run_forward(self: CompiledModule, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if at_work():  # another tool is recording the call
         return forward(*args, **kwargs)
     prior = set_eval_frame(self.__dict__["_armature_hook"])
@@ -121,11 +116,46 @@ def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
         set_eval_frame(prior)
 
 
+def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+    """The original's `forward` with the frame hook on. torch.fx calls the function that it finds in the class, with
+    proxies as arguments."""
+    if fx_at_work() and isinstance(args, fx.Proxy):
+        raise ReadsSource(tool="torch.fx.symbolic_trace")
+    return _run_forward(self, self.__dict__["__armature_original__"].forward, args, kwargs)
+
+
+def _function_for(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """An unbound method that runs `forward` with the frame hook on, and has the signature of its function."""
+
+    def called(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
+        return _run_forward(self, forward, args, kwargs)
+
+    skip_code(called.__code__)
+    if isinstance(forward, MethodType):
+        functools.update_wrapper(called, forward.__func__)
+    return called
+
+
+class _Forward:
+    """`forward`, which for a module keeps the original's at the time of access: programs wrap it, also its function
+    (`__func__`), and assign the wrapper in its place, which then must not call itself."""
+
+    def __get__(self, instance: CompiledModule | None, owner: type) -> Callable[..., Any]:
+        if instance is None:
+            return _called_forward
+        held = instance.__dict__
+        forward = held["__armature_original__"].forward
+        kept = held.get("_armature_forward")
+        if kept is None or kept[0] != forward:
+            kept = held["_armature_forward"] = (forward, _function_for(forward))
+        return MethodType(kept[1], instance)
+
+
 # Methods of nn.Module that lookup on this class would find before it calls `__getattr__`.
 for _name, _member in vars(nn.Module).items():
     if isinstance(_member, FunctionType) and (_name == "__setstate__" or not _name.startswith("__")):
-        setattr(CompiledModule, _name, _forward(_name))
-CompiledModule.forward = _called_forward
+        setattr(CompiledModule, _name, _Forward() if _name == "forward" else _forward(_name))
 
 skip_code(CompiledModule.__call__.__code__)
 skip_code(_called_forward.__code__)
+skip_code(_run_forward.__code__)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import pickle
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -161,6 +164,25 @@ def test_forward_is_compiled_and_runs_no_hooks(pair: tuple[Net, Any]) -> None:
     assert [c.function for c in session().compilations if c.module is not None] == ["Net.forward"]
     compiled.forward = lambda x: x * 3
     assert torch.equal(compiled.forward(X), X * 3) and torch.equal(net(X), X * 3)
+
+
+def test_a_wrapper_of_forward_can_take_its_place(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    net.eval()
+    expected = net(X)
+    assert inspect.signature(compiled.forward) == inspect.signature(net.forward)
+    assert compiled.forward == compiled.forward
+
+    def doubled(forward: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: forward(*args) * 2
+
+    compiled.forward = doubled(compiled.forward)
+    torch.testing.assert_close(compiled(X), expected * 2)
+    del compiled.forward
+    compiled.forward = MethodType(doubled(compiled.forward.__func__), compiled)
+    torch.testing.assert_close(compiled(X), expected * 2)
+    torch.testing.assert_close(compiled.forward(X), expected * 2)
+    torch.testing.assert_close(net(X), expected * 2)
 
 
 def test_forward_of_a_compiled_module_is_traced_in_a_compiled_function(pair: tuple[Net, Any]) -> None:
