@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from armature.plugin_api import (
+    MISSING,
     AttrSource,
     ObjectValue,
     Rebuilding,
@@ -16,6 +17,7 @@ from armature.plugin_api import (
     Value,
     ValueType,
     Write,
+    class_member,
 )
 
 
@@ -26,27 +28,35 @@ def lacks(obj: threading.local, name: str) -> bool:
 
 @attrs.define(eq=False)
 class ThreadLocalValue(ObjectValue):
-    """A `threading.local` of the program. Guards read the calling thread's attributes."""
+    """A `threading.local` of the program. Guards read the calling thread's attributes, which runs the `__init__` of a
+    subclass where this thread has not used the object before."""
 
     source: Source = attrs.field(kw_only=True)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name.startswith("__"):
             return super().get_attribute(tracer, name)
-        if name in self.attributes:
-            known = self.attributes[name]
-            if known is not None:
-                return known
-        elif lacks(self.obj, name):
+        found = self.found(tracer, name)
+        return self.missing(tracer, name) if found is None else found
+
+    def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
+        if name in self.written:
+            return self.attributes[name]
+        if lacks(self.obj, name):
             tracer.guards.answers(lacks, (self.obj, name), {}, True)
-        if name in self.attributes or lacks(self.obj, name):
-            raise tracer.raise_error(AttributeError, f"'_thread._local' object has no attribute '{name}'")
+            return None
+        if class_member(self.cls, name) is not MISSING:  # what the class has would be read in a thread without it
+            tracer.guards.answers(lacks, (self.obj, name), {}, False)
         found: Value = tracer.objects.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self.attributes[name] = found
         return found
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        if name.startswith("__"):
+        held = class_member(self.cls, name)
+        if isinstance(held, property):
+            self.store(tracer, name, value)
+            return
+        if name.startswith("__") or hasattr(type(held), "__set__"):
             super().set_attribute(tracer, name, value)
             return
         self.attributes[name] = value
@@ -54,7 +64,8 @@ class ThreadLocalValue(ObjectValue):
         tracer.mutate(self)
 
     def delete_attribute(self, tracer: Tracing, name: str) -> None:
-        self.get_attribute(tracer, name)  # raises if it is missing
+        if self.own_attribute(tracer, name) is None:
+            self.missing(tracer, name)
         self.attributes[name] = None
         self.written[name] = False
         tracer.mutate(self)
@@ -70,10 +81,14 @@ class ThreadLocalValue(ObjectValue):
         return found
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
-    """A `threading.local` itself: an instance of a subclass runs its `__init__` in each thread."""
+def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+    """A `threading.local`, unless its class looks up or stores attributes in its own way."""
+    cls = type(obj)
+    if any(getattr(cls, name) is not getattr(threading.local, name) for name in LOOKUPS):
+        return None
     tracer.guards.same(source, obj)
-    return ThreadLocalValue(type(obj), obj, source=source)
+    return ThreadLocalValue(cls, obj, source=source)
 
 
-VALUE_TYPES = (ValueType(threading.local, of_program),)
+LOOKUPS = ("__getattribute__", "__setattr__", "__delattr__")
+VALUE_TYPES = (ValueType(threading.local, of_program, derived=True),)

@@ -224,5 +224,79 @@ def test_what_is_not_there() -> None:
     assert str(api.compile(fn, backend="eager", fullgraph=True)(X)) == str(fn(X))
 
 
+class Recorder(threading.local):
+    kind = "recorder"
+    limit: Any = 3
+
+    def __init__(self, start: int) -> None:
+        self.count = start
+        self.marked = False
+
+    def mark(self) -> int:
+        self.marked = True
+        self.count += 1
+        return self.count
+
+    @property
+    def double(self) -> int:
+        return self.count * 2
+
+    @double.setter
+    def double(self, number: int) -> None:
+        self.count = number // 2
+
+
+RECORDER = Recorder(4)
+
+
+def records(x: Tensor) -> tuple[Any, ...]:
+    before = RECORDER.limit, RECORDER.kind, RECORDER.double, RECORDER.marked
+    count = RECORDER.mark()
+    RECORDER.limit = RECORDER.limit + 1
+    after = RECORDER.limit
+    if after == 5:
+        del RECORDER.limit
+    RECORDER.double = 20 + count
+    try:
+        RECORDER.missing  # type: ignore[attr-defined]
+    except AttributeError as error:
+        return x + count, before, after, str(error), hasattr(RECORDER, "limit")
+    return ()
+
+
+def test_an_object_of_a_class_that_derives_from_it() -> None:
+    compiled = api.compile(records, backend="eager", fullgraph=True)
+
+    def run(fn: Callable[[Tensor], Any]) -> list[str]:
+        RECORDER.__dict__.clear()
+        RECORDER.__init__(4)  # type: ignore[misc]
+        return [*(str(fn(X)) for _ in range(4)), str(sorted(RECORDER.__dict__.items()))]
+
+    assert run(compiled) == run(records)
+    assert in_thread(lambda: str([compiled(X) for _ in range(3)])) == in_thread(
+        lambda: str([records(X) for _ in range(3)])
+    )
+    Recorder.limit = 7
+    try:
+        assert run(compiled) == run(records)
+    finally:
+        Recorder.limit = 3
+
+
+def test_an_attribute_that_only_one_thread_has() -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Any]:
+        return x + 1, RECORDER.limit
+
+    compiled = api.compile(fn, backend="eager", fullgraph=True)
+    tensor = torch.ones(2)
+    RECORDER.limit = tensor
+    try:
+        assert compiled(X)[1] is tensor
+        assert in_thread(lambda: compiled(X)[1]) == 3
+    finally:
+        del RECORDER.limit
+    assert compiled(X)[1] == 3
+
+
 def test_its_dict_breaks() -> None:
     assert break_id(lambda x: x + len(LOCAL.__dict__), (X,)) == "attribute-in-c"
