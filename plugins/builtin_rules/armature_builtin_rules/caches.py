@@ -197,9 +197,9 @@ DEPTH = 20  # limit for nested containers, because some contain themselves
 def has_same_structure(value: Value, obj: object, depth: int = DEPTH) -> bool:
     """Whether a value that the frame has made equals an object of the program in structure: constants, lists, tuples,
     dicts and objects whose attributes are such values, regardless of identity."""
-    if value.source is not None or value.is_constant:
-        try:
-            return are_same_constant(value.as_object(), obj)
+    if value.source is not None or value.is_constant or value.is_symbolic:
+        try:  # a number computed from sizes, which have become constants
+            return are_same_constant(value.as_constant() if value.is_symbolic else value.as_object(), obj)
         except NotConstant:
             return False
     if value.python_type() is not type(obj) or not depth:

@@ -308,6 +308,23 @@ def test_in_one_graph(program: Callable[[torch.Tensor], Any]) -> None:
     assert str(whole(torch.ones(2))) == str((begin(), program(torch.ones(2)))[1])
 
 
+@functools.lru_cache
+def axes_of(shape: tuple[int, ...]) -> tuple[list[int], dict[str, int]]:
+    return [size * 2 for size in shape], {"first": shape[0] + 1}
+
+
+def test_sizes_that_changed_after_a_change_in_the_frame() -> None:
+    def program(x: torch.Tensor) -> Any:
+        COUNTS.calls += 1
+        sizes, names = axes_of((x.shape[0], 3))
+        return x + sizes[0] + names["first"], sizes is axes_of((x.shape[0], 3))[0]
+
+    begin()
+    whole = armature.compile(program, backend="eager", fullgraph=True)
+    for size in (2, 3, 4, 5):
+        assert str(whole(torch.ones(size))) == str(program(torch.ones(size)))
+
+
 def test_gradients_reach_what_was_kept() -> None:
     begin()
     whole = armature.compile(SCALES, backend="eager", fullgraph=True)
