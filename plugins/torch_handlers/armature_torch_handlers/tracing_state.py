@@ -41,6 +41,12 @@ def compiling(call: Call) -> Value:
     return call.constant(True)
 
 
+@handles(*existing("torch._utils._get_available_device_type"))
+def available_device_type(call: Call) -> Value:
+    """The accelerator of this machine, which does not change while the process runs."""
+    return call.constant(call.fn())
+
+
 @handles(*existing("torch.is_anomaly_enabled", "torch.is_anomaly_check_nan_enabled", "torch.is_warn_always_enabled"))
 def guarded_answer(call: Call) -> Value:
     """Settings that the guard on torch's global state does not cover."""

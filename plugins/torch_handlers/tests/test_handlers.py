@@ -83,6 +83,10 @@ def settings(x: Tensor) -> Tensor:
     return x.to(torch.get_default_dtype())
 
 
+def accelerator(x: Tensor) -> Tensor:
+    return x + 1 if torch._utils._get_available_device_type() is None else x + 2
+
+
 def facts(x: Tensor) -> Tensor:
     if torch.is_tensor(x) and torch.is_floating_point(x) and not torch.is_complex(x) and not torch.is_tensor(3):
         return x * torch.numel(x)
@@ -265,6 +269,7 @@ class TestHandlers(HandlerConformance):
         Case("scripting", scripting, ones, absent=(torch.jit.is_scripting,)),
         Case("annotated", annotated, ones, absent=(torch.jit.annotate,)),
         Case("settings", settings, leaf),
+        Case("accelerator", accelerator, ones, absent=(torch._utils._get_available_device_type,)),
         Case("facts", facts, ones, absent=(torch.numel, torch.is_tensor, torch.is_floating_point)),
         Case("dtypes", dtypes, ones, absent=(torch.result_type,)),
         Case("checked", checked, ones, absent=(torch._check,)),
