@@ -59,13 +59,15 @@ def memory_of(array: Any) -> torch.Tensor | None:
 
 def as_array(tensor: torch.Tensor) -> Any:
     """The array over a tensor's memory. Its base is an array too, because programs read `a.base.size`, which is a
-    method of tensors."""
-    return tensor.numpy()[...]
+    method of tensors. The class of the tensor was asked before this call, and is not asked again."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.numpy()[...]
 
 
 def as_scalar(tensor: torch.Tensor) -> Any:
     """The numpy scalar that a 0-d tensor holds."""
-    return tensor.numpy()[()]
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.numpy()[()]
 
 
 def number_in(scalar: Any) -> Any:

@@ -465,3 +465,17 @@ def test_numbers_of_numpy_are_to_operators_what_they_are_in_eager_mode(number):
     t = torch.arange(6.0).reshape(2, 3)
     for found, expected in zip(armature.compile(program, backend="eager")(t), program(t), strict=True):
         assert found.dtype is expected.dtype and torch.equal(found, expected)
+
+
+class Noting(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = super().__torch_function__(func, types, args, kwargs or {})
+        return [found] if isinstance(found, np.ndarray) else found
+
+
+def test_arrays_of_tensors_that_override_functions() -> None:
+    program = lambda t: t.numpy()  # noqa: E731
+    t = torch.arange(3.0).as_subclass(Noting)
+    (found,) = armature.compile(program, backend="eager")(t)
+    assert found.tolist() == [0.0, 1.0, 2.0]
