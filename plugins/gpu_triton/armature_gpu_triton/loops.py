@@ -115,14 +115,20 @@ def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) ->
 
 
 def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
-    """The outer variables, ending with the one in which most bytes are contiguous."""
+    """The outer variables, ending with the one in which most bytes are contiguous, the others as the largest access
+    that is contiguous there has them in memory."""
     counts = {v: contiguous_bytes(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
     if not counts:
         return kernel.outer
     best = max(counts, key=lambda v: (counts[v], kernel.outer.index(v)))
     if counts[best] == counts.get(kernel.outer[-1], 0):
-        return kernel.outer
-    return (*(v for v in kernel.outer if v is not best), best)
+        best = kernel.outer[-1]
+    places = [position(a, buffers) for a in accesses(kernel) if not a.indirect]
+    place = max((p for p in places if stride_of(p, best) == 1), key=lambda p: len(variables(p)), default=0)
+    strides = {v: step for v in kernel.outer if isinstance(step := stride_of(place, v), int) and step}
+    if len(strides) < len(kernel.outer):
+        return (*(v for v in kernel.outer if v is not best), best)
+    return tuple(sorted(kernel.outer, key=lambda v: (v is best, -strides[v])))
 
 
 def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:

@@ -2,8 +2,13 @@
 
 Each reducing pass becomes a kernel that reduces pieces of the row in parallel, and one that combines the pieces;
 results needed by later passes are stored in workspaces. A pass's stores at each point are made by the first of the two
-if the pieces have one length, and else by a kernel in between, because stores can't be masked. Everything is written in
-the loop IR, so no other stage is affected.
+if the pieces have one length, and else by a kernel in between, because stores can't be masked. Later kernels load what
+was stored if they would load more to compute it again. Everything is written in the loop IR, so no other stage is
+affected.
+
+A row may consist of short runs of memory, with those of other rows in between: the channels of a group in channels-last
+images. Then the first kernel reduces along everything but the run, so that neighbours load neighbours, and the second
+one combines the run too.
 """
 
 from __future__ import annotations
@@ -31,22 +36,27 @@ from armature.backend_api import (
     add,
     contiguous_strides,
     delinear,
+    hint,
     mul,
     numel,
     operands,
+    position,
     postorder,
     recomputed_operands,
     rename_node,
     rename_store,
     store_roots,
+    stride_of,
+    variables,
     with_operands,
 )
 from armature_gpu_triton import autotune
-from armature_gpu_triton.loops import accesses, nodes_of, shape_of, stores_of
+from armature_gpu_triton.loops import accesses, contiguous_bytes, nodes_of, shape_of, stores_of
 from armature_gpu_triton.ops import kind
 from armature_gpu_triton.reduce import POSITIONS
 
 LONGEST_SEARCH = 1 << 16  # longer pieces may be followed by a shorter last one
+SHORT_RUN = 128  # bytes: threads that load shorter runs of memory leave much of each transfer unused
 
 
 @attrs.frozen(eq=False)
@@ -78,6 +88,10 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
     if not kernel.inner or kernel.sizes:
         return whole
     shape = shape_of(kernel, buffers)
+    run = short_run(kernel, buffers) if shape.along_r else None
+    if run is not None:
+        width = hint(run.extent)
+        shape = attrs.evolve(shape, x=shape.x * width, r=shape.r // width, along_r=False)
     pieces = autotune.pieces(shape)
     reductions = [r for item in kernel.passes for r in item.reductions]
     if pieces < 2 or any(r.op in POSITIONS for r in reductions):
@@ -86,7 +100,23 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
         return whole
     if any(s.atomic for s in stores_of(kernel)) or reads_what_changed(kernel):
         return whole
-    return _Splitter(kernel, pieces, shape.along_r).run()
+    return _Splitter(kernel, pieces, shape.along_r, run).run()
+
+
+def short_run(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Var | None:
+    """The inner variable along which memory is contiguous, if that is a short way and the runs of neighbouring rows
+    follow; None if there is none, or nothing else to reduce along.
+    """
+    long = [v for v in kernel.inner if v.extent != 1]
+    counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
+    run = max(long, key=counts.__getitem__, default=None)
+    if len(long) < 2 or run is None or not counts[run] or not isinstance(run.extent, int):
+        return None
+    places = [(position(a, buffers), buffers[a.buffer]) for a in accesses(kernel) if not a.indirect]
+    along = [(place, buffer) for place, buffer in places if stride_of(place, run) == 1]
+    place, buffer = max(along, key=lambda item: len(variables(item[0])))
+    follows = any(stride_of(place, v) == run.extent for v in kernel.outer)
+    return run if follows and run.extent * buffer.dtype.itemsize < SHORT_RUN else None
 
 
 def reads_what_changed(kernel: Kernel) -> bool:
@@ -134,11 +164,18 @@ def chunk(points: int, pieces: int, even: bool) -> int:
     return min(fitting, key=lambda length: (length % 16 != 0, length), default=shortest)
 
 
+def variables_of(place: Iterable[Index]) -> set[Var]:
+    """The variables of all coordinates."""
+    return {v for index in place for v in variables(index)}
+
+
 class _Splitter:
-    def __init__(self, kernel: Kernel, pieces: int, along_r: bool) -> None:
+    def __init__(self, kernel: Kernel, pieces: int, along_r: bool, run: Var | None = None) -> None:
         self.kernel = kernel
         self.along_r = along_r
-        points = numel(v.extent for v in kernel.inner)
+        self.run_of_row = () if run is None else (run,)
+        cut = [v for v in kernel.inner if v is not run]
+        points = numel(v.extent for v in cut)
         if not isinstance(points, int):
             raise TypeError("a symbolic loop is not split")
         self.points = points
@@ -146,10 +183,11 @@ class _Splitter:
         self.piece = Var("split_piece", -(-points // self.chunk))
         self.within = Var("split_within", self.chunk)
         self.place = add(mul(self.piece, self.chunk), self.within)
-        self.changes = dict(zip(kernel.inner, delinear(self.place, [v.extent for v in kernel.inner]), strict=True))
+        self.changes = dict(zip(cut, delinear(self.place, [v.extent for v in cut]), strict=True))
         self.workspaces: dict[str, Buffer] = {}
         self.results: dict[Node, Load] = {}  # reductions of earlier passes, as loads
         self.needed: set[Node] = set()  # reductions that are read after the combining kernel of their own pass
+        self.stored: dict[Node, Store] = {}  # values at each point that a finished kernel has stored
         self.kernels: list[Kernel] = []
 
     def workspace(self, dtype: torch.dtype, over: Iterable[Var]) -> str:
@@ -161,14 +199,17 @@ class _Splitter:
     def cut(self, piece: Var) -> tuple[Var, ...]:
         """The outer loops and the pieces, ending with the one in which memory is contiguous, so that neighbours load
         neighbours."""
-        return (*self.kernel.outer, piece) if self.along_r else (piece, *self.kernel.outer)
+        if self.along_r:
+            return (*self.kernel.outer, piece)
+        return (piece, *self.kernel.outer, *self.run_of_row)
 
     def renamed(
         self, roots: Iterable[Node], changes: Mapping[Var, Index], known: Mapping[Node, Node]
     ) -> dict[Node, Node]:
         """Nodes with variables replaced, and nodes of `known` replaced by their mapped values."""
-        new: dict[Node, Node] = dict(known)
-        for node in postorder(roots, operands, known):
+        loads = {value: Load(s.buffer, s.index, value.dtype) for value, s in self.stored.items()}
+        new: dict[Node, Node] = {**{value: rename_node(load, changes) for value, load in loads.items()}, **known}
+        for node in postorder(roots, operands, new):
             new[node] = rename_node(with_operands(node, new), changes)
         return new
 
@@ -207,16 +248,17 @@ class _Splitter:
             parts.append(part)
             stores.append(Store(name, self.cut(self.piece), part))
             load = Load(name, self.cut(rest), old.dtype)
-            joined[old] = Reduce(old.op, load, (rest,), old.dtype, old.origin)
+            joined[old] = Reduce(old.op, load, (rest, *self.run_of_row), old.dtype, old.origin)
         inner = tuple(rename_store(s, self.changes, new) for s in at_points)
         self.emit(self.cut(self.piece), (self.within,), Pass(tuple(parts), inner, tuple(stores)))
+        self.note_stored(at_points)
         if not self.even:
             self.at_each_point(item)
         return joined
 
     def join(self, item: Pass, joined: Mapping[Node, Reduce]) -> None:
         """Combine the pieces, make the outer stores, and record the results for later passes."""
-        rest = next(iter(joined.values())).over
+        over = next(iter(joined.values())).over
         roots = [root for s in item.outer_stores for root in store_roots(s)]
         new = self.renamed(roots, {}, {**self.results, **joined})
         stores = [rename_store(s, {}, new) for s in item.outer_stores]
@@ -226,7 +268,7 @@ class _Splitter:
             name = self.workspace(total.dtype, self.kernel.outer)
             stores.append(Store(name, self.kernel.outer, total))
             self.results[old] = Load(name, self.kernel.outer, total.dtype)
-        self.emit(self.kernel.outer, rest, Pass(tuple(joined.values()), (), tuple(stores)))
+        self.emit(self.kernel.outer, over, Pass(tuple(joined.values()), (), tuple(stores)))
 
     def pointwise(self, stores: tuple[Store, ...], outer: tuple[Var, ...]) -> None:
         roots = [root for s in stores for root in store_roots(s)]
@@ -237,6 +279,17 @@ class _Splitter:
         """The inner stores of a pass, by a kernel of their own."""
         if item.inner_stores:
             self.pointwise(item.inner_stores, (*self.kernel.outer, *self.kernel.inner))
+            self.note_stored(item.inner_stores)
+
+    def note_stored(self, stores: Iterable[Store]) -> None:
+        """Let later kernels load what was stored at each point, if they would load more to compute it again."""
+        buffers = [s.buffer for s in stores_of(self.kernel)]
+        points = {v for v in (*self.kernel.outer, *self.kernel.inner) if v.extent != 1}
+        for store in stores:
+            loads = [n for n in postorder([store.value], operands, self.results) if isinstance(n, Load)]
+            places = {(n.buffer, n.index) for n in loads if points <= variables_of(n.index)}
+            if len(places) > 1 and not store.indirect and buffers.count(store.buffer) == 1:
+                self.stored[store.value] = store
 
     def note_needs(self) -> None:
         known: set[Node] = set()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 
 from armature.context import CompileContext
-from armature.lower.data import Buffer, BufferKind, Load, Op, Reduce, Store
+from armature.lower.data import Buffer, BufferKind, Const, Load, Op, Reduce, Store
 from armature.lower.index import Var, contiguous_strides
 from armature.schedule.data import Kernel, KernelPlan, Launch, Pass
 from armature.schedule.verify import verify_kernel
@@ -114,3 +115,33 @@ def test_machine_code(laid: str, capability: int, tmp_path: Path) -> None:
 )
 def test_length_of_pieces(points: int, pieces: int, even: bool, length: int) -> None:
     assert chunk(points, pieces, even) == length
+
+
+@pytest.mark.parametrize("laid", LAID)
+def test_what_a_kernel_stored_is_loaded_by_the_next(laid: str, compile_context: CompileContext) -> None:
+    """z = x + y; out = the sum of (z - the sum of z)**2."""
+    every = buffers(laid)
+    x, r = LAID[laid]
+    i, j = Var("i", x), Var("j", r)
+    at = (j, i) if laid in COLUMNS else (i, j)
+    total = Op("add", (Load("x", at, F32), Load("y", at, F32)), F32)
+    mean = Op("div", (Reduce("sum", total, (j,), F32), Const(float(r), F32)), F32)
+    gap = Op("sub", (total, mean), F32)
+    squares = Reduce("sum", Op("mul", (gap, gap), F32), (j,), F32)
+    first = Pass((cast(Reduce, mean.args[0]),), (Store("z", at, total),), ())
+    second = Pass((squares,), (), (Store("out", (i,), squares),))
+    kernel = Kernel("gaps_0", torch.device("cpu"), (i,), (j,), (first, second), ("x", "y"), ("z", "out"))
+    parts = split(kernel, every).kernels
+    (after,) = [part for part in parts if "z" in part.reads]
+    assert "x" not in after.reads and "y" not in after.reads
+    plan = KernelPlan("g", (), {}, every, (Launch(kernel),), (), {})
+    backend = TritonBackend(interpret=True)
+    run = backend.build(backend.generate([kernel], plan, compile_context), compile_context)[kernel.name]
+    torch.manual_seed(0)
+    memory = {name: torch.randn(buffer.shape) for name, buffer in every.items()}
+    run(*(memory[name] for name in kernel.arguments))
+    z = memory["x"] + memory["y"]
+    along = 0 if laid in COLUMNS else 1
+    torch.testing.assert_close(memory["z"], z)
+    expected = (z - z.mean(along, keepdim=True)).square().sum(along)
+    torch.testing.assert_close(memory["out"], expected, rtol=1e-4, atol=1e-3)
