@@ -6,7 +6,7 @@ A pointwise kernel has two-dimensional tiles if that is worth it: then one of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -26,6 +26,7 @@ from armature.backend_api import (
     delinear,
     floordiv,
     hint,
+    mul,
     numel,
     operands,
     position,
@@ -115,20 +116,39 @@ def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) ->
 
 
 def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
-    """The outer variables, ending with the one in which most bytes are contiguous, the others as the largest access
-    that is contiguous there has them in memory."""
+    """The outer variables, ending with the one in which most bytes are contiguous."""
     counts = {v: contiguous_bytes(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
     if not counts:
         return kernel.outer
     best = max(counts, key=lambda v: (counts[v], kernel.outer.index(v)))
     if counts[best] == counts.get(kernel.outer[-1], 0):
         best = kernel.outer[-1]
+    return in_memory(kernel.outer, best, widest(kernel, buffers, best))
+
+
+def widest(kernel: Kernel, buffers: Mapping[str, Buffer], last: Var) -> Index:
+    """The place of the access over most variables among those that are contiguous in the given one; 0 for none."""
     places = [position(a, buffers) for a in accesses(kernel) if not a.indirect]
-    place = max((p for p in places if stride_of(p, best) == 1), key=lambda p: len(variables(p)), default=0)
-    strides = {v: step for v in kernel.outer if isinstance(step := stride_of(place, v), int) and step}
-    if len(strides) < len(kernel.outer):
-        return (*(v for v in kernel.outer if v is not best), best)
-    return tuple(sorted(kernel.outer, key=lambda v: (v is best, -strides[v])))
+    return max((p for p in places if stride_of(p, last) == 1), key=lambda p: len(variables(p)), default=0)
+
+
+def in_memory(every: Iterable[Var], last: Var, place: Index) -> tuple[Var, ...]:
+    """The variables in the order that they have in memory, and the given one at the end."""
+    others = [v for v in every if v is not last]
+    strides = {v: step for v in others if isinstance(step := stride_of(place, v), int) and step}
+    if len(strides) < len(others):
+        return (*others, last)
+    return (*sorted(others, key=lambda v: -strides[v]), last)
+
+
+def run_of(every: Sequence[Var], place: Index) -> Index:
+    """How far memory is contiguous along the last variables."""
+    length: Index = 1
+    for var in reversed(every):
+        if stride_of(place, var) != length:
+            break
+        length = mul(length, var.extent)
+    return length
 
 
 def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
@@ -157,8 +177,9 @@ def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotu
     counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
     second = max((v for v in long if v is not row), key=counts.__getitem__)
     if counts[second] * 8 >= counts[row]:
-        others = [*(v for v in others if v is not second), second]
-        config = autotune.square(shape_over(kernel, buffers, second.extent, row.extent))
+        place = widest(kernel, buffers, second)
+        others = [*in_memory(others, second, place)]
+        config = autotune.square(shape_over(kernel, buffers, run_of(others, place), row.extent))
     elif any(used and row not in used for used in map(variables, loaded)):
         config = autotune.rows(shape_over(kernel, buffers, numel(v.extent for v in others), row.extent))
     else:

@@ -60,7 +60,7 @@ def test_rows_are_cut_where_they_are_long_and_few(x: int, r: int, along_r: bool,
 @pytest.mark.parametrize("r", [8, 16, 256, 512, 3136, 10**6])
 def test_tiles_of_two_dimensions_are_ones_that_triton_takes(x: int, r: int) -> None:
     found = [config for config in (square(attrs.evolve(ROWS, x=x, r=r)), rows(attrs.evolve(ROWS, x=x, r=r))) if config]
-    assert bool(found) == (min(x, r) >= 16 or r >= 256)
+    assert bool(found) == (min(x, r) >= 8 or r >= 256)
     for config in found:
         assert config.tiled and powers_of_two(config.xblock, config.rblock, config.num_warps)
         assert 128 <= config.xblock * config.rblock <= 16384 and config.num_warps <= 16

@@ -51,3 +51,26 @@ def test_long_runs_are_reduced_as_they_are() -> None:
     armature.compile(normed, fullgraph=True)(image(256), image(256))
     (source,) = session().kernel_sources()
     assert "(r % 64)" in source.text
+
+
+def test_short_runs_are_turned_in_squares() -> None:
+    """As the weight of a convolution is laid out anew for channels-last images, and a group norm's result for others."""
+
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 2, 3, 1).contiguous()
+
+    weight = torch.randn(6, 70, 3, 3)
+    torch.testing.assert_close(armature.compile(turned, fullgraph=True)(weight), turned(weight))
+    (source,) = session().kernel_sources()
+    assert "[:, None]" in source.text and "[None, :]" in source.text
+
+
+def test_neighbouring_runs_share_a_square() -> None:
+    def scaled(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+        return (x.unflatten(1, (4, -1)) * by[:, None, None, None]).flatten(1, 2).contiguous()
+
+    x, by = image(channels=40), torch.randn(4)
+    torch.testing.assert_close(armature.compile(scaled, fullgraph=True)(x, by), scaled(x, by))
+    (source,) = session().kernel_sources()
+    assert "tl.load(in0 + ((x % 40) + 46080 * (x // 40) + 40 * r))" in source.text
+    assert "tl.store(out0 + (r + 1152 * x), " in source.text
