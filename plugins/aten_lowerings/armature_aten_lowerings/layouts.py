@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import attrs
@@ -72,14 +72,18 @@ def with_channels_last(module: fx.GraphModule, worth: Callable[[fx.Node], int]) 
     """Convert the module's convolutions to channels last if no more bytes are copied than that is `worth`."""
     found = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
     chosen = {n: worth(n) for n in found if isinstance(n.args[0], fx.Node) and is_image(n.args[0])}
-    chosen = {n: saved for n, saved in chosen.items() if saved}
+    return relaid(module, {n: saved for n, saved in chosen.items() if saved}, ChannelsLast)
+
+
+def relaid(module: fx.GraphModule, chosen: Mapping[fx.Node, int], way: type[Relayout]) -> fx.GraphModule:
+    """Change the layout of the chosen nodes if no more bytes are copied than that saves."""
     if not chosen:
         return module
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(module.graph, copies))
     graph.output_node().meta.update(module.graph.output_node().meta)
-    relayout = Relayout(graph, {copies[n] for n in chosen})
+    relayout = way(graph, {copies[n] for n in chosen})
     try:
         with torch.no_grad():
             relayout.run()
@@ -120,7 +124,6 @@ class Relayout:
     graph: fx.Graph
     chosen: set[fx.Node]
     old: dict[fx.Node, Tensor] = attrs.field(factory=dict)
-    turned: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     restored: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     copied: int = 0
 
@@ -130,21 +133,13 @@ class Relayout:
             if node.op == "output":
                 self.restore_inputs(node)
             elif node in self.chosen:
-                image, weight = node.args[:2]
-                turned = self.turn(node, image)
-                node.args = (
-                    turned,
-                    self.turn(node, weight) if self.is_small(weight, image) else weight,
-                    *node.args[2:],
-                )
-                self.update(node)
+                self.change(node)
             elif node.op == "call_function" and any(needed in self.old for needed in node.all_input_nodes):
                 self.follow(node)
 
-    def is_small(self, weight: fx.Node, image: fx.Node) -> bool:
-        """Whether to convert a weight: always on a GPU, because cuDNN would; oneDNN uses a layout of its own."""
-        value, read = fake_of(weight), fake_of(image)
-        return value.device.type != "cpu" or bool(value.nbytes * SMALL_WEIGHT <= read.nbytes)
+    def change(self, node: fx.Node) -> None:
+        """Change the layout of a chosen node."""
+        raise NotImplementedError
 
     def follow(self, node: fx.Node) -> None:
         """Handle a node with inputs whose layout has changed."""
@@ -215,15 +210,6 @@ class Relayout:
         dense = self.copy(node, self.call(node, aten.permute.default, node, order), torch.contiguous_format)
         return self.call(node, aten.permute.default, dense, [order.index(axis) for axis in range(before.dim())])
 
-    def turn(self, user: fx.Node, node: fx.Node) -> fx.Node:
-        """The node in channels last."""
-        if is_channels_last(node.meta["val"]):
-            return node
-        if node not in self.turned:
-            with self.graph.inserting_before(user):
-                self.turned[node] = self.copy(user, node, torch.channels_last)
-        return self.turned[node]
-
     def copy(self, like: fx.Node, node: fx.Node, layout: torch.memory_format) -> fx.Node:
         made = self.call(like, aten.clone.default, node, memory_format=layout)
         if node.op != "placeholder" or made.meta["val"].device.type == "cpu":
@@ -236,6 +222,34 @@ class Relayout:
         made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
         made.meta["val"] = value_of(made)
         return made
+
+
+@attrs.define(eq=False)
+class ChannelsLast(Relayout):
+    """Gives convolutions images, and mostly weights, with channels last."""
+
+    turned: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
+
+    def change(self, node: fx.Node) -> None:
+        """Give a convolution inputs with channels last."""
+        image, weight, *rest = cast(tuple[Any, ...], node.args)
+        turned = self.turn(node, image)
+        node.args = (turned, self.turn(node, weight) if self.is_small(weight, image) else weight, *rest)
+        self.update(node)
+
+    def is_small(self, weight: fx.Node, image: fx.Node) -> bool:
+        """Whether to convert a weight: always on a GPU, because cuDNN would; oneDNN uses a layout of its own."""
+        value, read = fake_of(weight), fake_of(image)
+        return value.device.type != "cpu" or bool(value.nbytes * SMALL_WEIGHT <= read.nbytes)
+
+    def turn(self, user: fx.Node, node: fx.Node) -> fx.Node:
+        """The node in channels last."""
+        if is_channels_last(node.meta["val"]):
+            return node
+        if node not in self.turned:
+            with self.graph.inserting_before(user):
+                self.turned[node] = self.copy(user, node, torch.channels_last)
+        return self.turned[node]
 
 
 def value_of(node: fx.Node) -> Any:
