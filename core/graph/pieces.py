@@ -19,7 +19,7 @@ from torch import fx
 from armature.torch_abi import views
 from armature.torch_abi.fake import enable_python_dispatcher, version_of
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.torch_abi.pytree import tree_leaves
+from armature.torch_abi.pytree import tree_leaves, tree_map
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
 from armature.trace.data import LEAVE, GraphInput, TracedFrame, is_uncompiled, written_uncompiled
@@ -86,6 +86,7 @@ class Outer:
     whole: fx.GraphModule
     learns: bool  # whether anything requires gradients
     alters: bool  # whether a call switches on a tensor's gradients: then fakes only show its final state
+    mode: Any = None  # of all its fakes; results of the trace have another if the inputs' were made again after it
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     copies: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     inputs: dict[fx.Node, GraphInput] = attrs.field(factory=dict)  # the program's, or results of other pieces
@@ -110,11 +111,10 @@ class Outer:
         if node.meta.get("example_value") is None:
             return
         if calls_graphs(node):
-            self.fakes[node] = node.meta["example_value"]
+            self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
             return
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.fake)
-        mode = fake_mode_of(tree_leaves((args, node.meta["example_value"])))
-        with mode or contextlib.nullcontext(), enable_python_dispatcher():
+        with self.mode or contextlib.nullcontext(), enable_python_dispatcher():
             if isinstance(node.target, str):
                 found = getattr(args[0], node.target)(*args[1:], **kwargs)
             else:
@@ -134,13 +134,21 @@ class Outer:
         run = named(by_condition(*map(compile_piece, parts)), f"choice_{self.count}")
         arguments = (predicate, *operands)
         self.copies[node] = self.graph.call_function(run, tuple(self.copies[used] for used in arguments))
-        self.fakes[node] = node.meta["example_value"]
+        self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
         self.count += 1
 
     def fake(self, node: fx.Node) -> Any:
         """The current fake of a node's result."""
         known = self.inputs.get(node)
         return known.fake if known is not None else self.fakes.get(node, node.meta.get("example_value"))
+
+    def made_again(self, result: Any) -> Any:
+        """What a branch or a loop gives, as a fake of this mode."""
+        if self.mode is None or fake_mode_of([result]) in (None, self.mode):
+            return result
+        with self.mode, torch.enable_grad():
+            leaf = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device=result.device)
+            return leaf.requires_grad_().clone() if result.requires_grad else leaf
 
     def note_used(self, piece: Piece) -> None:
         """Record that backward may recompute from anything that a piece reads, and may save results with a history."""
@@ -158,7 +166,7 @@ class Outer:
     def call(self, piece: Piece, compile_piece: CompilePiece) -> bool:
         """Add a piece. False if later pieces depend on something about it that fakes can't express."""
         part = self.part(piece)
-        after = fakes_after(part, keep=self.alters)
+        after = fakes_after(part, self.mode, keep=self.alters)
         if after is None:
             return False
         results, written = after
@@ -200,8 +208,10 @@ def compiled(
     steps = None if whole is None else steps_of(whole.graph, apart)
     if whole is None or steps is None:
         return None
-    learns = any(needs_gradient(leaf) for n in whole.graph.nodes for leaf in tree_leaves(n.meta.get("example_value")))
-    outer = Outer(traced, whole, learns, any(BETWEEN_PIECES in node.meta for node in whole.graph.nodes))
+    results = [leaf for node in whole.graph.nodes for leaf in tree_leaves(node.meta.get("example_value"))]
+    alters = any(BETWEEN_PIECES in node.meta for node in whole.graph.nodes)
+    mode = fake_mode_of([*(one.fake for one in traced.inputs), *results])
+    outer = Outer(traced, whole, any(map(needs_gradient, results)), alters, mode)
     outer.open()
     grad, switches = torch.is_grad_enabled(), False
     try:
@@ -210,7 +220,7 @@ def compiled(
                 if not outer.call(step, compile_piece):
                     return None
                 continue
-            if step.target is CONDITION and not learns:
+            if step.target is CONDITION and not outer.learns:
                 outer.choose(step, compile_piece)
             else:
                 outer.copy(step)
@@ -243,17 +253,16 @@ class Keeping(fx.Interpreter):
         return found
 
 
-def fakes_after(part: TracedFrame, *, keep: bool) -> tuple[tuple[Any, ...], list[int]] | None:
+def fakes_after(part: TracedFrame, mode: Any, *, keep: bool) -> tuple[tuple[Any, ...], list[int]] | None:
     """A piece's results as fakes, and the positions of inputs that it writes to. None if it changes something that
-    its own graph can't express: the memory that a tensor uses, or a layout. keep: store each node's fake in its
-    metadata."""
+    its own graph can't express: the memory that a tensor uses, or a layout. mode: of the inputs of all pieces. keep:
+    store each node's fake in its metadata."""
     if part.graph is None:
         return None
     given = [one.fake for one in part.inputs]
     tensors = {n: fake for n, fake in enumerate(given) if isinstance(fake, torch.Tensor)}
-    mode = fake_mode_of([*given, *(node.meta.get("example_value") for node in part.graph.graph.nodes)])
     before = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
-    with mode if mode is not None else contextlib.nullcontext(), enable_python_dispatcher():
+    with mode or contextlib.nullcontext(), enable_python_dispatcher():
         results: tuple[Any, ...] = Keeping(part.graph).run(*given) if keep else part.graph(*given)
     after = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
     written = [n for n in tensors if before[n] != after[n]]
