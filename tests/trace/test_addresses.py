@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 import armature
@@ -13,6 +15,11 @@ import armature
 
 class Thing:
     """Known by its address."""
+
+
+class Pair(NamedTuple):
+    first: int
+    second: str
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,3 +92,30 @@ def test_the_number_of_the_thread() -> None:
     other.join()
     call()
     assert found == [(True, 3, True, True), (True, 7, False, True), (True, 3, True, True)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_a_tuple_with_ids_given_to_a_cache(backend: str) -> None:
+    """Such as a callee of a frame that breaks gets."""
+    cache: dict[Any, Any] = {}
+
+    def memoized(x: torch.Tensor, key: Hashable) -> Any:
+        if key in cache:
+            return x + cache[key]
+        cache[key] = len(cache)
+        return x - 1
+
+    run, x, first, second = armature.compile(memoized, backend=backend), torch.zeros(2), Thing(), Thing()
+    keys = [("f", (id(first), id(second))), ("f", (id(second), id(first)))]
+    found = [int(run(x, key)[0]) for key in (*keys, *keys)]
+    assert found == [-1, -1, 0, 1]
+    assert list(cache) == keys
+
+
+@pytest.mark.parametrize(
+    "key", [("a", 1), (), (1, (2.5, None)), Pair(1, "b"), torch.Size([2]), frozenset((1, 2)), (frozenset((1,)), "a")]
+)
+def test_a_given_key_is_guarded_by_its_members(key: Hashable) -> None:
+    run, x = compiled(lambda x, held, key: x + held[key] if key in held else x - 1), torch.zeros(2)
+    again = copy.deepcopy((key, 0))[0]
+    assert [int(run(x, {key: 5}, k)[0]) for k in (key, again, ("other",))] == [5, 5, -1]

@@ -91,7 +91,7 @@ class DictValue(ContainerValue):
             if entry is None:
                 looked_up(tracer, hashed, self.entries)
             return None if entry is None else entry[1]
-        if not key.is_constant and key.source is not None:
+        if not (key.is_constant or isinstance(obj, (tuple, frozenset))) and key.source is not None:
             tracer.guards.same(key.source, obj)
         elif key.is_tensor:
             return None
