@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.backend_api import Batch, Body, Buffer, Row, Size
+from armature.backend_api import Batch, Body, Buffer, Row, Size, hint
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import INT32_MAX, Tile, tile
 from armature_gpu_triton.ops import POINTERS
@@ -35,8 +35,14 @@ class Table:
         """The number of programs of earlier rows, and finally the total."""
         starts = [0]
         for row in self.rows:
-            starts.append(starts[-1] + -(-row.points // self.tile.config.xblock))
+            starts.append(starts[-1] + programs(self.tile, row))
         return tuple(starts)
+
+
+def programs(whole: Tile, row: Row) -> int:
+    """The number of programs that a member needs. Only members of one shape have tiles of two dimensions."""
+    points = row.points if whole.r is None else hint(whole.x.extent)
+    return -(-points // whole.config.xblock) * hint(whole.across)
 
 
 def tables(batch: Batch, body: Body) -> list[Table]:
@@ -45,6 +51,8 @@ def tables(batch: Batch, body: Body) -> list[Table]:
     Otherwise one odd row would prevent wide accesses in all others.
     """
     whole = tile(body.kernel, body.slots)
+    if whole.r is not None:
+        return [Table(body, body.rows, arguments_of(batch, body.rows), whole)]
     block = whole.config.xblock
     exact = [row for row in body.rows if row.points % block == 0]
     even = [row for row in body.rows if row.points % block and row.points % WIDEST == 0]
@@ -56,10 +64,15 @@ def tables(batch: Batch, body: Body) -> list[Table]:
 
 def _table(batch: Batch, body: Body, whole: Tile, rows: Sequence[Row]) -> Table:
     block = whole.config.xblock
-    used = {place.buffer for row in rows for place in row.places}
     widest = max(row.points for row in rows) + block > INT32_MAX
     own = attrs.evolve(whole, x_masked=any(row.points % block for row in rows), wide=widest)
-    return Table(body, tuple(rows), tuple(n for n in batch.arguments if n in used), own)
+    return Table(body, tuple(rows), arguments_of(batch, rows), own)
+
+
+def arguments_of(batch: Batch, rows: Sequence[Row]) -> tuple[str, ...]:
+    """The buffers of some members, each once."""
+    used = {place.buffer for row in rows for place in row.places}
+    return tuple(n for n in batch.arguments if n in used)
 
 
 class BatchPrinter(KernelPrinter):
@@ -71,17 +84,15 @@ class BatchPrinter(KernelPrinter):
         self.position = {name: f"arg{k}" for k, name in enumerate(table.arguments)}
 
     def parameters(self) -> str:
-        """Addresses of all members, and the tile size."""
-        return ", ".join([*self.position.values(), "XBLOCK: tl.constexpr"])
+        """Addresses of all members, and the tile sizes."""
+        return ", ".join([*self.position.values(), *self.tile_sizes()])
 
     def prologue(self) -> None:
         """Find the member, and the program's block of positions."""
         self.lines.add("program = tl.program_id(0)")
         self.find(range(len(self.table.rows)))
-        wide = ".to(tl.int64)" if self.tile.wide else ""
-        self.lines.add(f"x = (program - first){wide} * XBLOCK + tl.arange(0, XBLOCK)")
-        if self.tile.x_masked:
-            self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
+        self.block_of("(program - first)")
+        self.start_of_block = ""
 
     def find(self, rows: Sequence[int]) -> None:
         """A binary search: as many comparisons as the number of rows has bits."""
@@ -112,7 +123,7 @@ def spec_of(table: Table, name: str, buffers: Mapping[str, Buffer], device: int 
         name=name,
         signature=tuple(POINTERS[buffers[n].dtype] for n in table.arguments),
         aligned=tuple(range(len(table.arguments))),
-        constants=(("XBLOCK", config.xblock),),
+        constants=(("XBLOCK", config.xblock), *((("RBLOCK", config.rblock),) if table.tile.r is not None else ())),
         grid=(table.first[-1], 1, 1),
         num_warps=config.num_warps,
         num_stages=config.num_stages,

@@ -236,9 +236,13 @@ class KernelPrinter(ValuePrinter):
 
     def prologue(self) -> None:
         """The block of positions that a program works on."""
+        self.block_of("tl.program_id(0)")
+
+    def block_of(self, program: str) -> None:
+        """The block of positions of the program with a number."""
         wide = ".to(tl.int64)" if self.tile.wide else ""
         column = "[:, None]" if self.tile.r is not None else ""
-        program, first = f"tl.program_id(0){wide}", ""
+        program, first = f"{program}{wide}", ""
         if self.tile.config.tiled:
             across = self.index.print(self.tile.across)
             program, first = f"({program} // {across})", f"({program} % {across}) * RBLOCK + "
@@ -254,8 +258,11 @@ class KernelPrinter(ValuePrinter):
 
     def parameters(self) -> str:
         """The function's parameters: buffers, sizes, tile sizes."""
-        tiles = ["XBLOCK: tl.constexpr"] + (["RBLOCK: tl.constexpr"] if self.tile.r is not None else [])
-        return ", ".join([*self.arguments.values(), *tiles])
+        return ", ".join([*self.arguments.values(), *self.tile_sizes()])
+
+    def tile_sizes(self) -> list[str]:
+        """The parameters that are the sizes of a tile."""
+        return ["XBLOCK: tl.constexpr"] + (["RBLOCK: tl.constexpr"] if self.tile.r is not None else [])
 
     def print(self) -> str:
         """The function's body, with comments that cite the user's lines. It does not contain the kernel's name."""

@@ -163,3 +163,34 @@ def test_a_step_over_36_tensors_of_a_gpu_is_one_launch_there(name: str, foreach:
     plan = session().compilations[-1].graphs[-1].plan
     assert [work.device.type for work in plan.launches].count("cuda") == 1
     assert sum(isinstance(step, ExternCall) for step in plan.steps) <= 1
+
+
+def turned(*given: Tensor) -> list[Tensor]:
+    """Each laid out anew, as the weights of convolutions are for images with channels last."""
+    return [x.movedim(1, -1).contiguous() for x in given]
+
+
+SHAPES = ((5, 70, 40), (6, 70, 3, 3), (3, 64, 9))  # the tiles of their kernels have two dimensions
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transposes_of_several_tensors(shape: tuple[int, ...], interpreted: None, tmp_path: Path) -> None:
+    given = [torch.randn(shape) for _ in range(3)]
+    armature.reset()
+    found = armature.compile(turned, fullgraph=True)(*given)
+    assert difference(turned(*given), found) == 0
+    (source,) = session().kernel_sources()
+    assert len(source.kernels) == 1 and "RBLOCK" in source.text and "first = " in source.text
+    path = tmp_path / "kernels.py"
+    path.write_text(source.text)
+    functions = toolchain.functions_of(source.text, path)
+    for spec in launch.specs_of(source.meta["groups"]):
+        assert toolchain.compile_function(functions[spec.name], spec, 90).cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transposes_of_several_tensors_on_a_gpu(shape: tuple[int, ...], all_plugins: None) -> None:
+    given = [torch.randn(shape, device="cuda") for _ in range(3)]
+    armature.reset()
+    assert difference(turned(*given), armature.compile(turned, fullgraph=True)(*given)) == 0
