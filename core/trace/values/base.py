@@ -209,7 +209,7 @@ class Value(Operations):
         elif self.is_constant:
             tracer.guards.equal(self.source, self.as_constant())
         else:
-            tracer.guards.same(self.source, self.as_object())
+            tracer.guards.same(self.source, self.as_key())
 
     # Attributes.
 

@@ -92,7 +92,7 @@ class DictValue(ContainerValue):
                 looked_up(tracer, hashed, self.entries)
             return None if entry is None else entry[1]
         if not (key.is_constant or isinstance(obj, (tuple, frozenset))) and key.source is not None:
-            tracer.guards.same(key.source, obj)
+            key.rely_on(tracer)
         elif key.is_tensor:
             return None
         if not self.kind.__contains__(self.pending, obj):
