@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from armature.plugin_api import Call, TracedTensor, TupleValue, Value, handles
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value, existing, handles
 
 
 @handles(functional.dropout)
@@ -64,3 +64,15 @@ def bernoulli(call: Call, input: Value, p: Value | None = None, *, generator: Va
         return None
     row_major = call.constant(torch.contiguous_format)
     return call.graph_call("bernoulli_", call.graph_call(torch.empty_like, input, memory_format=row_major), p)
+
+
+DRAWING = ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like")
+
+
+@handles(*existing(*(f"torch.{name}" for name in DRAWING)))
+def without_generator(call: Call, *args: Value, **options: Value) -> Value | None:
+    """`generator=None` is the default, but fakes look for the overload that takes a generator, which refuses None."""
+    given = options.pop("generator", None)
+    if given is None or not given.is_constant or call.tracing.overrides.present:
+        return None
+    return call.graph_call(call.fn, *args, **options)

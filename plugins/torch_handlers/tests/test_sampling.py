@@ -79,3 +79,29 @@ def test_one_chance_for_all_gives_a_row_major_tensor() -> None:
         results.append(fn(torch.rand(4, 5)))
     torch.testing.assert_close(results[1], results[0])
     assert results[1][0].stride() == results[0][0].stride()
+
+
+WITHOUT_GENERATOR: dict[str, Callable[[Tensor], Tensor]] = {
+    "rand": lambda x: x + torch.rand(2, 3, generator=None),
+    "rand of a size": lambda x: x + torch.rand((2, 3), dtype=torch.float64, generator=None, device=x.device),
+    "randn": lambda x: x + torch.randn(2, 3, generator=None, pin_memory=False),
+    "randint": lambda x: x + torch.randint(0, 9, (2, 3), generator=None),
+    "randint from 0": lambda x: x + torch.randint(9, (3,), generator=None),
+    "randperm": lambda x: x + torch.randperm(3, generator=None),
+    "rand_like": lambda x: torch.rand_like(x, generator=None),
+    "randn_like": lambda x: torch.randn_like(x, dtype=torch.float64, generator=None),
+    "randint_like": lambda x: torch.randint_like(x, 9, generator=None),
+    "normal": lambda x: x + torch.normal(0.0, 1.0, (3,), generator=None),
+    "bernoulli": lambda x: torch.bernoulli(x.sigmoid(), generator=None),
+    "uniform_": lambda x: x.clone().uniform_(generator=None),
+    "multinomial": lambda x: x.sigmoid().multinomial(2, generator=None),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_GENERATOR)
+def test_no_generator_is_torchs_own(name: str) -> None:
+    results = []
+    for fn in (WITHOUT_GENERATOR[name], armature.compile(WITHOUT_GENERATOR[name], fullgraph=True)):
+        torch.manual_seed(3)
+        results.append(fn(torch.linspace(-1, 1, 6).reshape(2, 3)))
+    torch.testing.assert_close(results[1], results[0])
