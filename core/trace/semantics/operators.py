@@ -187,9 +187,6 @@ def _with_tensor(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Val
     """A tensor and an object of the program: torch defers to the object if that implements the operator."""
     if left.is_tensor and derives(right) and issubclass(right.python_type(), (int, float, complex)):
         return None  # a number to torch
-    for side in (left, right):
-        if isinstance(side, UserObjectValue) and has_own(tracer, side, side, *slots.LOOKUPS):
-            break_at_method_order(tracer, name, left, right)  # torch calls the object's `__torch_function__`
     if isinstance(left, UserObjectValue) or isinstance(right, UserObjectValue) or tracer.overrides.present:
         return ask(tracer, name, reflected, left, right)
     return None
@@ -262,6 +259,12 @@ def break_at_method_order(tracer: Tracing, name: str, left: Value, right: Value)
 
 def _ask(tracer: Tracing, owner: Value, method: str, other: Value) -> Value | None:
     """The result of an operator's method; None: NotImplemented, or not in the value's `slots`."""
+    if owner.is_tensor and isinstance(other, UserObjectValue) and has_own(tracer, other, other, *slots.LOOKUPS):
+        count, outer, tracer.effects.watched = tracer.effects.count, tracer.effects.watched, {}
+        asked = tracer.python.attribute_or_none(other, "__torch_function__")  # torch asks the object several times
+        changed, tracer.effects.watched = tracer.effects.watched, outer
+        if asked is not None or changed or tracer.effects.count != count:
+            break_at_method_order(tracer, method, owner, other)
     return owner.binary(tracer, method, other) if method in owner.slots else None
 
 
