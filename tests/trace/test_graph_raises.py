@@ -482,3 +482,25 @@ def counts_after_a_write(t: torch.Tensor) -> torch.Tensor:
 
 def test_a_division_by_a_known_number_does_not_end_a_graph() -> None:
     assert resumes(counts_after_a_write, lambda: one()[:1]).breaks == ["explicit-break"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("length", [3, MOST_BYTES])
+def test_the_first_change_may_raise_in_the_graph(length: int, backend: str) -> None:
+    def program(t, index):
+        try:
+            t[index] = 2.0
+        except IndexError:
+            return t.sum() * 3, t._version
+        return t.sum() * 2, t._version
+
+    def outcome(fn: Callable[..., Any], index: int) -> Any:
+        leaf = torch.ones(length, requires_grad=True)
+        total, version = fn(leaf * 1, torch.tensor([0, index]))
+        total.backward()
+        return total.detach(), version, leaf.grad
+
+    mine, records = compiled(program, backend)
+    for index in (1, 1 << 20, 2):
+        assert difference(outcome(program, index), outcome(mine, index)) == 0.0
+    assert (len(records.compilations) == 1) is (length == 3)  # large memory is not copied for each call

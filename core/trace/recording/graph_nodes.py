@@ -136,6 +136,7 @@ def _recorded(
         arguments = tuple([arg.as_argument(tracer) for arg in args])
         named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     known: Value | None = None if changes else tracer.objects.by_fake.get(id(result))
+    first = not tracer.recorder.mutates
     tracer.recorder.mutates |= changes
     if known is not None:
         return known  # `x.contiguous()` of a contiguous tensor is `x`
@@ -146,7 +147,7 @@ def _recorded(
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
     if tracer.recorder.mutates:
-        mutation.note_error(tracer, breaks, node)
+        mutation.note_error(tracer, breaks, node, first)
     return made
 
 

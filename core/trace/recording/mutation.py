@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from armature.frame.rerun import MOST_BYTES
 from armature.torch_abi import overlaps
-from armature.torch_abi.altering import has_history, unwrapped
+from armature.torch_abi.altering import has_history, memory_of, unwrapped
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
@@ -134,16 +135,20 @@ def seen(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     return written
 
 
-def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node) -> None:
-    """Called for nodes after a change: if one may raise after gradients' tensors changed, the graph may end before
-    it."""
+def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node, first: bool) -> None:
+    """Where one may raise after gradients' tensors changed, the graph may end before it. If the `first` change raises,
+    autograd has recorded nothing, and small memory is restored."""
     if tracer.request.fullgraph or not may_raise(node):
         return
     tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))
-    if any(has_history(fake) and version_of(fake) for fake in tensors):
+    if any(has_history(fake) and version_of(fake) and not (first and _is_small(fake)) for fake in tensors):
         stop = breaks.break_at(None, "may-raise-after-change")
         stop.assumed = True
         tracer.ending.breaks.append(stop)
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and type(size := memory_of(tensor).nbytes()) is int and size <= MOST_BYTES
 
 
 def _memories(tensor: torch.Tensor) -> list[int]:
