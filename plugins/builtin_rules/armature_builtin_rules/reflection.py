@@ -91,6 +91,16 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     return call.new_value(call.fn(MethodType(real, call) if bound else real))
 
 
+@handles(inspect.get_annotations)
+def annotations_as_written(call: Call, obj: Value, **options: Value) -> Value | None:
+    """Those of a function as they are written. inspect reads its globals too, but only uses them to evaluate texts."""
+    plain = all(value.is_constant and not value.as_constant() for value in options.values())
+    if not plain or not issubclass(obj.python_type(), (FunctionType, MethodType)):
+        return None
+    held = call.tracing.python.attribute_or_none(obj, "__annotations__")
+    return None if held is None else call.inline(dict, held)
+
+
 @handles(importlib.util.find_spec, importlib.metadata.version)
 def installed(call: Call, name: Value, *more: Value) -> Value | None:
     """Whether a package is installed, and which version: this does not change while a program runs."""

@@ -46,6 +46,27 @@ def of_method(x: torch.Tensor) -> Any:
     return x + len(inspect.signature(UNIT.area).parameters), inspect.signature(helper).parameters["b"].default
 
 
+class Layer(torch.nn.Module):
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor, mask: Any = None) -> torch.Tensor:
+        return x
+
+
+LAYER = Layer()
+PARTIAL = functools.partial(helper, c=1)
+
+
+def of_wrappers(x: torch.Tensor) -> Any:
+    called, forward, part = (inspect.signature(one).parameters for one in (LAYER, LAYER.forward, PARTIAL))
+    return x, list(called), list(forward), forward["mask"].default, list(part), inspect.get_annotations(LAYER.forward)
+
+
+def of_annotations(x: torch.Tensor) -> Any:
+    found = inspect.get_annotations(helper)
+    found["a"] = len(found)  # a copy
+    return x, found, "a" in inspect.get_annotations(helper), inspect.get_annotations(len)
+
+
 def is_installed(x: torch.Tensor) -> Any:
     return x if importlib.util.find_spec("torch") is not None else -x, importlib.util.find_spec("nowhere_at_all")
 
@@ -79,7 +100,7 @@ def cached_method(x: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [parameters, of_method, is_installed, version, logs, asks_for_a_logger, cached_method],
+    [parameters, of_method, of_wrappers, of_annotations, is_installed, version, logs, asks_for_a_logger, cached_method],
     ids=lambda fn: fn.__name__,
 )
 def test_as_in_eager_mode(function: Callable[[torch.Tensor], Any]) -> None:
