@@ -20,7 +20,7 @@ from armature_builtin_rules import (
     thread_locals,
     weak,
 )
-from armature_builtin_rules.functions import sets
+from armature_builtin_rules.functions import dict_views, sets
 
 VALUE_TYPES = (
     ValueType(type(functools.lru_cache(len)), caches.of_program),
@@ -30,6 +30,7 @@ VALUE_TYPES = (
     *buffers.VALUE_TYPES,
     *deques.VALUE_TYPES,
     *dict_kinds.VALUE_TYPES,
+    *dict_views.VALUE_TYPES,
     *partials.VALUE_TYPES,
     *python_modules.VALUE_TYPES,
     *sets.VALUE_TYPES,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import collections
+import functools
+import gc
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
 from armature.plugin_api import (
     COLLECTION_SLOTS,
     Call,
+    CallSource,
     DictValue,
     NotConstant,
     Rebuilding,
+    Source,
     Tracing,
     TupleValue,
     Value,
+    ValueType,
     handles,
+    native,
 )
 from armature_builtin_rules.functions.sets import COMPARING, OPERATORS, Operand, SetLike, compute, listed, operand
 from armature_builtin_rules.functions.targets import own_methods
@@ -116,3 +123,17 @@ PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
 def view(call: Call, owner: Value) -> Value | None:
     """`owner.keys()` and the like."""
     return DictViewValue(owner, call.fn.__name__) if isinstance(owner, DictValue) else None
+
+
+def viewed(view: object) -> Any:
+    """The dict behind a view, found by the garbage collector: `view.mapping` is a proxy of it."""
+    return gc.get_referents(view)[0]
+
+
+def of_program(which: str, obj: Any, source: Source, tracer: Tracing) -> Value | None:
+    """A view of the program, of a dict that the frame may change."""
+    owner = native(tracer.objects.wrap(viewed(obj), CallSource(source, viewed, "<dict of {}>")))
+    return DictViewValue(owner, which, source=source) if isinstance(owner, DictValue) else None
+
+
+VALUE_TYPES = tuple(ValueType(kind, functools.partial(of_program, which)) for which, kind in VIEW_TYPES.items())

@@ -1,0 +1,71 @@
+"""Views of dicts that come from outside: `k = d.keys()` before the call."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import armature
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "length": lambda x, d, view: x * len(view),
+    "truth": lambda x, d, view: x * 2 if view else x - 1,
+    "iteration": lambda x, d, view: [x + n for n, _ in enumerate(view)] + list(view),
+    "membership": lambda x, d, view: (x, "a" in view, 1 in view, ("a", 1) in view, ("b", 5) in view),
+    "reversed": lambda x, d, view: (x * 2, list(reversed(view))),
+    "class": lambda x, d, view: (x * 2, type(view).__name__, isinstance(view, collections.abc.KeysView)),
+    "mapping": lambda x, d, view: (x * 2, view == d.keys(), view == d.items()),
+    "added before": lambda x, d, view: (d.update(b=2), x * len(view), list(view))[1:],
+    "removed and returned": lambda x, d, view: (d.pop("a", None), x * len(view), view)[1:],
+    "given back": lambda x, d, view: (x * 2, view),
+}
+
+
+def given(which: str, kind: Any, more: int) -> tuple[Any, Any]:
+    held = kind(a=1)
+    view = getattr(held, which)()
+    held.update({f"k{n}": n for n in range(more)})
+    return held, view
+
+
+@pytest.mark.parametrize("kind", [dict, collections.Counter, lambda **items: collections.defaultdict(int, **items)])
+@pytest.mark.parametrize("which", ["keys", "values", "items"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_in_eager_mode(program: str, which: str, kind: Any) -> None:
+    armature.reset()
+    function = PROGRAMS[program]
+    compiled = armature.compile(function, backend="eager", fullgraph=True)
+    for more in (0, 2, 0, 1):
+        (mine, ours), (theirs, view) = given(which, kind, more), given(which, kind, more)
+        found, expected = compiled(torch.ones(2), mine, ours), function(torch.ones(2), theirs, view)
+        assert str(found) == str(expected)
+        assert mine == theirs and list(ours) == list(view)
+        if program.endswith(("returned", "back")):
+            assert found[-1] is ours
+
+
+def test_set_operations_of_a_view() -> None:
+    def program(x: torch.Tensor, view: Any) -> Any:
+        return x * len(view & {"a", "b"}), sorted(view | {"z"}), view <= {"a", "b", "c"}, view.isdisjoint({"q"})
+
+    held = {"a": 1, "c": 2}
+    found = armature.compile(program, backend="eager", fullgraph=True)(torch.ones(2), held.keys())
+    assert str(found) == str(program(torch.ones(2), held.keys()))
+
+
+def test_values_are_inputs_of_the_graph() -> None:
+    compiled = armature.compile(lambda view: sum(view), fullgraph=True)
+    for number in (1.0, 2.0):
+        held = {"a": torch.full((2,), number), "b": torch.ones(2)}
+        torch.testing.assert_close(compiled(held.values()), sum(held.values()))
+
+
+def test_the_kind_of_view_and_its_dict_are_guarded() -> None:
+    held, other = {"a": 1, "b": 2}, {"a": 3, "b": 2}
+    compiled = armature.compile(lambda x, view: (x * len(view), list(view)), backend="eager", fullgraph=True)
+    for view in (held.keys(), held.values(), held.items(), other.values(), other.keys(), {"c": 1}.keys()):
+        assert compiled(torch.ones(2), view)[1] == list(view)
