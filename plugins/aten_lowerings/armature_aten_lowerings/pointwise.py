@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import torch
 
@@ -12,6 +13,7 @@ from armature.backend_api import (
     Node,
     NotSupported,
     Position,
+    Spec,
     TensorValue,
     index,
     layout,
@@ -20,6 +22,7 @@ from armature.backend_api import (
 from armature.plugin_api import Lowering
 from armature_aten_lowerings.promotion import promoted
 
+T = TypeVar("T")
 aten = torch.ops.aten
 Overload = torch._ops.OpOverload
 Number = bool | int | float
@@ -101,12 +104,28 @@ def rounding(name: str) -> Fn:
     return lowering
 
 
-def as_element(x: TensorValue, y: TensorValue | Index | float) -> TensorValue | Index | float:
+def as_element(x: TensorValue | Spec, y: T) -> T | float:
     """A number rounded to the 16 bits of a tensor's elements, as eager's kernels take it where the last bit decides: in
     float32, in which loops compute, no element equals 0.1."""
     if x.dtype.itemsize == 2 and x.dtype.is_floating_point and isinstance(y, (int, float)):
         return float(torch.tensor(y, dtype=torch.float64).to(x.dtype))
     return y
+
+
+def as_factor(b: Builder, y: T) -> T | float:
+    """The factor of what is added, or an exponent: eager's kernels for CPUs round it to the dtype of the result, those
+    for GPUs do not."""
+    return as_element(b.spec(), y) if b.spec().device.type == "cpu" else y
+
+
+def as_addend(b: Builder, y: T) -> T | TensorValue | float:
+    """A number or a tensor of one that is added, or the base of a power, likewise."""
+    result = b.spec()
+    if isinstance(y, TensorValue) and y.ndim == 0 and y.dtype.itemsize > result.dtype.itemsize == 2:
+        halved = result.dtype.is_floating_point and result.device.type == "cpu"
+        single = Spec.dense((), result.dtype, result.device)
+        return b.pointwise(lambda v: v, y, dtype=torch.float32, spec=single) if halved else y
+    return as_factor(b, y)
 
 
 def comparison(name: str) -> Fn:
@@ -155,17 +174,24 @@ def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index
         if not isinstance(alpha, (int, float)):
             raise NotSupported("a sum of bools, scaled by a symbolic number")
         return b.pointwise(lambda p, q: b.op("logical_or", p, q) if alpha else p, x, y, dtype=dtype)
-    return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, alpha)), x, y, dtype=dtype)
+    factor = as_factor(b, alpha)
+    return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, factor)), as_addend(b, x), as_addend(b, y), dtype=dtype)
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
 def sub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
-    return b.pointwise(lambda p, q: b.op("sub", p, scaled(b, q, alpha)), x, y, dtype=b.spec().dtype)
+    factor = as_factor(b, alpha)
+    return b.pointwise(
+        lambda p, q: b.op("sub", p, scaled(b, q, factor)), as_addend(b, x), as_addend(b, y), dtype=b.spec().dtype
+    )
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
-    return b.pointwise(lambda p, q: b.op("sub", q, scaled(b, p, alpha)), x, y, dtype=b.spec().dtype)
+    factor = as_factor(b, alpha)
+    return b.pointwise(
+        lambda p, q: b.op("sub", q, scaled(b, p, factor)), as_addend(b, x), as_addend(b, y), dtype=b.spec().dtype
+    )
 
 
 def _safe_divisor(b: Builder, y: TensorValue | Index | float) -> None:
@@ -219,7 +245,8 @@ def power(b: Builder, x: Node, exponent: float) -> Node:
 
 @lowers(aten.pow.Tensor_Scalar)
 def pow_scalar(b: Builder, x: TensorValue, exponent: Number) -> TensorValue:
-    return b.pointwise(lambda v: power(b, v, exponent), x, dtype=b.spec().dtype)
+    taken = as_factor(b, exponent)
+    return b.pointwise(lambda v: power(b, v, taken), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
@@ -228,7 +255,7 @@ def pow_tensor(b: Builder, x: TensorValue | Number, y: TensorValue) -> TensorVal
         raise NotSupported("a power of integers")
     if isinstance(x, (int, float)) and x == 2:
         return b.pointwise("exp2", y, dtype=b.spec().dtype)
-    return b.pointwise("pow", x, y, dtype=b.spec().dtype)
+    return b.pointwise("pow", as_addend(b, x), y, dtype=b.spec().dtype)
 
 
 @lowers(aten.isnan.default, aten.isinf.default, aten.signbit.default)

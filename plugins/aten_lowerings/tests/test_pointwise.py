@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import torch
 from hypothesis import given, settings
@@ -213,3 +214,19 @@ def test_numbers_beside_16_bits_are_rounded_to_them(kit: Kit, name: str, dtype: 
     x = torch.tensor([0.1, 0.2, 0.7, 1.4, -0.1, 4096.0]).to(dtype)
     for number in (0.1, 0.7, -0.7, 4097):
         kit.check(getattr(aten, name).Scalar, x, number)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_added_to_16_bits_are_rounded_to_them(kit: Kit, dtype: torch.dtype) -> None:
+    # 0.1 as such is added to an element near -0.1 with a result that is off by a tenth
+    x, y = torch.linspace(-2, 2, 1001).to(dtype), torch.linspace(1, 2, 1001).to(dtype)
+    exact = attrs.evolve(kit, tolerance={})
+    for op in (aten.add, aten.sub, aten.rsub):
+        exact.check(op.Tensor, x, y, alpha=0.5)
+        exact.check(op.Scalar, x, 0.1)
+        exact.check(op.Tensor, x, torch.tensor(0.1))
+        exact.check(op.Tensor, torch.tensor(0.1), x)
+        kit.check(op.Tensor, x, y, alpha=0.1)
+    kit.check(aten.pow.Tensor_Scalar, y, 0.3)
+    kit.check(aten.pow.Scalar, 0.3, x)
+    kit.check(aten.add.Tensor, x, y.float(), alpha=0.1)
