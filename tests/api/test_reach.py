@@ -286,7 +286,6 @@ def told(fn: Callable[..., Any]) -> tuple[bool, set[str]]:
 # In pieces, and the break that is on record.
 BREAKS = {
     "cell": "attribute-of-value",
-    "dict values": "function-in-c",
     "chain": "next-of-iterator",
     "generator": "next-of-iterator",
     "weak value dictionary": "function-in-c",
