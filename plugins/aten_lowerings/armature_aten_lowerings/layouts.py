@@ -7,6 +7,7 @@ and operators that read memory rather than elements, get eager's layout back.
 
 from __future__ import annotations
 
+import abc
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -114,7 +115,7 @@ def is_product(convolution: fx.Node) -> bool:
 
 
 @attrs.define(eq=False)
-class Relayout:
+class Relayout(abc.ABC):
     """One walk over a graph. `old` has the old value of each node whose layout has changed.
 
     copied: bytes copied only for the layout. On GPUs copies of the graph's inputs don't count, because most of them are
@@ -137,9 +138,9 @@ class Relayout:
             elif node.op == "call_function" and any(needed in self.old for needed in node.all_input_nodes):
                 self.follow(node)
 
+    @abc.abstractmethod
     def change(self, node: fx.Node) -> None:
         """Change the layout of a chosen node."""
-        raise NotImplementedError
 
     def follow(self, node: fx.Node) -> None:
         """Handle a node with inputs whose layout has changed."""
