@@ -25,6 +25,7 @@ from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.blocks import Device
 from armature_gpu_triton.features import FEATURES
 from armature_gpu_triton.kernel_printer import HEADER
+from armature_gpu_triton.processes import NoProcess, Processes
 from armature_gpu_triton.source import BACKEND, print_kernels
 from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
 
@@ -59,6 +60,11 @@ def device_of(index: int | None) -> Device:
     )
 
 
+def module(name: str) -> Any:
+    """A module that imports Triton, which takes most of a second: not needed if all kernels are cached."""
+    return importlib.import_module(f"armature_gpu_triton.{name}")
+
+
 @attrs.define(eq=False)
 class TritonBackend:
     """Triton kernels for CUDA devices.
@@ -74,6 +80,7 @@ class TritonBackend:
     features: Features = FEATURES
     timer: measured.Timer | None = None
     device: Callable[[int | None], Device] | None = None
+    processes: Processes = attrs.field(factory=Processes, init=False)
 
     def described(self, index: int | None) -> Device:
         """The description of a device."""
@@ -106,7 +113,7 @@ class TritonBackend:
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """A callable per kernel. Errors: BackendError with the compiler's message."""
         groups = tuple(cast("Sequence[GroupSpec]", source.meta["groups"]))
-        build = _Build(source, ctx, self.interpret)
+        build = _Build(source, ctx, self.processes, self.interpret)
         if any(group.alternatives for group in groups):
             groups = _Chooser(self, build).run(groups)
         return launch.join(groups, build.launches(launch.specs_of(groups)), build.device_type)
@@ -118,6 +125,7 @@ class _Build:
 
     source: KernelSource
     ctx: Services
+    processes: Processes
     interpret: bool = False
 
     @property
@@ -129,20 +137,17 @@ class _Build:
         """A callable per function."""
         return self.interpreted(specs) if self.interpret else self.bound(specs)
 
-    @property
-    def toolchain(self) -> Any:
-        """Imported only when something has to be compiled, because importing Triton takes most of a second."""
-        return importlib.import_module("armature_gpu_triton.toolchain")
-
-    def functions(self) -> Mapping[str, Any]:
-        """The generated module, run from a cached file, where Triton, tracebacks and profilers find its lines."""
+    def path(self) -> Path:
+        """The cached file of the generated module, where Triton, tracebacks and profilers find its lines."""
 
         def write(path: Path) -> None:
             path.write_text(self.source.text, encoding="utf-8")
 
-        found: Mapping[str, Any] = self.ctx.cache.load(
-            (self.source.text,), ".py", write, lambda path: self.toolchain.functions_of(self.source.text, path)
-        )
+        return self.ctx.cache.load((self.source.text,), ".py", write, lambda path: path)
+
+    def functions(self) -> Mapping[str, Any]:
+        """The generated module, run here."""
+        found: Mapping[str, Any] = module("toolchain").functions_of(self.source.text, self.path())
         return found
 
     def interpreted(self, specs: Sequence[KernelSpec]) -> dict[KernelSpec, launch.Launch]:
@@ -150,7 +155,8 @@ class _Build:
         if not specs:
             return {}
         functions = self.functions()
-        return {s: launch.interpreted_launch(self.toolchain.interpret(functions[s.name]), s) for s in specs}
+        interpret = module("interpreted").interpret
+        return {s: launch.interpreted_launch(interpret(functions[s.name]), s) for s in specs}
 
     def key(self, spec: KernelSpec, capability: int) -> tuple[str, ...]:
         bodies = cast("Mapping[str, str]", self.source.meta["bodies"])
@@ -165,37 +171,45 @@ class _Build:
             *((folder / name).read_text() for name in TEXTS),
         )
 
-    def binary(self, spec: KernelSpec, capability: int, functions: Mapping[str, Any] | None = None) -> Binary:
-        """The cubin, cached or compiled now."""
+    def binary(self, spec: KernelSpec, capability: int) -> Binary:
+        """The cubin, cached or compiled now. Errors: BackendError with the compiler's message."""
 
         def write(path: Path) -> None:
-            found = self.functions() if functions is None else functions
-            self.toolchain.compile_function(found[spec.name], spec, capability).write(path)
+            message = self.compiled(spec, capability, path)
+            if message:
+                raise BackendError(
+                    backend="triton",
+                    what=spec.name,
+                    message=message,
+                    fix="Report it with the kernel's text (armature code SCRIPT --stage kernels).",
+                )
 
         return self.ctx.cache.load(self.key(spec, capability), ".cubin", write, Binary.read)
 
+    def compiled(self, spec: KernelSpec, capability: int, target: Path) -> str:
+        """Write a cubin, made by a process of its own where one can be started; "", or the compiler's message."""
+        job = (self.source.text, str(self.path()), spec, capability, str(target))
+        try:
+            return self.processes.compile(job, self.ctx.workers.threads)
+        except NoProcess:
+            return str(module("compiling").answer(job))
+
     def compile(self, wanted: Sequence[tuple[KernelSpec, int]]) -> None:
-        """Compile what can be compiled, in parallel; errors are left to whoever needs a binary."""
+        """Compile those that are not cached, in parallel; errors are left to whoever needs a binary."""
 
         def attempt(item: tuple[KernelSpec, int]) -> None:
             with contextlib.suppress(BackendError):
                 self.binary(*item)
 
+        missing = [(s, c) for s, c in wanted if not self.ctx.cache.holds(self.key(s, c), ".cubin")]
+        # Not ctx.workers: this may run on one of its threads, and would wait for a free one forever.
         with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
-            list(pool.map(attempt, wanted))
+            list(pool.map(attempt, missing))
 
     def binaries(self, wanted: Sequence[tuple[KernelSpec, int]]) -> list[Binary]:
-        """Cubins for functions and capabilities; those not cached are compiled in parallel.
-
-        LLVM and ptxas run outside of Python's lock.
-        """
-        missing = [(s, c) for s, c in wanted if not self.ctx.cache.holds(self.key(s, c), ".cubin")]
-        functions = self.functions() if missing else None
-        if len(missing) > 1:
-            # Not ctx.workers: this may run on one of its threads, and would wait for a free one forever.
-            with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
-                list(pool.map(lambda item: self.binary(item[0], item[1], functions), missing))
-        return [self.binary(spec, capability, functions) for spec, capability in wanted]
+        """Cubins for functions and capabilities. Errors: BackendError."""
+        self.compile(wanted)
+        return [self.binary(spec, capability) for spec, capability in wanted]
 
     def bound(self, specs: Sequence[KernelSpec]) -> dict[KernelSpec, launch.Launch]:
         """Callables that launch on a GPU, each on its own device."""
@@ -203,16 +217,18 @@ class _Build:
             return {}
         devices = [torch.cuda.current_device() if s.device is None else s.device for s in specs]
         capabilities = [major * 10 + minor for major, minor in map(torch.cuda.get_device_capability, devices)]
-        module, stream = launch.native(self.ctx), raw_stream_getter()
+        with ThreadPoolExecutor(1) as other:
+            launcher = other.submit(launch.native, self.ctx)
+            built = self.binaries(list(zip(specs, capabilities, strict=True)))
+            native, stream = launcher.result(), raw_stream_getter()
 
         def variant(spec: KernelSpec, device: int, capability: int) -> launch.Launch:
-            return launch.bind(module, spec, self.binary(spec, capability), device, stream, None)
+            return launch.bind(native, spec, self.binary(spec, capability), device, stream, None)
 
         found: dict[KernelSpec, launch.Launch] = {}
-        built = self.binaries(list(zip(specs, capabilities, strict=True)))
         for spec, binary, device, capability in zip(specs, built, devices, capabilities, strict=True):
             lazy = launch.Lazy(partial(variant, spec.unaligned(), device, capability))
-            found[spec] = launch.bind(module, spec, binary, device, stream, lazy)
+            found[spec] = launch.bind(native, spec, binary, device, stream, lazy)
         return found
 
     def problems(self, group: GroupSpec) -> dict[str, str]:

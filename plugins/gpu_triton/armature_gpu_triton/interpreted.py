@@ -6,15 +6,18 @@ reduction that it does not know element by element; and its own maximum ignores 
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 import torch
 import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
+from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 
 from armature.backend_api import philox
+from armature_gpu_triton.toolchain import python_function
 
 Block = Any  # tl.tensor: Triton ships no types
 
@@ -222,3 +225,18 @@ sinh = elementwise(torch.sinh)
 tan = elementwise(torch.tan)
 tanh = elementwise(torch.tanh)
 trunc = elementwise(torch.trunc)
+
+
+def interpret(function: object) -> InterpretedFunction[object]:
+    """The kernel for Triton's interpreter, on CPU tensors, with the device functions of this module."""
+    plain = python_function(function)
+    swapped = types.FunctionType(
+        plain.__code__,
+        plain.__globals__ | {"helpers": sys.modules[__name__], "libdevice": sys.modules[__name__], "range": count},
+        plain.__name__,
+        plain.__defaults__,
+        plain.__closure__,
+    )
+    swapped.__annotations__ = plain.__annotations__
+    swapped.__module__ = plain.__module__
+    return InterpretedFunction(swapped)

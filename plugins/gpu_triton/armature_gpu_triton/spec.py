@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 import attrs
-import torch
+
+if TYPE_CHECKING:
+    import torch  # a process that compiles reads this module too, and starts faster without it
 
 MOST_ARGUMENTS = 250  # limit per kernel: below the launcher's (MAX_ARGS)
 
@@ -52,7 +56,9 @@ class Part:
     arguments: tuple[int | str, ...]
 
 
-Workspace = tuple[str, int | str, torch.dtype]  # name, elements (the text of a lambda over the arguments), dtype
+Workspace: TypeAlias = (
+    "tuple[str, int | str, torch.dtype]"  # name, elements (the text of a lambda over the arguments), dtype
+)
 
 
 @attrs.frozen

@@ -45,6 +45,7 @@ from armature.schedule.data import Kernel, KernelPlan, Launch, Pass  # noqa: E40
 from armature.testing.differential import compare_runs, run_model  # noqa: E402
 from armature_gpu_triton import launch  # noqa: E402
 from armature_gpu_triton.backend import TritonBackend, _Build  # noqa: E402
+from armature_gpu_triton.processes import Processes
 
 Call = Callable[[], Any]
 Row = dict[str, Any]
@@ -210,7 +211,7 @@ def launches(args: argparse.Namespace) -> list[Row]:
     torch.testing.assert_close(out, x * 2)
     spec = launch.specs_of(source.meta["groups"])[0]  # type: ignore[arg-type]
     major, minor = torch.cuda.get_device_capability()
-    build = _Build(source, ctx)
+    build = _Build(source, ctx, Processes())
     binary = build.binary(spec, major * 10 + minor)
     function = launch.native(ctx).load(binary.cubin, binary.name, binary.shared, torch.cuda.current_device())
     jit = build.functions()[kernel.name]

@@ -22,6 +22,7 @@ from armature_gpu_triton.backend import TritonBackend, _Build
 from armature_gpu_triton.features import FEATURES
 from armature_gpu_triton.launch import specs_of
 from armature_gpu_triton.ops import FORMS, LIBDEVICE
+from armature_gpu_triton.processes import Processes
 
 
 def test_hook_answers_for_cuda_only() -> None:
@@ -77,11 +78,12 @@ def test_built_kernels_are_found_without_triton(compile_context: CompileContext,
     ctx = attrs.evolve(compile_context, cache=Cache(tmp_path), events=[])
     source = TritonBackend().generate(plan.kernels, plan, ctx)
     specs = specs_of(source.meta["groups"])  # type: ignore[arg-type]
-    first = _Build(source, ctx).binaries([(s, 90) for s in specs])
+    build = _Build(source, ctx, Processes())
+    first = build.binaries([(s, 90) for s in specs])
     misses = ctx.cache.misses
-    second = _Build(source, ctx).binaries([(s, 90) for s in specs])
+    second = build.binaries([(s, 90) for s in specs])
     assert first == second and ctx.cache.misses == misses > 0
-    _Build(source, ctx).binaries([(specs[0].unaligned(), 90)])
+    build.binaries([(specs[0].unaligned(), 90)])
     assert ctx.cache.misses == misses + 1
     damaged: list[bytes] = []
     for path in ctx.cache.files():  # cubins, and the text that they are compiled from
@@ -89,7 +91,7 @@ def test_built_kernels_are_found_without_triton(compile_context: CompileContext,
         content[len(content) // 2] ^= 0xFF
         path.write_bytes(content)
         damaged.append(bytes(content))
-    again = _Build(source, ctx).binaries([(s, 90) for s in specs])
+    again = build.binaries([(s, 90) for s in specs])
     # Of the code, the length: ptxas of Triton 3.6 writes the time of the source's file among the lines for debuggers.
     shapes = [[attrs.evolve(b, cubin=bytes(len(b.cubin))) for b in built] for built in (first, again)]
     assert shapes[0] == shapes[1] and not any(b.cubin in content for b in again for content in damaged)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
 import pytest
 import torch
 
 from armature.codegen.data import KernelSource
 from armature.context import CompileContext
-from armature.errors import BackendError
 from armature.testing.backend_kit import CASES, plan_of, with_own_names
 from armature.testing.kernel_cases import Case, Skip
 from armature_gpu_triton import launch, toolchain
@@ -52,7 +50,6 @@ def compile_all(case: Case, capability: int, ctx: CompileContext, folder: Path) 
             assert built.block == spec.num_warps * 32 and built.shared <= 160 * 1024
 
 
-@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 def test_triton_s_own_folder_is_not_needed(
     compile_context: CompileContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,13 +94,3 @@ def test_binary_survives_a_file(tmp_path: Path) -> None:
     binary = Binary("add_0", b"\x7fELF\n{}\n\x00", 49152, 128)
     binary.write(tmp_path / "add_0.cubin")
     assert Binary.read(tmp_path / "add_0.cubin") == binary
-
-
-def test_compiler_error_names_the_kernel(tmp_path: Path, compile_context: CompileContext) -> None:
-    source = source_of(next(c for c in CASES if c.name == "rows"), compile_context)
-    path = tmp_path / "rows.py"
-    path.write_text(source.text)
-    function = toolchain.functions_of(source.text, path)["rows"]
-    spec = launch.specs_of(source.meta["groups"])[0]  # type: ignore[arg-type]
-    with pytest.raises(BackendError, match="triton could not build rows: "):
-        toolchain.compile_function(function, attrs.evolve(spec, constants=(("XBLOCK", 3), ("RBLOCK", 5))), 90)

@@ -93,7 +93,6 @@ def test_the_parts_are_kernels(laid: str) -> None:
 
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("laid", ["rows, even", "columns, even"])
-@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 def test_machine_code(laid: str, capability: int, tmp_path: Path) -> None:
     kernel, every = scaled_and_summed(laid, "cuda"), buffers(laid, "cuda")
     source = TritonBackend().generate([kernel], KernelPlan("g", (), {}, every, (Launch(kernel),), (), {}), context(()))
