@@ -45,7 +45,7 @@ from armature.schedule.data import Kernel, KernelPlan, Launch, Pass  # noqa: E40
 from armature.testing.differential import compare_runs, run_model  # noqa: E402
 from armature_gpu_triton import launch  # noqa: E402
 from armature_gpu_triton.backend import TritonBackend, _Build  # noqa: E402
-from armature_gpu_triton.processes import Processes
+from armature_gpu_triton.processes import Processes  # noqa: E402
 
 Call = Callable[[], Any]
 Row = dict[str, Any]
