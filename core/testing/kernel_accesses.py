@@ -88,6 +88,32 @@ def _steps(step: int, dtype: torch.dtype) -> Case:
 
 
 ACCESS_CASES += [_steps(step, F32) for step in (2, 3, 4, 5)] + [_steps(2, dtype) for dtype in (F64, I64, BOOL, BF16)]
+ACCESS_CASES += [_steps(7, dtype) for dtype in (F64, I64, BOOL, BF16)]
+
+
+def _rows_of_a_column(dtype: torch.dtype) -> Case:
+    """Neighbours read one column of rows of their own, some of them nothing."""
+    name = f"rows_of_a_column_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if dtype not in features.dtypes:
+            raise Skip
+        k = Sketch(name, device)
+        (j,) = variables(45)
+        k.buffer("ids", I64, (45,), randn(45, dtype=I64).abs() % 9)
+        k.buffer("x", dtype, (9, 5), randn(9, 5, dtype=dtype))
+        k.buffer("out", dtype, (45,))
+        k.buffer("some", dtype, (45,))
+        row = Var("row", 9)
+        value = k.load("x", row, 2, indirect=[(row, k.load("ids", j))])
+        here = op("gt", k.load("ids", j), Const(1, I64), dtype=BOOL)
+        kept = Masked(here, k.load("x", row, 3, indirect=[(row, k.load("ids", j))]), Const(0, dtype), dtype)
+        return k.pointwise((j,), Store("out", (j,), value), Store("some", (j,), kept))
+
+    return Case("gathers", name, make)
+
+
+ACCESS_CASES += [_rows_of_a_column(dtype) for dtype in (F32, F64, I64, BOOL, BF16)]
 
 
 @case("gathers", ACCESS_CASES)

@@ -50,12 +50,28 @@ def best(flags: frozenset[str]) -> Isa:
     return next(isa for isa in (AVX512, AVX2, BASELINE) if NEEDS[isa.name] <= flags)
 
 
+GATHERS = "-DARMATURE_GATHER"
+SLOW_GATHERS = Path("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling")
+
+
+def with_gathers(isa: Isa, reported: str) -> Isa:
+    """The set with its gather instructions, unless the system reports that a mitigation makes them slower than loads
+    lane by lane. They are measured with AVX-512 only."""
+    if isa is not AVX512 or not reported.startswith("Not affected"):
+        return isa
+    return attrs.evolve(isa, flags=(*isa.flags, GATHERS))
+
+
 @cache
 def detect() -> Isa:
     """The widest set of this machine. The baseline if the system does not tell (systems other than Linux)."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return BASELINE
     try:
-        return best(cpu_flags(Path("/proc/cpuinfo").read_text()))
+        found = best(cpu_flags(Path("/proc/cpuinfo").read_text()))
     except OSError:
         return BASELINE
+    try:
+        return with_gathers(found, SLOW_GATHERS.read_text())
+    except OSError:
+        return found

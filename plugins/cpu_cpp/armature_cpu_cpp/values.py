@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import attrs
+import torch
 
 from armature.backend_api import (
     Buffer,
@@ -21,6 +22,7 @@ from armature.backend_api import (
     Size,
     Var,
     stride_of,
+    substitute,
     variables,
     walk_kernel,
 )
@@ -149,7 +151,36 @@ class ValuePrinter:
             first = self.indexer(node.indirect, False).print(node.index[0])
             form = f"load{where}" if stride == 1 else f"load_steps{where}<{stride}>"
             return f"{form}({lanes}, {pointer} + {first})"
+        if isinstance(stride, int):
+            first = self.indexer(node.indirect, False).print(node.index[0])
+            return f"gather_steps{where}<{stride}>({lanes}, {pointer} + {first})"
+        if linear := self.linear_places(node):
+            return f"gather_at{where}({lanes}, {pointer} + {linear[0]}, {linear[1]})"
         return f"gather{where}({lanes}, {pointer}, {self.lane_place(node.index[0], node.indirect)})"
+
+    def linear_places(self, node: Load) -> tuple[str, str] | None:
+        """A first position, and a vector of offsets from it, if the position is a sum of multiples of indirect parts
+        and of the vector's variable."""
+        index, vector = node.index[0], self.nest.vector
+        varying = {var: value for var, value in node.indirect if self.lanes_vary(value)}
+        if vector is None or not varying:
+            return None
+        steps = {var: stride_of(index, var) for var in (vector, *varying)}
+        if not all(isinstance(step, int) for step in steps.values()):
+            return None
+        terms = [
+            f"{self._as_i64(value)}" + (f" * Vec<i64, N>(i64({steps[var]}))" if steps[var] != 1 else "")
+            for var, value in varying.items()
+        ]
+        if steps[vector] != 0:
+            terms.append(f"index_steps<i64>(l, 0, {steps[vector]})")
+        same = [(var, value) for var, value in node.indirect if var not in varying]
+        first = substitute(index, dict.fromkeys(varying, 0))
+        return self.indexer(same, False).print(first), " + ".join(terms)
+
+    def _as_i64(self, node: Node) -> str:
+        text = self.text(node)
+        return text if node.dtype == torch.int64 else f"cast<i64>({text})"
 
     def lane_place(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
         """A function from lane to position."""

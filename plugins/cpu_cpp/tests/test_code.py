@@ -98,6 +98,12 @@ def test_steps_are_loads_of_whole_registers(printed: Printed) -> None:
     assert "gather" in body(printed("every_5th_float32"))
 
 
+def test_rows_picked_by_each_lane_are_gathered_at_once(printed: Printed) -> None:
+    text = body(printed("rows_of_a_column_float32"))
+    assert "gather_at(" in text and "gather_at_where(" in text
+    assert "_lanes" not in text
+
+
 def test_a_transposing_copy_uses_up_the_lines_it_loads(printed: Printed) -> None:
     text = body(printed("transposed_copy"))
     assert text.index("vectors<N>(") < text.index("for (i64 ")

@@ -117,6 +117,12 @@ def test_features_of_the_processor_choose_the_instructions() -> None:
     assert isa.best(isa.NEEDS["avx512"]) is isa.AVX512
 
 
+def test_gathers_are_used_where_no_mitigation_slows_them() -> None:
+    assert isa.GATHERS in isa.with_gathers(isa.AVX512, "Not affected\n").flags
+    assert isa.with_gathers(isa.AVX512, "Mitigation: Microcode\n") is isa.AVX512
+    assert isa.with_gathers(isa.AVX2, "Not affected\n") is isa.AVX2
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_kernels_share_the_openmp_runtime_of_torch(compile_context: CompileContext, printed: Printed) -> None:
     def runtimes() -> set[str]:

@@ -1,6 +1,7 @@
 // What a generated kernel needs besides vectors: loops over vectors, threads, reductions across lanes, and calls from Python.
 #pragma once
 #include "armature_math.h"
+#include "armature_memory.h"
 
 // ---- Python: the few functions of its stable ABI that are used, declared here, so that no Python header is needed ----
 

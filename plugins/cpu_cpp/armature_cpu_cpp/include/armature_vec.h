@@ -117,14 +117,14 @@ template <class T, int M> INLINE Vec<T, 2 * M> join(const Vec<T, M>& a, const Ve
 }
 
 template <class U, class T, int N> Vec<U, N> cast(const Vec<T, N>& x);
+template <class To, class From, int N> raw<To, N> convert(raw<From, N> x);
 
 // The result of comparing lanes of S, as a mask.
 template <class S, int N> INLINE Vec<bool, N> mask_of(raw<S, N> compared) {
   if constexpr (sizeof(S) == 4) { Vec<bool, N> m; m.r = compared; return m; }
   else if constexpr (fits<bool, N>) {
     Vec<bool, N> m;
-    if constexpr (sizeof(S) == 1) m.r = __builtin_convertvector(__builtin_convertvector(compared, raw<i16, N>), raw<i32, N>);
-    else m.r = __builtin_convertvector(compared, raw<i32, N>);
+    m.r = convert<i32, S, N>(compared);
     return m;
   } else {
     Vec<S, N> whole;
@@ -138,8 +138,7 @@ template <class T, int N> INLINE raw<signed_of<lane<T>>, N> select_of(const Vec<
   using S = signed_of<lane<T>>;
   if constexpr (fits<bool, N>) {
     if constexpr (sizeof(S) == 4) return m.r;
-    else if constexpr (sizeof(S) == 1) return __builtin_convertvector(__builtin_convertvector(m.r, raw<i16, N>), raw<S, N>);
-    else return __builtin_convertvector(m.r, raw<S, N>);
+    else return convert<S, i32, N>(m.r);
   } else {
     Vec<S, N / 2> a, b;
     a.r = select_of<T, N / 2>(m.lo);
@@ -312,10 +311,37 @@ template <class U, class T> INLINE scalar<U> cast(T x) {
   else return U(x);
 }
 
+// Integers of other widths with one instruction, where GCC's own conversion takes several shuffles of halves.
+#if defined(ARMATURE_AVX512) && !defined(__clang__) && defined(__GNUC__)
+template <class T> constexpr bool is_integer = !same<T, float> && !same<T, double>;
+template <class To, class From, int N> constexpr bool resizes = is_integer<To> && is_integer<From> &&
+    ((N == 16 && (sizeof(To) == 4) != (sizeof(From) == 4) && sizeof(To) <= 4 && sizeof(From) <= 4) ||
+     (N == 8 && ((sizeof(To) == 4 && (sizeof(From) == 2 || sizeof(From) == 8)) || (sizeof(From) == 4 && (sizeof(To) == 2 || sizeof(To) == 8)))));
+#define RESIZE(NAME, S, W, ALL) reinterpret<raw<To, N>>(__builtin_ia32_##NAME##_mask(reinterpret<raw<S, N>>(x), raw<W, N>{}, ALL))
+#define WIDEN(NAME, S, W, ALL) (From(-1) < From(0) ? RESIZE(pmovsx##NAME, S, W, ALL) : RESIZE(pmovzx##NAME, S, W, ALL))
+template <class To, class From, int N> INLINE raw<To, N> resized(raw<From, N> x) {
+  constexpr int from = sizeof(From), to = sizeof(To);
+  if constexpr (N == 16 && from == 1) return WIDEN(bd512, char, i32, 0xffff);
+  else if constexpr (N == 16 && from == 2) return WIDEN(wd512, i16, i32, 0xffff);
+  else if constexpr (N == 16 && to == 1) return RESIZE(pmovdb512, i32, char, 0xffff);
+  else if constexpr (N == 16) return RESIZE(pmovdw512, i32, i16, 0xffff);
+  else if constexpr (from == 2) return WIDEN(wd256, i16, i32, 0xff);
+  else if constexpr (to == 2) return RESIZE(pmovdw256, i32, i16, 0xff);
+  else if constexpr (from == 4) return WIDEN(dq512, i32, i64, 0xff);
+  else return RESIZE(pmovqd512, i64, i32, 0xff);
+}
+#undef WIDEN
+#undef RESIZE
+#else
+template <class To, class From, int N> constexpr bool resizes = false;
+template <class To, class From, int N> INLINE raw<To, N> resized(raw<From, N> x) { return __builtin_convertvector(x, raw<To, N>); }
+#endif
+
 // Convert between native vectors; a step changes the width at most twofold, else GCC goes lane by lane.
 template <class To, class From, int N> INLINE raw<To, N> convert(raw<From, N> x) {
   constexpr bool from_float = same<From, float> || same<From, double>, to_float = same<To, float> || same<To, double>;
   if constexpr (same<To, From>) return x;
+  else if constexpr (resizes<To, From, N>) return resized<To, From, N>(x);
   else if constexpr (from_float && sizeof(To) < 4) return convert<To, i32, N>(convert<i32, From, N>(x));
   else if constexpr (to_float && sizeof(From) < 4) return convert<To, i32, N>(convert<i32, From, N>(x));
   else if constexpr (sizeof(From) == 1 && sizeof(To) > 2)
@@ -380,192 +406,21 @@ template <class U, class T, int N> INLINE Vec<U, N> cast(const Vec<T, N>& x) {
 // The same bits as another type of the same width.
 template <class U, class T> INLINE auto bits_as(const T& x) { return reinterpret<rebind<T, U>>(x); }
 
-// ---- memory ----
+// ---- which lanes are there ----
 // Full<N>: all lanes are there. Part<N>: the first `count` are; the others are neither read nor written.
 
 template <int LANES> struct Full { static constexpr int N = LANES; static constexpr bool full = true; static constexpr i64 count = LANES; };
 template <int LANES> struct Part { static constexpr int N = LANES; static constexpr bool full = false; i64 count; };
 
-template <class T, int N> INLINE Vec<T, N> iota() {
-  Spilled<T, N> x;
-  for (int k = 0; k < N; ++k) x.at[k] = lane<T>(k);
-  return gathered<T, N>(x);
+// 0, 1, 2 ... as a constant; put together in memory, it would be stored and read back in each round of a loop.
+template <class T, int... K> INLINE raw<lane<T>, int(sizeof...(K))> counted(Places<K...>) { return raw<lane<T>, int(sizeof...(K))>{lane<T>(K)...}; }
+template <class T, int N, int FIRST = 0> INLINE Vec<T, N> iota() {
+  if constexpr (!fits<T, N>) return join(iota<T, N / 2, FIRST>(), iota<T, N / 2, FIRST + N / 2>());
+  else { Vec<T, N> x; x.r = counted<T>(typename Run<FIRST, N>::type{}); return x; }
 }
 template <class L> INLINE Vec<bool, L::N> active(L l) {
   if constexpr (L::full) return Vec<bool, L::N>(true);
   else return iota<i32, L::N>() < Vec<i32, L::N>(i32(l.count));
-}
-
-// How a value lies in memory.
-template <class T> struct Memory { using type = lane<T>; };
-template <> struct Memory<bool> { using type = u8; };
-
-template <class T, int N> INLINE Vec<T, N> unpack(const raw<typename Memory<T>::type, N>& x) {
-  Vec<T, N> y;
-  if constexpr (same<T, bool>) { Vec<u8, N> m; m.r = x; y = m != Vec<u8, N>(u8(0)); }
-  else y.r = x;
-  return y;
-}
-template <class T, int N> INLINE raw<typename Memory<T>::type, N> pack(const Vec<T, N>& x) {
-  if constexpr (same<T, bool>) return cast<u8>(x).r;
-  else return x.r;
-}
-
-// A bit for each of the first `count` lanes; a count below 0 is none, one above N all.
-template <int N> INLINE u32 bits_below(i64 count) { return count >= N ? (1u << N) - 1 : count <= 0 ? 0 : (1u << count) - 1; }
-
-template <class L, class T> INLINE Vec<T, L::N> load(L l, const T* p) {
-  constexpr int N = L::N;
-  using M = typename Memory<T>::type;
-  if constexpr (!fits<T, N>) {
-    if constexpr (L::full) return join(load(Full<N / 2>{}, p), load(Full<N / 2>{}, p + N / 2));
-    else {
-      const i64 half = N / 2, first = l.count < half ? l.count : half;
-      return join(load(Part<N / 2>{first}, p), load(Part<N / 2>{l.count - first}, p + half));
-    }
-  } else {
-    raw<M, N> x;
-    if constexpr (L::full) __builtin_memcpy(&x, p, sizeof x);
-    else {
-#ifdef ARMATURE_AVX512
-      if constexpr (same<T, float> && N == 16) {
-        Vec<T, N> y;
-        y.r = __builtin_ia32_loadups512_mask(p, raw<float, 16>{}, bits_below<16>(l.count));
-        return y;
-      }
-#endif
-      M lanes[N] = {};
-      if (l.count > 0) __builtin_memcpy(lanes, p, l.count * sizeof(M));
-      __builtin_memcpy(&x, lanes, sizeof x);
-    }
-    return unpack<T, N>(x);
-  }
-}
-
-template <class L, class T> INLINE void store(L l, T* p, const Vec<T, L::N>& x) {
-  constexpr int N = L::N;
-  using M = typename Memory<T>::type;
-  if constexpr (!fits<T, N>) {
-    if constexpr (L::full) { store(Full<N / 2>{}, p, x.lo); store(Full<N / 2>{}, p + N / 2, x.hi); }
-    else {
-      const i64 half = N / 2, first = l.count < half ? l.count : half;
-      store(Part<N / 2>{first}, p, x.lo);
-      store(Part<N / 2>{l.count - first}, p + half, x.hi);
-    }
-  } else {
-    raw<M, N> y = pack<T, N>(x);
-    if constexpr (L::full) __builtin_memcpy(p, &y, sizeof y);
-    else {
-#ifdef ARMATURE_AVX512
-      if constexpr (same<T, float> && N == 16) { __builtin_ia32_storeups512_mask(p, y, bits_below<16>(l.count)); return; }
-#endif
-      if (l.count > 0) __builtin_memcpy(p, &y, l.count * sizeof(M));
-    }
-  }
-}
-
-// The lanes of `m` only; 0 elsewhere. What lies outside of `m` is not touched.
-template <class L, class T> INLINE Vec<T, L::N> load_where(L l, const Vec<bool, L::N>& m, const T* p) {
-  constexpr int N = L::N;
-#ifdef ARMATURE_AVX512
-  if constexpr (same<T, float> && N == 16) {
-    Vec<T, N> y;
-    y.r = __builtin_ia32_loadups512_mask(p, raw<float, 16>{}, __builtin_ia32_cvtd2mask512(m.r) & bits_below<16>(l.count));
-    return y;
-  }
-#endif
-  auto keep = spill(m);
-  Spilled<T, N> x = {};
-  for (int k = 0; k < l.count; ++k)
-    if (keep.at[k]) {
-      if constexpr (same<T, bool>) x.at[k] = -lane<T>(p[k]);
-      else __builtin_memcpy(&x.at[k], p + k, sizeof(T));
-    }
-  return gathered<T, N>(x);
-}
-
-// Lane k comes from p[place(k)].
-template <class L, class T, class F> INLINE Vec<T, L::N> gather(L l, const T* p, F place) {
-  Spilled<T, L::N> x = {};
-  for (int k = 0; k < l.count; ++k) {
-    if constexpr (same<T, bool>) x.at[k] = -lane<T>(p[place(k)]);
-    else __builtin_memcpy(&x.at[k], p + place(k), sizeof(T));
-  }
-  return gathered<T, L::N>(x);
-}
-template <class L, class T, class F> INLINE Vec<T, L::N> gather_where(L l, const Vec<bool, L::N>& m, const T* p, F place) {
-  auto keep = spill(m);
-  Spilled<T, L::N> x = {};
-  for (int k = 0; k < l.count; ++k)
-    if (keep.at[k]) {
-      if constexpr (same<T, bool>) x.at[k] = -lane<T>(p[place(k)]);
-      else __builtin_memcpy(&x.at[k], p + place(k), sizeof(T));
-    }
-  return gathered<T, L::N>(x);
-}
-// Lane k comes from p[STEP * k]: the registers from p to the last lane's element, and not beyond, are loaded and shuffled,
-// several times as fast as lane by lane.
-template <int STEP, int N> constexpr int begin_of(int number) { return number < STEP - 1 ? number * N : STEP * (N - 1) + 1 - N; }
-template <int STEP, int N> constexpr int source_of(int number, int lane) {
-  int past = STEP * lane - begin_of<STEP, N>(number);
-  if (past >= 0 && past < N) return N + past;                    // of the register that is added
-  return number > 1 ? lane : STEP * lane < N ? STEP * lane : 0;  // of what was found before: at first the raw register
-}
-#if defined(__clang__) || __GNUC__ >= 12
-#define ARMATURE_SHUFFLES 1
-template <int STEP, int NUMBER, class R, int... K> INLINE R with_register(const R& found, const R& next, Places<K...>) {
-  return __builtin_shufflevector(found, next, source_of<STEP, int(sizeof...(K))>(NUMBER, K)...);
-}
-template <int STEP, int N, int NUMBER = 1, class R, class F> INLINE R every(const R& found, F read) {
-  if constexpr (NUMBER == STEP) return found;
-  else return every<STEP, N, NUMBER + 1>(with_register<STEP, NUMBER>(found, read(begin_of<STEP, N>(NUMBER)), typename Run<0, N>::type{}), read);
-}
-#endif
-#if defined(ARMATURE_AVX512) && defined(ARMATURE_SHUFFLES)
-template <int STEP> INLINE Vec<float, 16> load_bits(const float* p, u32 lanes) {
-  constexpr u64 every_step = STEP == 2 ? 0x5555555555555555 : STEP == 3 ? 0x9249249249249249 : 0x1111111111111111;
-  const u64 bits = __builtin_ia32_pdep_di(lanes, every_step);
-  auto read = [&](int begin) { return __builtin_ia32_loadups512_mask(p + begin, raw<float, 16>{}, u16(bits >> begin)); };
-  Vec<float, 16> x;
-  x.r = every<STEP, 16>(read(0), read);
-  return x;
-}
-#endif
-template <int STEP, class L, class T> INLINE Vec<T, L::N> load_steps(L l, const T* p) {
-  constexpr int N = L::N;
-  if constexpr (L::full && !fits<T, N>)
-    return join(load_steps<STEP>(Full<N / 2>{}, p), load_steps<STEP>(Full<N / 2>{}, p + STEP * (N / 2)));
-#ifdef ARMATURE_SHUFFLES
-  else if constexpr (L::full) {
-    using R = raw<typename Memory<T>::type, N>;
-    auto read = [&](int begin) { R x; __builtin_memcpy(&x, p + begin, sizeof x); return x; };
-    return unpack<T, N>(every<STEP, N>(read(0), read));
-  }
-#ifdef ARMATURE_AVX512
-  else if constexpr (same<T, float> && N == 16) return load_bits<STEP>(p, bits_below<16>(l.count));
-#endif
-#endif
-  else return gather(l, p, [](i64 k) { return STEP * k; });
-}
-template <int STEP, class L, class T> INLINE Vec<T, L::N> load_steps_where(L l, const Vec<bool, L::N>& m, const T* p) {
-#if defined(ARMATURE_AVX512) && defined(ARMATURE_SHUFFLES)
-  if constexpr (same<T, float> && L::N == 16) return load_bits<STEP>(p, __builtin_ia32_cvtd2mask512(m.r) & bits_below<16>(l.count));
-  else
-#endif
-  return gather_where(l, m, p, [](i64 k) { return STEP * k; });
-}
-template <class T> INLINE T in_memory(lane<T> x) {
-  if constexpr (same<T, bool>) return x != 0;
-  else return reinterpret<T>(x);
-}
-// Lane k goes to p[place(k)].
-template <class L, class T, class F> INLINE void scatter(L l, T* p, F place, const Vec<T, L::N>& value) {
-  auto x = spill(value);
-  for (int k = 0; k < l.count; ++k) p[place(k)] = in_memory<T>(x.at[k]);
-}
-template <class L, class T, class F> INLINE void scatter_add(L l, T* p, F place, const Vec<T, L::N>& value) {
-  auto x = spill(value);
-  for (int k = 0; k < l.count; ++k) p[place(k)] = cast<T>(p[place(k)] + in_memory<T>(x.at[k]));
 }
 
 // A value computed lane by lane from an index: T(place(k)).
