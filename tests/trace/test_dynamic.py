@@ -178,6 +178,13 @@ def containers(x: torch.Tensor) -> Any:
     return sizes, x.view(sizes["both"]), first, rest
 
 
+def joined_sizes(x: torch.Tensor) -> Any:
+    size = x.shape[:1]
+    size += (3, 2)
+    more = (1,) + x.shape, x.shape + x.shape[1:], x.shape[:0] + (), torch.Size([True]) + x.shape
+    return x.view(size), x.view(x.size()[:-1] + (2, 3)), x.new_ones((2,) + x.shape), more
+
+
 def broadcasting(x: torch.Tensor) -> Any:
     return x[:, None] * x[None], x + x[:1], x.t() @ x, torch.cat([x, x, x[:2]]), torch.stack([x, x], 1)
 
@@ -207,6 +214,7 @@ def in_place(x: torch.Tensor) -> Any:
         views,
         creation,
         containers,
+        joined_sizes,
         broadcasting,
         unlike,
         shapes,

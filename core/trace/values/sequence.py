@@ -229,8 +229,11 @@ class TupleValue(SequenceValue):
         return TupleValue(items, torch.Size if self.kind is torch.Size else tuple)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        if name == "__add__" and isinstance(other, TupleValue) and self.kind is other.kind is tuple:
-            return TupleValue([*self.items, *other.items])
+        if name == "__add__" and isinstance(other, TupleValue) and {self.kind, other.kind} <= {tuple, torch.Size}:
+            items = [*self.items, *other.items]
+            kind = tuple if self.kind is other.kind is tuple else torch.Size
+            if kind is tuple or all(issubclass(item.python_type(), int) for item in items):
+                return TupleValue(items, kind)
         return super().binary(tracer, name, other)
 
     def key(self, tracer: Tracing) -> Hashable:
