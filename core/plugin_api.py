@@ -56,9 +56,11 @@ from armature.torch_abi.decomps import overload, torch_decompositions, undecompo
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, of_transform, version_of
+from armature.torch_abi.fake_rules import AxesOfOne, FakeResult
 from armature.torch_abi.known_strides import are_known as strides_are_known
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
+from armature.torch_abi.probes import Probed
 from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.data import UNCOMPILED, running_graphs
@@ -171,6 +173,7 @@ __all__ = [
     "ArmatureError",
     "AtenGraph",
     "AttrSource",
+    "AxesOfOne",
     "BackendError",
     "BoundMethod",
     "BreakEvent",
@@ -196,6 +199,7 @@ __all__ = [
     "EventKind",
     "Example",
     "ExceptionValue",
+    "FakeResult",
     "FrameSummary",
     "FrameView",
     "GeneratorValue",
@@ -226,6 +230,7 @@ __all__ = [
     "Polyfill",
     "PrecomputedNumber",
     "PrecomputedValue",
+    "Probed",
     "RangeValue",
     "Rebuilding",
     "ReferentSource",

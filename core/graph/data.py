@@ -10,7 +10,8 @@ import attrs
 import torch
 from torch import fx
 
-from armature.torch_abi.fake_rules import FakeRules
+from armature.torch_abi.fake_rules import AxesOfOne, FakeResult, FakeRules
+from armature.torch_abi.probes import Probed
 
 if TYPE_CHECKING:
     from armature.services import Services
@@ -122,8 +123,10 @@ class Operator:
     strides of the meta kernel; other operators' results are checked each time the operator has run.
     relaid: `relaid(args, result)`, called on fake tensors while code is traced; returns the result with the strides
     that the operator's real kernels produce, if the meta kernel's are wrong. takes: `takes(args)`, whether the kernels
-    accept arguments of these dtypes and sizes, if the meta kernel accepts more. understood: `understood(args)`, the
-    same arguments in a form for which the meta kernel's answer is right.
+    accept arguments of these dtypes and sizes, if the meta kernel accepts more; probed: how the kernel of a CPU is
+    asked that. understood: `understood(args)`, the same arguments in a form for which the meta kernel's answer is
+    right. fake: why the operator has no fake result, though it has a meta kernel. axes_of_one: what the strides of the
+    results are along axes of size 1, unless that follows from `relaid` and torch's tags.
     """
 
     op: torch._ops.OpOverload
@@ -132,19 +135,17 @@ class Operator:
     relaid: Callable[[Sequence[Any], Any], Any] | None = None
     takes: Callable[[Sequence[Any]], bool] | None = None
     understood: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+    probed: Probed | None = None
+    fake: FakeResult | None = None
+    axes_of_one: AxesOfOne | None = None
     priority: int = 0
 
 
 def fake_rules(rows: Iterable[Operator]) -> FakeRules:
     """What rows tell of fakes; of several for one operator, the first that tells it decides."""
-    relaid: dict[Any, Callable[[Sequence[Any], Any], Any]] = {}
-    takes: dict[Any, Callable[[Sequence[Any]], bool]] = {}
-    understood: dict[Any, Callable[[Sequence[Any]], Sequence[Any]]] = {}
-    for row in rows:
-        if row.relaid is not None:
-            relaid.setdefault(row.op, row.relaid)
-        if row.takes is not None:
-            takes.setdefault(row.op, row.takes)
-        if row.understood is not None:
-            understood.setdefault(row.op, row.understood)
-    return FakeRules(relaid, takes, understood)
+    rows = tuple(rows)
+
+    def told(field: str) -> dict[Any, Any]:
+        return {row.op: getattr(row, field) for row in reversed(rows) if getattr(row, field) is not None}
+
+    return FakeRules(*map(told, ("relaid", "takes", "understood", "axes_of_one", "fake", "probed")))

@@ -23,10 +23,10 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature.torch_abi import known_strides, probes
-from armature.torch_abi.fake_rules import NO_RULES, FakeRules
+from armature.torch_abi import known_strides
+from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
-from armature.torch_abi.operators import may_write, written_of
+from armature.torch_abi.operators import written_of
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
 from armature.torch_abi.wrappers import flatten, innermost, is_wrapper
 
@@ -41,12 +41,10 @@ NUMBER: Any = torch.ops.aten._local_scalar_dense.default
 NO_MEMORY = "its data is not allocated yet"  # torch's message to kernels that read memory without checking for it
 UNSUPPORTED_OPERATOR: tuple[type[BaseException], ...] = (UnsupportedOperatorException,)
 HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
-# Their fakes are floats, not quantized; the other operators that make quantized tensors have no fakes.
-_QUANTIZE: Any = torch.ops.aten.quantize_per_tensor
-QUANTIZING = frozenset(getattr(_QUANTIZE, name) for name in _QUANTIZE.overloads())
-# Its result's size depends on values. Torch 2.11 does not tag it so, and gives its fake one element.
-_UNIQUE: Any = torch.ops.aten._unique.default
-UNSIZED = frozenset(op for op in (_UNIQUE,) if torch.Tag.dynamic_output_shape not in op.tags)
+WITHOUT_FAKES: Mapping[FakeResult, Callable[[Any], Exception]] = MappingProxyType({
+    FakeResult.WRONG: UnsupportedOperatorException, FakeResult.UNSIZED: DynamicOutputShapeException,
+})  # fmt: skip
+NULL_CONTEXT: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 NO_SIZES: Mapping[Any, Any] = MappingProxyType({})
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
@@ -121,24 +119,24 @@ class WatchingMode(FakeTensorMode):
             return self._of_higher_order(func, types, args, kwargs)
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
             raise NumberAsked(args[0])
-        if func in QUANTIZING:
-            raise UnsupportedOperatorException(func)
-        if func in UNSIZED:
-            raise DynamicOutputShapeException(func)
-        self.rules.check_operands(func, args)
-        if (error := probes.refused(func, args, kwargs or {})) is not None:
+        facts, named = self.rules.of(func), kwargs or {}
+        if facts.fake is not None:
+            raise WITHOUT_FAKES[facts.fake](func)
+        if facts.takes is not None:
+            check_operands(facts.takes, func, args)
+        if facts.refused is not None and (error := facts.refused(func, args, named)) is not None:
             raise error
-        if not self.random and torch.Tag.nondeterministic_seeded in func.tags:
+        if facts.draws:
             self.random = True
-        if may_write(func):
-            self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs or {}))
-        result = super().__torch_dispatch__(func, types, self.rules.understood(func, args), kwargs)
-        rule = self.rules.layout_of(func)
-        asked = (kwargs or {}).get("memory_format")
-        if rule is not None and result is not NotImplemented and asked in (None, torch.preserve_format):
-            with self:
-                result = rule(args, result)
-        known_strides.note(self.rules, func, args, kwargs or {}, result)
+        if facts.writes:
+            self.written += tuple((one, version_of(one)) for one in written_of(func, args, named))
+        given = args if facts.rewritten is None else facts.rewritten(args)
+        result = super().__torch_dispatch__(func, types, given, kwargs)
+        asked = named.get("memory_format")
+        if facts.relaid is not None and result is not NotImplemented and asked in (None, torch.preserve_format):
+            with self if facts.in_mode else NULL_CONTEXT:
+                result = facts.relaid(args, result)
+        known_strides.note(facts.axes_of_one, args, named, result)
         return result
 
     def _of_higher_order(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -147,7 +145,7 @@ class WatchingMode(FakeTensorMode):
         else:
             rule = func.python_key_table.get(FakeTensorMode)
             result = NotImplemented if rule is None else rule(self, *args, **kwargs or {})
-        known_strides.note(self.rules, func, args, kwargs or {}, result)
+        known_strides.note(AxesOfOne.GUESSED, args, kwargs or {}, result)
         return result
 
 

@@ -43,7 +43,11 @@ def as_first(args: Sequence[Any], result: Any) -> Any:
         return result
     if not is_static(given) or given.stride() == result.stride() or not _is_dense(given.shape, given.stride()):
         return result
-    return torch.empty_strided(given.shape, given.stride(), dtype=result.dtype, device=result.device)
+    return result.new_empty_strided(given.shape, given.stride())
+
+
+AS_TENSORS_SAY: frozenset[Rule | None] = frozenset({as_iterated, without_numbers, as_first})
+"""The rules that make tensors like those given, and so need no fake mode around them."""
 
 
 def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
@@ -56,7 +60,7 @@ def _iterated(args: Sequence[Any], result: Any, numbers: bool) -> Any:
     strides = iterated_strides(result.shape, [(one.shape, one.stride()) for one in tensors], numbers)
     if strides == result.stride():
         return result
-    return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device)
+    return result.new_empty_strided(result.shape, strides)
 
 
 def is_static(tensor: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -9,36 +10,105 @@ from typing import Any
 import attrs
 import torch
 
-from armature.torch_abi.fake_layouts import Rule, of_pointwise
+from armature.torch_abi import probes
+from armature.torch_abi.fake_layouts import AS_TENSORS_SAY, Rule, as_first, of_pointwise
+from armature.torch_abi.operators import may_write
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class AxesOfOne(enum.Enum):
+    """What the strides of an operator's results are along axes of size 1, where most code does not care about them and
+    torch's meta functions often choose others than its kernels.
+
+    OWN: the meta function's, whatever the arguments. GIVEN: the meta function's, if the arguments have the strides of
+    the real tensors. GUESSED: possibly others.
+    """
+
+    OWN = "own"
+    GIVEN = "given"
+    GUESSED = "guessed"
+
+
+class FakeResult(enum.Enum):
+    """Why an operator is not run on fakes. WRONG: its meta function gives another kind of tensor. UNSIZED: the size of
+    its result depends on values, which its tags do not say."""
+
+    WRONG = "wrong"
+    UNSIZED = "unsized"
+
+
+@attrs.frozen(eq=False)
+class Facts:
+    """All that the fake mode asks of one operator. refused: the kernel's error for the arguments of a call, if a kernel
+    has to be asked. in_mode: whether `relaid` is called in the fake mode. draws: whether it draws random numbers."""
+
+    fake: FakeResult | None
+    takes: Callable[[Sequence[Any]], bool] | None
+    rewritten: Callable[[Sequence[Any]], Sequence[Any]] | None
+    relaid: Rule | None
+    in_mode: bool
+    refused: probes.Probe | None
+    draws: bool
+    writes: bool
+    axes_of_one: AxesOfOne
 
 
 @attrs.frozen(eq=False)
 class FakeRules:
     """Rules by operator. relaid: gives the results the layout of the kernel's. takes: whether the kernel takes
-    arguments. rewritten: the same arguments in a form that the meta function treats rightly."""
+    arguments. rewritten: the same arguments in a form that the meta function treats rightly. probed: how
+    kernels are asked what they take."""
 
     relaid: Mapping[Any, Rule] = NONE
     takes: Mapping[Any, Callable[[Sequence[Any]], bool]] = NONE
     rewritten: Mapping[Any, Callable[[Sequence[Any]], Sequence[Any]]] = NONE
+    axes_of_one: Mapping[Any, AxesOfOne] = NONE
+    fakes: Mapping[Any, FakeResult] = NONE
+    probed: Mapping[Any, probes.Probed] = NONE
+    _facts: dict[Any, Facts] = attrs.field(factory=dict, init=False, repr=False)
 
     def layout_of(self, op: Any) -> Rule | None:
         """The correction of an operator's layouts; None if torch is right."""
         return self.relaid.get(op) or of_pointwise(op)
 
-    def understood(self, op: Any, args: Sequence[Any]) -> Sequence[Any]:
-        """The arguments of an operator in the form that its meta function treats rightly."""
-        write = self.rewritten.get(op)
-        return args if write is None else write(args)
+    def of(self, op: torch._ops.OpOverload) -> Facts:
+        """What is known of an operator."""
+        known = self._facts.get(op)
+        if known is None:
+            relaid = self.layout_of(op)
+            known = self._facts[op] = Facts(
+                fake=self.fakes.get(op),
+                takes=self.takes.get(op),
+                rewritten=self.rewritten.get(op),
+                relaid=relaid,
+                in_mode=relaid not in AS_TENSORS_SAY,
+                refused=probes.of_operator(op, self.probed.get(op)),
+                draws=torch.Tag.nondeterministic_seeded in op.tags,
+                writes=may_write(op),
+                axes_of_one=self._axes_of_one(op),
+            )
+        return known
 
-    def check_operands(self, op: Any, args: Sequence[Any]) -> None:
-        """Raise RuntimeError if the kernel of an operator refuses its arguments because of their dtypes or sizes. The
-        call then breaks the graph, and the kernel reports the error."""
-        takes = self.takes.get(op)
-        if takes is not None and not takes(args):
-            kinds = ", ".join(f"{one.dtype}{list(one.shape)}" for one in args if isinstance(one, torch.Tensor))
-            raise RuntimeError(f"{op} does not take tensors of {kinds} together")
+    def _axes_of_one(self, op: torch._ops.OpOverload) -> AxesOfOne:
+        """What plugins say; else fakes follow the arguments of views, elementwise operators and those that make tensors
+        of none, as kernels do."""
+        told = self.axes_of_one.get(op)
+        if told is not None:
+            return told
+        creates = not any("Tensor" in str(argument.type) for argument in op._schema.arguments)
+        rule = self.layout_of(op)
+        elementwise = torch.Tag.pointwise in op.tags and rule is not None
+        follows = creates or op.is_view or rule is as_first or elementwise
+        return AxesOfOne.GIVEN if follows else AxesOfOne.GUESSED
+
+
+def check_operands(takes: Callable[[Sequence[Any]], bool], op: Any, args: Sequence[Any]) -> None:
+    """Raise RuntimeError if the kernel of an operator refuses its arguments because of their dtypes or sizes. The call
+    then breaks the graph, and the kernel reports the error."""
+    if not takes(args):
+        kinds = ", ".join(f"{one.dtype}{list(one.shape)}" for one in args if isinstance(one, torch.Tensor))
+        raise RuntimeError(f"{op} does not take tensors of {kinds} together")
 
 
 NO_RULES = FakeRules()

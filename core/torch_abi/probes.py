@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -14,24 +15,17 @@ import torch
 from armature.torch_abi.computing import undisturbed
 from armature.torch_abi.symbols import SYMBOLIC
 
-aten = torch.ops.aten
-OF_LENGTH = (aten.arange, aten.randperm)  # what they accept follows from the length of the result
-MOST = 1 << 16  # elements of such a result
-# Where the dtype comes from an argument or the numbers, and kernels know fewer of them than meta functions.
-PROBED = frozenset(
-    getattr(packet, name)
-    for packet in (
-        aten.arange, aten.bartlett_window, aten.bernoulli, aten.bernoulli_, aten.blackman_window, aten.cauchy_,
-        aten.complex, aten.exponential_, aten.eye, aten.fft_fftfreq, aten.fft_rfftfreq, aten.fill, aten.fill_,
-        aten.full, aten.full_like, aten.geometric_, aten.hamming_window, aten.hann_window, aten.kaiser_window,
-        aten.linspace, aten.log_normal_, aten.logspace, aten.masked_fill, aten.masked_fill_, aten.multinomial,
-        aten.native_dropout, aten.new_full, aten.normal, aten.normal_, aten.normal_functional, aten.poisson,
-        aten.polar, aten.rand, aten.rand_like, aten.randint, aten.randint_like, aten.randn, aten.randn_like,
-        aten.random_, aten.randperm, aten.rrelu_with_noise, aten.scalar_tensor, aten.uniform_,
-    )
-    for name in packet.overloads()
-    if "out" not in name
-)  # fmt: skip
+MOST = 1 << 16  # elements of the result of a kernel that is called with the program's own arguments
+Probe = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Exception | None]
+"""The error that the kernel of an operator raises for the dtypes and numbers of a call on fakes; None: none."""
+
+
+class Probed(enum.Enum):
+    """How a kernel is asked what it takes: by a call with few elements, or, where that follows from the length of the
+    result, with the program's own numbers."""
+
+    SMALL = "small"
+    AS_CALLED = "as called"
 
 
 def small(value: Any) -> Any:
@@ -54,23 +48,39 @@ BY_NAME: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
 })  # fmt: skip
 
 
+def of_operator(op: torch._ops.OpOverload, probed: Probed | None) -> Probe | None:
+    """How the kernel of an operator is asked; None: it is not."""
+    if probed is not None:
+        return refused if probed is Probed.SMALL else refused_as_called
+    pointwise = torch.Tag.pointwise in op.tags and torch.Tag.nondeterministic_seeded not in op.tags
+    return refused_kinds if pointwise else None
+
+
 def refused(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
-    """The error that the kernel of an operator raises for the dtypes and numbers of a call on fakes; None: none."""
-    if op not in PROBED:
-        return _refused_kinds(op, args, kwargs)
+    """The error for a call with fewer elements."""
+    return _error(op, args, kwargs, BY_NAME)
+
+
+def refused_as_called(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
+    """The error for a call with these numbers; None if the result would be large."""
+    large = any(isinstance(n, (int, float)) and abs(n) > MOST for n in args)
+    return None if large else _error(op, args, kwargs, {})
+
+
+def _error(
+    op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], reduced: Mapping[str, Callable[[Any], Any]]
+) -> Exception | None:
+    """The error that the kernel raises for a call. reduced: what stands for the arguments of these names."""
     if not on_cpu(args, kwargs):
         return None
     names = [argument.name for argument in op._schema.arguments]
     draws = torch.Tag.nondeterministic_seeded in op.tags
     keeping: AbstractContextManager[Any] = torch.random.fork_rng(devices=()) if draws else nullcontext()
     with undisturbed(), keeping:
-        reduced = {} if op.overloadpacket in OF_LENGTH else BY_NAME
         given = [reduced.get(name, plain)(value) for name, value in zip(names, args)]
         named = {name: reduced.get(name, plain)(value) for name, value in kwargs.items() if name != "generator"}
         if any(isinstance(value, SYMBOLIC) for value in (*given, *named.values())):
             return None  # whether a number fits depends on the call
-        if op.overloadpacket in OF_LENGTH and any(isinstance(n, (int, float)) and abs(n) > MOST for n in given):
-            return None
         try:
             op(*given, **named)
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
@@ -78,11 +88,9 @@ def refused(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Except
     return None
 
 
-def _refused_kinds(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
+def refused_kinds(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
     """The error of an elementwise operator with integers, bools or complex numbers, which many kernels refuse. It
     depends on dtypes and plain numbers, so each combination is asked once."""
-    if torch.Tag.pointwise not in op.tags or torch.Tag.nondeterministic_seeded in op.tags:
-        return None
     if all(one.is_floating_point() for one in args if isinstance(one, torch.Tensor)) or not on_cpu(args, kwargs):
         return None
     values = (*args, *kwargs.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from typing import Any
@@ -37,15 +38,24 @@ def may_raise(node: fx.Node) -> bool:
         indices = tree_leaves(node.args[1])
         return any(isinstance(index, fx.Node) and tensors_of(index) for index in indices)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if RAISES_FOR_INTEGERS.match(name):
+    kind = _kind_of(name)
+    if kind is RAISES_FOR_INTEGERS:
         found = tensors_of(node)
         known = not REFLECTED.match(name) and any(
             isinstance(number, (int, float)) and number > 0 for number in node.args[1:2]
         )
         return any(tensor.is_complex() for tensor in found) or not (known or all(map(torch.is_floating_point, found)))
-    if RAISES_FOR_MIXED.match(name):
+    if kind is RAISES_FOR_MIXED:
         return len({tensor.dtype for given in node.all_input_nodes for tensor in tensors_of(given)}) > 1
-    return RAISES.match(name.removeprefix("linalg_")) is not None
+    return kind is RAISES
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind_of(name: str) -> re.Pattern[str] | None:
+    """The first kind that a function belongs to, by its name."""
+    shorter = name.removeprefix("linalg_")
+    kinds = (RAISES_FOR_INTEGERS, RAISES_FOR_MIXED, RAISES)
+    return next((kind for kind in kinds if kind.match(shorter if kind is RAISES else name)), None)
 
 
 def values_of(node: fx.Node) -> list[Any]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from armature.torch_abi.fake import FakeWorld
-from armature.torch_abi.fake_rules import NO_RULES, FakeRules
+from armature.torch_abi.fake import DYNAMIC_SHAPE, UNSUPPORTED_OPERATOR, FakeWorld
+from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, FakeResult, FakeRules
+from armature.torch_abi.known_strides import are_known
 
 aten = torch.ops.aten
 
@@ -38,3 +39,26 @@ def test_the_call_as_the_meta_function_gets_it() -> None:
         world = FakeWorld(rules=rules)
         with world.mode:
             assert world.of(x).flip(0).stride() == strides
+
+
+def test_operators_that_are_not_run_on_fakes() -> None:
+    for reason, error in ((FakeResult.WRONG, UNSUPPORTED_OPERATOR), (FakeResult.UNSIZED, DYNAMIC_SHAPE)):
+        world = FakeWorld(rules=FakeRules(fakes={aten.add.Tensor: reason}))
+        with world.mode, pytest.raises(error):
+            world.of(torch.rand(2)) + 1
+
+
+def test_what_a_rule_says_of_axes_of_one() -> None:
+    for axes in AxesOfOne:
+        world = FakeWorld(rules=FakeRules(axes_of_one={aten.mm.default: axes}))
+        with world.mode:
+            x = world.of(torch.rand(1, 1))
+            made = x @ x
+        assert are_known(made) is (axes is not AxesOfOne.GUESSED)
+    assert NO_RULES.of(aten.mm.default).axes_of_one is AxesOfOne.GUESSED
+    assert NO_RULES.of(aten.add.Tensor).axes_of_one is NO_RULES.of(aten.view.default).axes_of_one is AxesOfOne.GIVEN
+
+
+def test_layouts_that_need_no_mode() -> None:
+    assert not NO_RULES.of(aten.add.Tensor).in_mode
+    assert FakeRules(relaid={aten.mm.default: lambda args, result: result}).of(aten.mm.default).in_mode

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import armature
-from armature.torch_abi import probes
+from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.probes import Probed, of_operator
 
 DTYPES = (
     torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
@@ -70,6 +72,11 @@ MADE: dict[str, Callable[[torch.dtype], Tensor]] = {
 }
 
 
+def refused_by_kernel(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
+    ask = manager().tables().fake_rules.of(op).refused
+    return None if ask is None else ask(op, args, kwargs)
+
+
 def error_of(make: Callable[[torch.dtype], Tensor], dtype: torch.dtype) -> str:
     try:
         make(dtype)
@@ -83,7 +90,7 @@ def error_of(make: Callable[[torch.dtype], Tensor], dtype: torch.dtype) -> str:
 def test_fakes_refuse_what_kernels_refuse(name: str) -> None:
     for dtype in DTYPES:
         state = torch.get_rng_state()
-        with FakeWorld().mode:
+        with FakeWorld(rules=manager().tables().fake_rules).mode:
             told = error_of(MADE[name], dtype)
         assert torch.equal(torch.get_rng_state(), state)  # nothing was drawn
         assert bool(told) or not error_of(MADE[name], dtype), dtype
@@ -129,8 +136,8 @@ def test_elementwise_operators_refuse_what_kernels_refuse(dtype: torch.dtype, ot
         given = operands(op, dtype, others or dtype)
         if given is None or all(one.is_floating_point() for one in given if isinstance(one, Tensor)):
             continue
-        asked = probes.refused(op, tuple(given), {})
-        with FakeWorld().mode:
+        asked = refused_by_kernel(op, tuple(given), {})
+        with FakeWorld(rules=manager().tables().fake_rules).mode:
             told = error_of(lambda _, op=op: op(*operands(op, dtype, others or dtype)), dtype)  # type: ignore[misc]
         real = error_of(lambda _, op=op, given=given: op(*given), dtype)  # type: ignore[misc]
         assert (told or not real) and (real or asked is None), (op, told, asked, real)
@@ -183,10 +190,17 @@ def test_a_format_needs_its_rank() -> None:
 
 def test_the_kernel_is_asked() -> None:
     arange = torch.ops.aten.arange.default
-    refused = probes.refused(arange, (3,), {"dtype": torch.bool})
+    refused = refused_by_kernel(arange, (3,), {"dtype": torch.bool})
     assert refused is not None and "Bool" in str(refused)
-    assert probes.refused(arange, (3,), {"dtype": torch.int64}) is None
-    assert probes.refused(torch.ops.aten.sin.default, (ones(torch.float32),), {}) is None
+    assert refused_by_kernel(arange, (3,), {"dtype": torch.int64}) is None
+    assert refused_by_kernel(torch.ops.aten.sin.default, (ones(torch.float32),), {}) is None
+
+
+def test_which_kernels_are_asked() -> None:
+    ask = of_operator(torch.ops.aten.full.default, Probed.SMALL)
+    assert ask is not None and ask(torch.ops.aten.full.default, ([2], 3j), {"dtype": torch.float32})
+    assert of_operator(torch.ops.aten.full.default, None) is of_operator(torch.ops.aten.mm.default, None) is None
+    assert of_operator(torch.ops.aten.sin.default, None) is not None
 
 
 def test_arguments_that_depend_on_sizes_fit_the_smaller_ones() -> None:
@@ -195,7 +209,7 @@ def test_arguments_that_depend_on_sizes_fit_the_smaller_ones() -> None:
 
 
 def test_what_is_large_is_not_made() -> None:
-    with FakeWorld().mode:
+    with FakeWorld(rules=manager().tables().fake_rules).mode:
         for made in (torch.arange(1 << 40), torch.rand(1 << 40), torch.eye(1 << 20), torch.linspace(0, 1, 1 << 40)):
             assert made.numel() == 1 << 40
 

@@ -14,6 +14,7 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from armature.plugins import manager
 from armature.torch_abi import (
     altering,
     aot,
@@ -278,7 +279,7 @@ def test_a_fake_world_notices_random_numbers() -> None:
 
 def test_quantized_tensors_have_no_fakes() -> None:
     """Those of `quantize_per_tensor` would be floats."""
-    world = fake.FakeWorld()
+    world = fake.FakeWorld(rules=manager().tables().fake_rules)
     scale, zero = torch.tensor(0.1), torch.tensor(0)
     for given in ((0.1, 0), (scale, zero)):
         with world.mode, pytest.raises(fake.UNSUPPORTED_OPERATOR):

@@ -3,13 +3,15 @@ rules for the others, and what kernels refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import attrs
 import torch
 
 from armature.plugin_api import Operator
 from armature_aten_lowerings.kernel_checks import CHECKS, UNDERSTOOD
+from armature_aten_lowerings.kernel_facts import AXES_OF_ONE, FAKES, PROBED
 from armature_aten_lowerings.kernel_layouts import LAYOUTS
 
 aten = torch.ops.aten
@@ -34,11 +36,17 @@ CALLED_OFTEN = (
     Operator(aten.native_layer_norm.default, torch.native_layer_norm, reliable_strides=True),
 )
 
+# The other fields of rows, by operator.
+BY_FIELD: Mapping[str, Mapping[torch._ops.OpOverload, Any]] = {
+    "relaid": LAYOUTS, "takes": CHECKS, "understood": UNDERSTOOD, "probed": PROBED, "fake": FAKES,
+    "axes_of_one": AXES_OF_ONE,
+}  # fmt: skip
+
 
 def rows() -> Iterable[Operator]:
     """A row for each operator with known facts."""
     known = {row.op: row for row in CALLED_OFTEN}
-    for op in dict.fromkeys((*LAYOUTS, *CHECKS, *UNDERSTOOD)):
-        row = known.get(op, Operator(op))
-        known[op] = attrs.evolve(row, relaid=LAYOUTS.get(op), takes=CHECKS.get(op), understood=UNDERSTOOD.get(op))
+    for op in dict.fromkeys(op for table in BY_FIELD.values() for op in table):
+        facts = {field: table[op] for field, table in BY_FIELD.items() if op in table}
+        known[op] = attrs.evolve(known.get(op, Operator(op)), **facts)
     return known.values()
