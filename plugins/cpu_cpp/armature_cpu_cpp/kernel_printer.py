@@ -194,7 +194,7 @@ class KernelPrinter(ValuePrinter):
         if var is not self.nest.vector or not isinstance(var.extent, int):
             return [None]
         nodes: list[Node] = [s.node for s in statements if isinstance(s, (Let, Guarded))]
-        found = cut(nodes, var, var.extent, self.lanes_vary)
+        found = cut(nodes, var, var.extent, self.nest.lanes, self.lanes_vary)
         return [None] if len(found) == 1 and not found[0].known else [*found]
 
     @contextmanager

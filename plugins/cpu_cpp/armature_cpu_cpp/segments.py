@@ -6,7 +6,8 @@ the same for all lanes, so a piece is printed with the answer instead of the com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
@@ -34,7 +35,7 @@ EDGE: Mapping[str, Callable[[int], int]] = MappingProxyType(
 BELOW = frozenset(("lt", "le"))
 
 
-def _edge(node: Node, var: Var) -> int | None:
+def edge_of(node: Node, var: Var) -> int | None:
     """The point where the node changes its answer along the variable; None if it is not such a comparison."""
     if not isinstance(node, Op) or node.op not in EDGE:
         return None
@@ -57,20 +58,33 @@ def _decide(node: Op, known: Mapping[Node, bool]) -> bool | None:
     return None
 
 
-def cut(nodes: Iterable[Node], var: Var, extent: int, varies: Callable[[Node], bool]) -> list[Segment]:
+def _around_the_widest(points: Sequence[int], extent: int, lanes: int) -> list[int]:
+    """The ends of the widest piece, if it is much wider than a vector: windows have many conditions near the borders of
+    an image, and none in between."""
+    begin, end = max(itertools.pairwise([0, *points, extent]), key=lambda piece: piece[1] - piece[0])
+    return [p for p in (begin, end) if 0 < p < extent] if end - begin >= 2 * lanes else []
+
+
+def cut(nodes: Iterable[Node], var: Var, extent: int, lanes: int, varies: Callable[[Node], bool]) -> list[Segment]:
     """The pieces of the loop over `var`; a single piece without known conditions if nothing is gained.
 
     `nodes` has operands before users; `varies` tells which of them differ between lanes.
     """
     order = list(nodes)
-    edges = {n: edge for n in order if (edge := _edge(n, var)) is not None}
+    edges = {n: edge for n in order if (edge := edge_of(n, var)) is not None}
     points = sorted({e for e in edges.values() if 0 < e < extent})
-    if not edges or len(points) >= MOST:
+    if len(points) >= MOST:
+        points = _around_the_widest(points, extent, lanes)
+        if not points:
+            return [Segment(0, extent, {})]
+    if not edges:
         return [Segment(0, extent, {})]
     pieces: list[Segment] = []
     for begin, end in zip([0, *points], [*points, extent]):
         known: dict[Node, bool] = {
-            n: (begin < edge) == (n.op in BELOW) for n, edge in edges.items() if isinstance(n, Op)
+            n: (begin < edge) == (n.op in BELOW)
+            for n, edge in edges.items()
+            if isinstance(n, Op) and not begin < edge < end
         }
         for node in order:
             if isinstance(node, Op) and (answer := _decide(node, known)) is not None:

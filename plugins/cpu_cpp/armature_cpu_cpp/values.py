@@ -28,7 +28,10 @@ from armature.backend_api import (
 )
 from armature_cpu_cpp.loops import STEPS, Nest
 from armature_cpu_cpp.ops import FORMS, IMPLICIT, STORED_AS_THEY_ARE, in_float
+from armature_cpu_cpp.segments import BELOW, edge_of
 from armature_cpu_cpp.vector import HALVES, cpp_type, literal
+
+MOST_POINTS = 1 << 30  # differences of two such positions are numbers of 32 bits
 
 
 def identifier(name: str) -> str:
@@ -91,6 +94,8 @@ class ValuePrinter:
         if node.op == "check_index":
             return self.check_index(node)
         wide = self.lanes_vary(node)
+        if wide and (text := self._within(node)):
+            return text
         if node.op == "where" and node.args[0] in self.known:
             chosen = node.args[1 if self.known[node.args[0]] else 2]
             return self.spread(chosen) if wide else self.text(chosen)
@@ -104,6 +109,18 @@ class ValuePrinter:
         if halves and node.op not in STORED_AS_THEY_ARE:
             return in_float(node, form, operands)
         return form.format(*operands) if isinstance(form, str) else form(node, operands)
+
+    def _within(self, node: Op) -> str:
+        """A comparison of the vector's variable with a constant, as lanes before or after a point: those are numbers of
+        32 bits, of which a register holds twice as many. "" for all other operations."""
+        vector = self.nest.vector
+        if vector is None or not isinstance(vector.extent, int) or vector.extent > MOST_POINTS:
+            return ""
+        edge = edge_of(node, vector)
+        if edge is None or abs(edge) > MOST_POINTS:
+            return ""
+        name = "lanes_below" if node.op in BELOW else "lanes_from"
+        return f"{name}(l, i32({edge} - {self.index.names[vector]}))"
 
     def check_index(self, node: Op) -> str:
         """Wrapped and checked; only active lanes may report an error."""

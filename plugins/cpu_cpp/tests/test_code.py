@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from collections.abc import Callable
 
@@ -9,11 +11,11 @@ import torch
 
 import armature
 from armature.codegen.data import KernelSource
-from armature.lower.data import Reduce, Store
-from armature.lower.index import Var
+from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
+from armature.lower.index import Var, add
 from armature.schedule.data import Pass
-from armature.testing.kernel_cases import F32, Sketch, op, randn
-from armature.testing.kernel_shapes import f32
+from armature.testing.kernel_cases import BOOL, F32, I64, Sketch, op, randn
+from armature.testing.kernel_shapes import f32, variables
 
 Printed = Callable[..., KernelSource]
 CPU = torch.device("cpu")
@@ -85,6 +87,30 @@ def test_a_concatenation_is_cut_and_has_no_masks(printed: Printed) -> None:
     text = body(printed("concatenation"))
     assert "_mask" not in text and "load_where" not in text
     assert text.count("vectors<N>(") + text.count("vector<N>(") == 2
+
+
+def window_in_a_row(size: int) -> Sketch:
+    """The maximum of 9 neighbours, as far as they are in the row."""
+    k = Sketch(f"window_{size}", CPU)
+    (i,) = variables(size)
+    k.buffer("x", F32, (size,), randn(size))
+    k.buffer("out", F32, (size,))
+    items: list[Node] = []
+    for step in range(-4, 5):
+        place = IndexValue(add(i, step), I64)
+        low, high = op("ge", place, Const(0, I64), dtype=BOOL), op("lt", place, Const(size, I64), dtype=BOOL)
+        items.append(Masked(op("logical_and", low, high), k.load("x", add(i, step)), f32(-math.inf), F32))
+    return k.pointwise((i,), Store("out", (i,), functools.reduce(lambda a, b: op("maximum", a, b), items)))
+
+
+def test_a_window_has_masks_at_the_borders_only(printed: Printed) -> None:
+    left, middle, right = body(printed(window_in_a_row(400))).split("LANES(l, i0)")[1:]
+    assert "lanes_from(" in left and "lanes_below(" in right
+    assert "_mask" not in middle and middle.count("load(l, ") == 9
+
+
+def test_a_window_in_a_short_row_is_not_cut(printed: Printed) -> None:
+    assert body(printed(window_in_a_row(20))).count("LANES(l, i0)") == 1
 
 
 def test_padding_outside_of_a_row_is_a_branch(printed: Printed) -> None:

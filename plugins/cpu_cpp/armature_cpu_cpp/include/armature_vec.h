@@ -418,6 +418,9 @@ template <class T, int N, int FIRST = 0> INLINE Vec<T, N> iota() {
   if constexpr (!fits<T, N>) return join(iota<T, N / 2, FIRST>(), iota<T, N / 2, FIRST + N / 2>());
   else { Vec<T, N> x; x.r = counted<T>(typename Run<FIRST, N>::type{}); return x; }
 }
+// The lanes before number `count`, and those from it on.
+template <class L> INLINE Vec<bool, L::N> lanes_below(L, i32 count) { return iota<i32, L::N>() < Vec<i32, L::N>(count); }
+template <class L> INLINE Vec<bool, L::N> lanes_from(L, i32 count) { return iota<i32, L::N>() >= Vec<i32, L::N>(count); }
 template <class L> INLINE Vec<bool, L::N> active(L l) {
   if constexpr (L::full) return Vec<bool, L::N>(true);
   else return iota<i32, L::N>() < Vec<i32, L::N>(i32(l.count));
