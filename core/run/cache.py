@@ -19,6 +19,7 @@ from armature.errors import ArmatureWarning, NoKernelFolder
 from armature.run.store import KEY_DIGITS, Entry, Store, Unusable
 
 _DEFAULT_LIMIT = 2 << 30
+UNSEEN = 0.02  # of the limit: what may be built before the folder is looked through, which takes longer the more it has
 # A subfolder of the one in the settings, which may have other contents and permissions: the store is ours alone.
 STORE = "kernels"
 
@@ -56,6 +57,8 @@ class Cache:
     misses: int = 0
     rebuilt: list[str] = attrs.field(factory=list)
     _temporary: Store | None = attrs.field(default=None, init=False)
+    _unseen: int = attrs.field(default=0, init=False)  # bytes built here since the folder was last looked through
+    _allowed: int = attrs.field(default=0, init=False)  # how many there may be
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
@@ -115,6 +118,7 @@ class Cache:
         """Remove the least recently used files until the store is within its limit, and abandoned work."""
         entries = self.entries()
         total = sum(entry.size for entry in entries)
+        self._unseen, self._allowed = 0, max(0, min(self.limit - total, int(self.limit * UNSEEN)))
         if total <= self.limit:
             return
         self.store.remove_abandoned()
@@ -183,7 +187,9 @@ class Cache:
                 made = folder / f"{key}{suffix}"
                 build(made)
                 entry = store.put(made, key, suffix)
-        self.trim()
+        self._unseen += entry.size
+        if self._unseen > self._allowed:
+            self.trim()
         return read(entry.path)
 
     def _opened_temporary(self, reason: str | None) -> Store:

@@ -70,6 +70,19 @@ def test_oldest_files_go_when_the_store_is_full(tmp_path: Path) -> None:
     assert cache.clear() == len(paths) - 1 and cache.files() == []
 
 
+def test_folder_is_not_looked_through_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    entries = Cache.entries
+    monkeypatch.setattr(Cache, "entries", lambda self: looks.append(1) or entries(self))
+    cache = Cache(tmp_path, limit=10_000)
+    for number in range(50):
+        cache.get_or_build((str(number),), ".txt", lambda path: path.write_text("x" * 20) and None)
+    assert 1 <= len(looks) <= 1 + 50 * 20 // 200
+    for number in range(50, 100):
+        cache.get_or_build((str(number),), ".txt", lambda path: path.write_text("x" * 400) and None)
+    assert cache.size() <= 10_000
+
+
 def test_workers_give_results_and_errors() -> None:
     workers = Workers(2)
     assert workers.submit(sum, (1, 2)).result(10) == 3
