@@ -35,6 +35,9 @@ from armature.plugin_api import (
 
 OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
 
+# Functions of sizes whose results their library only reads: lists, which the frame may make anew for symbols.
+ONLY_READ = frozenset({"einops.einops._reconstruct_from_shape_uncached"})
+
 
 @attrs.define(eq=False)
 class CachedFunctionValue(Value):
@@ -74,12 +77,13 @@ class CachedFunctionValue(Value):
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         given = named(args, kwargs)
         key = None
-        if not any(value.is_symbolic for _, value in given):
+        if not any(holds_symbols(value) for _, value in given):
             key = tuple((name, value.python_type(), value.key(tracer)) for name, value in given)
             if key in self.known:
                 return self.known[key]
         made = self._computed(tracer, args, kwargs)
-        trusted = is_trusted(self.obj.__wrapped__) or assumed_constant(self.obj.__wrapped__)
+        function = self.obj.__wrapped__
+        trusted = is_trusted(function) or assumed_constant(function) or is_only_read(function)
         number = key is None and (made.is_constant or made.is_symbolic)
         if not (trusted or number or is_new_in_frame(key)):
             for _, value in given:  # a size becomes a constant
@@ -128,6 +132,16 @@ class CachedFunctionValue(Value):
 
     def _refuse(self, tracer: Tracing, why: str) -> NoReturn:
         tracer.graph_break("cached-function", function=self.describe(), reason=why)
+
+
+def holds_symbols(value: Value) -> bool:
+    """Whether it is a symbolic number, or a tuple with one."""
+    return value.is_symbolic or (isinstance(value, TupleValue) and any(map(holds_symbols, value.items)))
+
+
+def is_only_read(function: object) -> bool:
+    """Whether nobody can tell the function's results from new ones."""
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}" in ONLY_READ
 
 
 def is_new_in_frame(key: Any) -> bool:
