@@ -386,6 +386,17 @@ def sizes(value: Index) -> frozenset[Size]:
     return sizes(value.num) | sizes(value.den)
 
 
+def divisions(value: Index) -> tuple[FloorDiv | Mod, ...]:
+    """All quotients and remainders in the expression, also those within another."""
+    if isinstance(value, (int, Var, Size)):
+        return ()
+    if isinstance(value, Sum):
+        return tuple(found for factor, _ in value.terms for found in divisions(factor))
+    if isinstance(value, Product):
+        return tuple(found for factor in value.factors for found in divisions(factor))
+    return (value, *divisions(value.num), *divisions(value.den))
+
+
 def stride_of(value: Index, var: Var) -> Index | None:
     """By how much the expression grows when `var` grows by one; None if that is not a fixed amount."""
     terms, _ = _terms(value)

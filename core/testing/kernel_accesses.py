@@ -8,7 +8,7 @@ import torch
 
 from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
 from armature.lower.features import Features
-from armature.lower.index import Var, add, mul
+from armature.lower.index import Var, add, floordiv, mod, mul
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import (
     BF16,
@@ -89,6 +89,35 @@ def _steps(step: int, dtype: torch.dtype) -> Case:
 
 ACCESS_CASES += [_steps(step, F32) for step in (2, 3, 4, 5)] + [_steps(2, dtype) for dtype in (F64, I64, BOOL, BF16)]
 ACCESS_CASES += [_steps(7, dtype) for dtype in (F64, I64, BOOL, BF16)]
+
+
+def _repeats(times: int, dtype: torch.dtype) -> Case:
+    """Neighbours read at quotients and remainders of their number, which are values too."""
+    name = f"repeats_{times}_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if dtype not in features.dtypes:
+            raise Skip
+        k = Sketch(name, device)
+        i, j = variables(5, 13 * times)
+        k.buffer("x", dtype, (5, 13), randn(5, 13, dtype=dtype))
+        k.buffer("out", dtype, (5, 13 * times))
+        k.buffer("some", dtype, (5, 13 * times))
+        k.buffer("numbers", I64, (5, 13 * times))
+        row = mod(add(mul(i, 3), j), 5)
+        here = op("gt", k.load("x", i, floordiv(j, times)), Const(0, dtype), dtype=BOOL)
+        kept = Masked(here, k.load("x", row, mod(mul(j, 4), 13)), Const(0, dtype), dtype)
+        return k.pointwise(
+            (i, j),
+            Store("out", (i, j), k.load("x", i, floordiv(j, times))),
+            Store("some", (i, j), kept),
+            Store("numbers", (i, j), IndexValue(add(mul(floordiv(j, times), 2), mul(row, -1)), I64)),
+        )
+
+    return Case("gathers", name, make)
+
+
+ACCESS_CASES += [_repeats(times, F32) for times in (2, 3, 7)] + [_repeats(3, dtype) for dtype in (F64, I64, BF16)]
 
 
 def _rows_of_a_column(dtype: torch.dtype) -> Case:

@@ -155,6 +155,14 @@ def test_any_reshape_reaches_each_element_once(data: st.DataObject) -> None:
     assert [value(flat, p) for p in points(space)] == list(range(math.prod(first)))
 
 
+def test_divisions_are_found_within_one_another() -> None:
+    i, j = Var("i", 40), Var("j", 9)
+    inner = ix.mod(ix.add(ix.mul(i, 3), j), 7)
+    whole = ix.add(ix.mul(ix.floordiv(ix.add(inner, j, 5), 4), 2), i)
+    assert [type(part).__name__ for part in ix.divisions(whole)] == ["FloorDiv", "Mod"]
+    assert ix.divisions(ix.add(i, j)) == ()
+
+
 def test_small_terms_are_dropped() -> None:
     i, j = Var("i", 6), Var("j", 4)
     num = ix.add(ix.mul(i, 4), j)

@@ -219,8 +219,9 @@ class KernelPrinter(ValuePrinter):
             body = "LANES_OF" if self.ways > 1 else "LANES"
             with self.lines.indented(f"{walk}({begin}, {end}, {body}(l, {name}) {{", "});"):
                 self.in_lanes = True
+                self.one_lane = piece is not None and piece.end - piece.begin == 1
                 yield
-                self.in_lanes = False
+                self.in_lanes = self.one_lane = False
         self.spilled = spilled
 
     def walk(self, extent: Index, limit: Range | None) -> str:

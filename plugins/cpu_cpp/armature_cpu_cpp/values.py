@@ -21,6 +21,9 @@ from armature.backend_api import (
     Op,
     Size,
     Var,
+    bounds,
+    divisions,
+    sizes,
     stride_of,
     substitute,
     variables,
@@ -32,6 +35,21 @@ from armature_cpu_cpp.segments import BELOW, edge_of
 from armature_cpu_cpp.vector import HALVES, cpp_type, literal
 
 MOST_POINTS = 1 << 30  # differences of two such positions are numbers of 32 bits
+
+
+DIVIDED = IndexPrinter(short_floordiv="quotient<{1}>({0})", short_mod="remainder<{1}>({0})")
+
+
+def _is_between(value: Index, low: int, high: int) -> bool:
+    least, most = bounds(value)
+    return least is not None and least >= low and most is not None and most < high
+
+
+def _is_short(index: Index) -> bool:
+    """Whether the index has 32 bits, and what is divided in it 31 and no sign."""
+    return _is_between(index, -(1 << 31), 1 << 31) and all(
+        isinstance(part.den, int) and _is_between(part.num, 0, 1 << 31) for part in divisions(index)
+    )
 
 
 def identifier(name: str) -> str:
@@ -62,6 +80,7 @@ class ValuePrinter:
             **{n: f"in{k}" for k, n in enumerate(self.kernel.reads)},
             **{n: f"out{k}" for k, n in enumerate(self.kernel.writes)},
         }
+        self.one_lane = False  # whether the vector's loop has a single point here
         self.mask = ""  # lanes outside of which no memory may be accessed
         self.spilled: set[str] = set()
         self.known: Mapping[Node, bool] = {}  # conditions with a constant answer in the current piece
@@ -164,13 +183,16 @@ class ValuePrinter:
             return f"{pointer}[{self.indexer(node.indirect, False).print(node.index[0])}]"
         where = "_where" if self.mask else ""
         lanes = f"l, {self.mask}" if self.mask else "l"
-        if isinstance(stride, int) and (stride == 1 or stride in STEPS):
+        if isinstance(stride, int) and (stride == 1 or stride in STEPS or self.one_lane):
+            stride = 1 if self.one_lane else stride
             first = self.indexer(node.indirect, False).print(node.index[0])
             form = f"load{where}" if stride == 1 else f"load_steps{where}<{stride}>"
             return f"{form}({lanes}, {pointer} + {first})"
         if isinstance(stride, int):
             first = self.indexer(node.indirect, False).print(node.index[0])
             return f"gather_steps{where}<{stride}>({lanes}, {pointer} + {first})"
+        if places := self.divided_places(node.index[0], node.indirect):
+            return f"gather_at{where}({lanes}, {pointer}, {places})"
         if linear := self.linear_places(node):
             return f"gather_at{where}({lanes}, {pointer} + {linear[0]}, {linear[1]})"
         return f"gather{where}({lanes}, {pointer}, {self.lane_place(node.index[0], node.indirect)})"
@@ -195,6 +217,18 @@ class ValuePrinter:
         first = substitute(index, dict.fromkeys(varying, 0))
         return self.indexer(same, False).print(first), " + ".join(terms)
 
+    def divided_places(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
+        """A vector of positions with quotients and remainders of the vector's variable, if numbers of 32 bits suffice;
+        "" for all others."""
+        vector = self.nest.vector
+        if vector is None or vector not in variables(index) or sizes(index):
+            return ""
+        if any(self.lanes_vary(value) for _, value in indirect) or not _is_short(index):
+            return ""
+        names = {var: f"i32({text})" for var, text in self.indexer(indirect, False).names.items()}
+        names[vector] = f"(iota<i32, N>() + {names[vector]})"
+        return attrs.evolve(DIVIDED, names=names).print(index)
+
     def _as_i64(self, node: Node) -> str:
         text = self.text(node)
         return text if node.dtype == torch.int64 else f"cast<i64>({text})"
@@ -211,4 +245,6 @@ class ValuePrinter:
         stride = stride_of(node.index, vector)
         if stride is not None and vector not in variables(stride):
             return f"index_steps<{name}>(l, {self.index.print(node.index)}, {self.index.print(stride)})"
+        if places := self.divided_places(node.index, ()):
+            return f"cast<{name}>({places})"
         return f"index_lanes<{name}>(l, {self.lane_place(node.index, ())})"

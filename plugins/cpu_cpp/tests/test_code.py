@@ -12,7 +12,7 @@ import torch
 import armature
 from armature.codegen.data import KernelSource
 from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
-from armature.lower.index import Var, add
+from armature.lower.index import Var, add, sub
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import BOOL, F32, I64, Sketch, op, randn
 from armature.testing.kernel_shapes import f32, variables
@@ -128,6 +128,24 @@ def test_rows_picked_by_each_lane_are_gathered_at_once(printed: Printed) -> None
     text = body(printed("rows_of_a_column_float32"))
     assert "gather_at(" in text and "gather_at_where(" in text
     assert "_lanes" not in text
+
+
+def test_quotients_of_the_vectors_variable_are_vectors(printed: Printed) -> None:
+    text = body(printed("repeats_3_float32"))
+    assert "quotient<3>(" in text and "remainder<13>(" in text
+    assert "[&](i64 k)" not in text  # nothing is done lane by lane
+
+
+def test_a_piece_of_one_point_is_not_gathered(printed: Printed) -> None:
+    k = Sketch("reflected", CPU)
+    (i,) = variables(40)
+    x = k.buffer("x", F32, (39,), randn(39))
+    k.buffer("out", F32, (40,))
+    first = op("lt", IndexValue(i, I64), Const(1, I64), dtype=BOOL)
+    early = Masked(first, k.load(x, sub(1, i)), f32(0.0), F32)
+    late = Masked(op("logical_not", first), k.load(x, add(i, -1)), f32(0.0), F32)
+    text = body(printed(k.pointwise((i,), Store("out", (i,), op("where", first, early, late, dtype=F32)))))
+    assert text.count("load(l, ") == 2 and "gather" not in text
 
 
 def test_a_transposing_copy_uses_up_the_lines_it_loads(printed: Printed) -> None:

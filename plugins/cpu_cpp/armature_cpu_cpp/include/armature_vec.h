@@ -403,6 +403,18 @@ template <class U, class T, int N> INLINE Vec<U, N> cast(const Vec<T, N>& x) {
   }
 }
 
+// Quotient and remainder of numbers that are not negative by a constant: exact, because that far from a whole number
+// doubles are close enough. Processors have no vector division of integers.
+template <int BY, class V> INLINE V quotient(const V& x) {
+  if constexpr (!is_vec<V>) return x / BY;
+  else if constexpr ((BY & (BY - 1)) == 0) return shift_right_raw(x, V(i32(__builtin_ctz(BY))));
+  else {
+    using D = rebind<V, double>;
+    return cast<i32>((cast<double>(x) + D(0.5)) * D(1.0 / BY));
+  }
+}
+template <int BY, class V> INLINE V remainder(const V& x) { return x - quotient<BY>(x) * V(i32(BY)); }
+
 // The same bits as another type of the same width.
 template <class U, class T> INLINE auto bits_as(const T& x) { return reinterpret<rebind<T, U>>(x); }
 
