@@ -21,6 +21,7 @@ from armature.trace.emit.value_writer import ValueWriter, output_name
 from armature.trace.values.base import Value, Write
 
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
+RAISED = 8  # stack space for what handlers begin with
 
 
 @attrs.define(eq=False)
@@ -35,7 +36,8 @@ class Rebuilder(ValueWriter):
         """Call the graph, prepare the result and the changes, make the changes, return the result."""
         prologue = self.prologue(slot)
         self._body(result)
-        return self._assemble([*prologue, *self._early, *self.epilogue(slot), *self.main, *self.after_failure()])
+        written = [*prologue, *self._early, *self.epilogue(slot), *self.main, *self.after_failure()]
+        return self._assemble(written, depth_of(written) + RAISED)
 
     def _count_uses(self, sources: list[Source]) -> None:
         """Count how often each prefix of the sources is loaded."""
@@ -228,7 +230,7 @@ class Rebuilder(ValueWriter):
             self.call(2)
             self.emit("POP_TOP")
 
-    def _assemble(self, instructions: list[Any], stacksize: int | None = None) -> CodeType:
+    def _assemble(self, instructions: list[Any], stacksize: int) -> CodeType:
         code = self.code
         made = Bytecode(instructions)
         for inst in made:
@@ -241,7 +243,15 @@ class Rebuilder(ValueWriter):
         extra = bool(code.co_flags & CompilerFlags.VARARGS) + bool(code.co_flags & CompilerFlags.VARKEYWORDS)
         made.argnames = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra])
         made.freevars, made.cellvars = list(code.co_freevars), list(code.co_cellvars)
-        if stacksize is None:
-            return made.to_code()
-        # The exception table of the program's handlers has its own stack depths: keep them.
+        # Handlers state their own stack depths: keep them. (It takes long to compute them.)
         return made.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+
+
+def depth_of(items: list[Any]) -> int:
+    """The stack that instructions need if they run in order."""
+    depth = most = 0
+    for item in items:
+        if isinstance(item, Instr):
+            depth += item.stack_effect(jump=False)
+            most = max(most, depth)
+    return most

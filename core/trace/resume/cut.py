@@ -18,7 +18,7 @@ from armature.frame.data import program_of, resume_point
 from armature.frame.sources import LocalSource
 from armature.introspection import MISSING, class_member, unbound
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.emit.rebuild import Rebuilder
+from armature.trace.emit.rebuild import Rebuilder, depth_of
 from armature.trace.emit.value_writer import output_name
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction, decode, instructions_of, remade_cells, slot_names
@@ -30,7 +30,6 @@ from armature.trace.resume.splice import (
     NOT_ALONE,
     BreakWriter,
     code_lookup,
-    depth_of,
     in_order,
     stub_code,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from types import CodeType
-from typing import Any
 from weakref import ref
 
 import attrs
@@ -245,13 +244,3 @@ def code_lookup(table: ResumeTable, key: Hashable) -> HeldCode:
 
 
 skip_code(HeldCode.__call__.__code__)
-
-
-def depth_of(items: list[Any]) -> int:
-    """An upper bound of the stack that instructions without jumps need."""
-    depth = most = 0
-    for item in items:
-        if isinstance(item, Instr):
-            depth += item.stack_effect(jump=False)
-            most = max(most, depth)
-    return most
