@@ -19,10 +19,12 @@ from armature.backend_api import (
     IndexValue,
     Kernel,
     Load,
+    Masked,
     Node,
     Op,
     Pass,
     Reduce,
+    Store,
     Var,
     add,
     depends,
@@ -39,6 +41,7 @@ from armature.backend_api import (
     variables,
 )
 from armature_cpu_cpp.reduce import POSITIONS
+from armature_cpu_cpp.segments import cut
 from armature_cpu_cpp.vector import lanes_of
 
 # Cost per element of a vector access, relative to a contiguous load.
@@ -196,21 +199,30 @@ class _Costs:
     flat: _Flat
     lanes: int
 
-    def accesses(self) -> list[tuple[Index, frozenset[Var], float]]:
-        """Position, variables of indirect parts, and non-contiguous cost per load and store."""
+    def accesses(self) -> list[tuple[Load | Store, frozenset[Var], float]]:
+        """Variables of indirect parts, and non-contiguous cost per load and store."""
         nodes = postorder(self.flat.kernel.roots)
         known = depends(nodes)
-        out: list[tuple[Index, frozenset[Var], float]] = []
-        for node in nodes:
-            if isinstance(node, Load):
-                behind = frozenset().union(*(known[v] for _, v in node.indirect)) if node.indirect else frozenset()
-                out.append((node.index[0], behind, GATHER))
-            elif isinstance(node, IndexValue):
-                continue
-        for store in self.flat.kernel.stores:
-            behind = frozenset().union(*(known[v] for _, v in store.indirect)) if store.indirect else frozenset()
-            out.append((store.index[0], behind, SCATTER))
-        return out
+
+        def behind(access: Load | Store) -> frozenset[Var]:
+            return frozenset().union(*(known[value] for _, value in access.indirect))
+
+        loads = [(node, behind(node), GATHER) for node in nodes if isinstance(node, Load)]
+        return [*loads, *((store, behind(store), SCATTER) for store in self.flat.kernel.stores)]
+
+    def shares(self, var: Var) -> Mapping[Load | Store, float]:
+        """Of loads under a condition: in which part of the loop over `var` it may hold, where the loop is cut there."""
+        nodes = postorder(self.flat.kernel.roots)
+        masked = [node for node in nodes if isinstance(node, Masked)]
+        if not masked or not isinstance(var.extent, int):
+            return {}
+        known = depends(nodes)
+        pieces = cut(nodes, var, var.extent, self.lanes, lambda node: var in known[node])
+        found: dict[Load | Store, float] = {}
+        for node in masked:
+            points = sum(piece.end - piece.begin for piece in pieces if piece.known.get(node.cond, True))
+            found |= {load: points / var.extent for load in postorder([node.value]) if isinstance(load, Load)}
+        return found
 
     def work(self) -> float:
         """Number of operations at one point of all loops."""
@@ -222,13 +234,15 @@ class _Costs:
             return self.lanes * (len(self.accesses()) + self.work())
         total = self.work()
         inner = frozenset(self.flat.inner)
-        for index, behind, apart in self.accesses():
+        shares = self.shares(var)
+        for access, behind, apart in self.accesses():
+            index = access.index[0]
             stride = None if var in behind else stride_of(index, var)
             near = {0: BROADCAST, 1: CONTIGUOUS, **(STEPS if apart == GATHER else {})}
             cost = near.get(stride, apart) if isinstance(stride, int) else apart
             if inner and not (variables(index) | behind) & inner:
                 cost /= _size(numel(v.extent for v in self.flat.inner))
-            total += cost
+            total += cost * shares.get(access, 1.0)
         extent = _size(var.extent)
         used = extent / (math.ceil(extent / self.lanes) * self.lanes)
         if var in inner:

@@ -148,6 +148,23 @@ def test_a_piece_of_one_point_is_not_gathered(printed: Printed) -> None:
     assert text.count("load(l, ") == 2 and "gather" not in text
 
 
+def test_rare_backward_reads_do_not_turn_the_loops(printed: Printed) -> None:
+    k = Sketch("short_rows", CPU)
+    i, j = variables(256, 18)
+    x = k.buffer("x", F32, (256, 16), randn(256, 16))
+    k.buffer("out", F32, (256, 18))
+    number = IndexValue(j, I64)
+    early = op("lt", number, Const(1, I64), dtype=BOOL)
+    inside = op("lt", number, Const(17, I64), dtype=BOOL)
+    tests = early, op("logical_and", op("logical_not", early), inside), op("logical_not", inside)
+    places = sub(1, j), add(j, -1), sub(31, j)
+    loads = [Masked(t, k.load(x, i, p), f32(0.0), F32) for t, p in zip(tests, places, strict=True)]
+    later = op("where", inside, loads[1], loads[2], dtype=F32)
+    value = op("exp", op("where", early, loads[0], later, dtype=F32))
+    text = body(printed(k.pointwise((i, j), Store("out", (i, j), value))))
+    assert "scatter" not in text and "gather" not in text
+
+
 def test_a_transposing_copy_uses_up_the_lines_it_loads(printed: Printed) -> None:
     text = body(printed("transposed_copy"))
     assert text.index("vectors<N>(") < text.index("for (i64 ")
