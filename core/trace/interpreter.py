@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -18,7 +18,7 @@ from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
 from armature.frame.dynamic import is_registered
 from armature.frame.sources import LocalSource, ModeSource, Source
-from armature.torch_abi.fake import in_transform, version_of
+from armature.torch_abi.fake import FakeWorld, in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
 from armature.torch_abi.overrides import without_overrides
@@ -26,13 +26,15 @@ from armature.trace import eval_loop
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.frame_state import Frame, Trace
+from armature.trace.frame_state import Frame, Recorder, Trace
+from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
 from armature.trace.recording import aliasing
 from armature.trace.recording.sizes import new_world
 from armature.trace.semantics import inlining
+from armature.trace.stack import Breaks
 from armature.trace.tracer import Tracer
-from armature.trace.values.base import Value
+from armature.trace.values.base import Effects, Value
 from armature.trace.values.context import end_grad
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
@@ -98,7 +100,7 @@ def tracing(tracer: Trace) -> Iterator[None]:
     except GraphBreak as stop:
         for check in tracer.ending.checks:
             check(tracer, None, None)
-        stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer)
+        stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer.objects, tracer.recorder)
         raise
     except SkipFrame as skipped:
         skipped.guards = guards_so_far(tracer)
@@ -126,17 +128,17 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
     for check in tracer.ending.checks:
         check(tracer, frame, result)
     tracer.stack.frames.append(frame)  # for the line at which the graph ends
-    check_left(tracer)
+    check_left(tracer.effects, tracer.breaks)
     end_grad(tracer)
     tracer.stack.ended = (tracer.stack.frames.pop(),)
     return result
 
 
-def check_left(tracer: Trace) -> None:
+def check_left(effects: Effects, breaks: Breaks) -> None:
     """Raise GraphBreak where a torch context manager was entered that is still open; the grad mode may differ."""
-    for context in tracer.effects.entered:
+    for context in effects.entered:
         locations = getattr(context, "made_at", ())
-        raise tracer.breaks.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
+        raise breaks.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
 
 
 def check_generators(tracer: Trace, frame: Frame) -> None:
@@ -176,7 +178,7 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
 
 
 def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
-    if not meets_tensors(tracer):
+    if not meets_tensors(tracer.objects, tracer.recorder):
         raise found_nothing(tracer)
     slot = CompiledGraphSlot()
     computes = tracer.recorder.computes
@@ -203,7 +205,7 @@ def traced_frame(
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
         graph = fx.GraphModule(dict(tracer.recorder.modules) or torch.nn.Module(), tracer.recorder.graph, name)
     guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
-    inputs = graph_inputs(tracer) if computes else ()
+    inputs = graph_inputs(tracer.recorder, tracer.effects, tracer.fakes) if computes else ()
     return TracedFrame(
         name, graph, inputs, guards, code, slot, breaks, tracer.recorder.mutates, out.undo, tracer.sizes.guards
     )
@@ -222,18 +224,18 @@ def guards_so_far(tracer: Trace) -> tuple[Guard, ...]:
     return (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
 
 
-def meets_tensors(tracer: Trace) -> bool:
+def meets_tensors(objects: Objects[Any, Any, Any], recorder: Recorder) -> bool:
     """Whether the frame has met a tensor or calls a torch function. Computing with sizes does not count."""
-    return bool(tracer.objects.by_fake) or tracer.recorder.computes_more_than_sizes
+    return bool(objects.by_fake) or recorder.computes_more_than_sizes
 
 
-def graph_inputs(tracer: Trace) -> tuple[GraphInput, ...]:
+def graph_inputs(recorder: Recorder, effects: Effects, fakes: FakeWorld) -> tuple[GraphInput, ...]:
     """The graph's inputs, with their fakes as they were before the graph changed any."""
-    tensors = [value for value in tracer.recorder.inputs if isinstance(value, TensorValue)]
-    changed = tracer.effects.altered or any(version_of(value.fake) for value in tensors)
-    fresh = tracer.fakes.afresh() if changed else None
+    tensors = [value for value in recorder.inputs if isinstance(value, TensorValue)]
+    changed = effects.altered or any(version_of(value.fake) for value in tensors)
+    fresh = fakes.afresh() if changed else None
     found = []
-    for value in tracer.recorder.inputs:
+    for value in recorder.inputs:
         if value.node is None or value.source is None:
             continue
         if isinstance(value, SymbolicValue):
@@ -245,7 +247,7 @@ def graph_inputs(tracer: Trace) -> tuple[GraphInput, ...]:
         if fresh is not None:
             value.node.meta.update({"example_value": fake, "traced_value": value.fake})
         counts = version_of(value.fake) != version_of(fake)
-        if counts or tracer.effects.writes_to(value):
+        if counts or effects.writes_to(value):
             value.node.meta["counts_writes"] = counts  # writes through `x.data` are not counted
         parameter = isinstance(value.real, torch.nn.Parameter) or is_registered(value.source)
         found.append(GraphInput(value.node.name, value.source, fake, parameter, weakref.ref(value.real)))

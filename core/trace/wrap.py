@@ -30,6 +30,7 @@ from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.break_ids import LAYOUT, LAYOUTS
 from armature.trace.errors import SkipFrame
+from armature.trace.guards import GuardRecorder
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.values.base import BoundMethod, TypeRules, Value
@@ -61,7 +62,7 @@ def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     if known is not None:
         value = known[1]
         if value.source is not None and value.source != source:
-            _same_object(tracer, obj, value.source, source)
+            _same_object(tracer.guards, obj, value.source, source)
         return value
     build = EXACT.get(type(obj))
     if build is not None:
@@ -77,12 +78,12 @@ def wrap(tracer: Trace, obj: object, source: Source) -> Value:
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
 
 
-def _same_object(tracer: Trace, obj: object, first: Source, second: Source) -> None:
+def _same_object(guards: GuardRecorder, obj: object, first: Source, second: Source) -> None:
     """Guard that two sources lead to one object. An object that the code keeps alive is guarded by identity."""
     if type(first) is ObjectSource or type(second) is ObjectSource:
-        tracer.guards.same(second if type(first) is ObjectSource else first, obj)
+        guards.same(second if type(first) is ObjectSource else first, obj)
     else:
-        tracer.guards.alias(first, second)
+        guards.alias(first, second)
 
 
 def as_value(tracer: Trace, obj: object) -> Value:

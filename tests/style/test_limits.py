@@ -61,12 +61,10 @@ LAYERS_IN = {"core/plugin_api.py", "core/testing/differential.py"}
 # Modules of core/trace whose functions and classes take the whole trace: those that run it, and those that write its
 # code. Others take `Tracing`, or the parts that they need.
 WHOLE_TRACE = {
-    "core/trace/emit/rerun.py",
     "core/trace/emit/value_writer.py",
     "core/trace/frame_state.py",
     "core/trace/interpreter.py",
     "core/trace/resume/continuation.py",
-    "core/trace/resume/cut.py",
     "core/trace/semantics/inlining.py",
     "core/trace/tracer.py",
     "core/trace/wrap.py",

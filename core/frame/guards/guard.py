@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -73,8 +74,14 @@ class Guard:
     def identity(self) -> object:
         """Equal for guards that check the same."""
         kind: Any = type(self)
-        facts = [getattr(self, f.name) for f in attrs.fields(kind) if f.name != "user"]
-        return (type(self), *(f if issubclass(type(f), Source) else id(f) for f in facts))
+        facts = [getattr(self, name) for name in checked_fields(kind)]
+        return (kind, *(f if issubclass(type(f), Source) else id(f) for f in facts))
+
+
+@functools.cache
+def checked_fields(kind: Any) -> tuple[str, ...]:
+    """The fields of a kind of guard that say what it checks."""
+    return tuple(one.name for one in attrs.fields(kind) if one.name != "user")
 
 
 class TreeBuilder:

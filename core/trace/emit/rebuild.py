@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from bytecode import Bytecode, CompilerFlags, Instr, Label
-from bytecode.instr import CellVar, TryBegin, TryEnd
+from bytecode.instr import CellVar, InstrLocation, TryBegin, TryEnd
 
 from armature.frame.rerun import Rerun, Undo
 from armature.frame.sources import LocalSource, Source
@@ -16,8 +16,9 @@ from armature.frame.trampoline import forget_caller
 from armature.torch_abi import overrides
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.trace.data import CompiledGraphSlot
-from armature.trace.emit.rerun import can_rerun, plan, rerun_of
+from armature.trace.emit.rerun import plan, rerun_of
 from armature.trace.emit.value_writer import ValueWriter, output_name
+from armature.trace.recording.graph_nodes import only_computes
 from armature.trace.values.base import Value, Write
 
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
@@ -152,11 +153,15 @@ class Rebuilder(ValueWriter):
         for name in self.code.co_cellvars:
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
-        self.undo = Undo() if slot is None else plan(self.tracer)
-        repeats, early = slot is not None and can_rerun(self.tracer, self.undo), bool(self.tracer.precalls.calls)
+        self.undo = Undo() if slot is None else plan(self.tracer.recorder, self.tracer.effects, self.tracer.fakes)
+        # A frame may run again if nothing visible has happened by then.
+        undone = slot is not None and (self.undo.saves or not self.undo.happens)
+        repeats, early = undone and only_computes(self.tracer.recorder), bool(self.tracer.precalls.calls)
         if self.tracer.ending.breaks and (self.undo.remembered or not repeats):
             raise self.tracer.ending.breaks[0]
-        self._rerun = rerun_of(self.tracer, self.code, self.undo) if repeats or early else None
+        if repeats or early:
+            strict = self.tracer.config.strict or self.tracer.users_backend
+            self._rerun = rerun_of(self.code, self.undo, not (self.tracer.stack.has_handlers or early), strict)
         begin = TryBegin(self._failed, False, 0)
         if early:
             self._before.save(self)
@@ -233,9 +238,10 @@ class Rebuilder(ValueWriter):
     def _assemble(self, instructions: list[Any], stacksize: int) -> CodeType:
         code = self.code
         made = Bytecode(instructions)
+        first = InstrLocation(code.co_firstlineno, None, None, None)
         for inst in made:
             if isinstance(inst, Instr) and inst.location is None:
-                inst.lineno = code.co_firstlineno
+                inst.location = first
         made.name, made.qualname, made.filename = code.co_name, code.co_qualname, code.co_filename
         made.first_lineno, made.flags = code.co_firstlineno, CompilerFlags(code.co_flags & ~GENERATOR_FLAGS)
         made.argcount, made.posonlyargcount = code.co_argcount, code.co_posonlyargcount

@@ -11,25 +11,24 @@ from torch import fx
 from armature.frame.rerun import Rerun, Undo
 from armature.torch_abi.altering import has_history
 from armature.torch_abi.eval_frame import skip_code
-from armature.torch_abi.fake import version_of
+from armature.torch_abi.fake import FakeWorld, version_of
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.raising import may_raise, tensors_of
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import LEAVE
-from armature.trace.recording import graph_nodes
+from armature.trace.values.base import Effects
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.trace.frame_state import Recorder
 
 
-def plan(tracer: Trace) -> Undo:
+def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld) -> Undo:
     """Compute what has to be undone if the graph of a frame raises."""
-    called = list(tracer.recorder.calls())
+    called = list(recorder.calls())
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
-    values = tracer.recorder.inputs
+    values = recorder.inputs
     tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
-    effects = tracer.effects
     written = tuple(
         n
         for n, value in tensors
@@ -42,9 +41,9 @@ def plan(tracer: Trace) -> Undo:
         written,
         frozenset(position for position in written if has_history(values[position].fake)),
         altered,
-        tracer.fakes.random,
+        fakes.random,
     )
-    undo.saves = undo.happens and all(map(_is_plain, tracer.recorder.graph.nodes))
+    undo.saves = undo.happens and all(map(_is_plain, recorder.graph.nodes))
     undo.always = any(map(may_raise, called))
     return undo
 
@@ -57,15 +56,8 @@ def _is_plain(node: fx.Node) -> bool:
     )
 
 
-def can_rerun(tracer: Trace, undo: Undo) -> bool:
-    """Whether a frame may rerun when its graph raises: nothing visible may have happened by then."""
-    return (undo.saves or not undo.happens) and graph_nodes.only_computes(tracer.recorder)
-
-
-def rerun_of(tracer: Trace, code: CodeType, undo: Undo) -> Rerun:
-    """Build the object that reruns a frame."""
+def rerun_of(code: CodeType, undo: Undo, certain: bool, strict: bool) -> Rerun:
+    """Build the object that reruns a frame, see `Rerun` for the arguments."""
     copy = code.replace()  # a copy has no compiled code attached
     skip_code(copy)
-    certain = not tracer.stack.has_handlers and not tracer.precalls.calls
-    strict = tracer.config.strict or tracer.users_backend
     return Rerun(copy, torch.is_grad_enabled(), certain, strict, undo)

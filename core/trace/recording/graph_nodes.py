@@ -65,12 +65,7 @@ MODULE_TABLE = re.compile(r"\.__dict__\['_(modules|parameters|buffers)'\]")
 
 
 def graph_call(
-    tracer: Tracing,
-    breaks: Breaks,
-    fn: Called,
-    args: Args,
-    kwargs: Kwargs,
-    fake: Callable[..., Any] | None = None,
+    tracer: Tracing, breaks: Breaks, fn: Called, args: Args, kwargs: Kwargs, fake: Callable[..., Any] | None = None
 ) -> Value:
     """Record a call. Returns a tensor, a nest of tensors, or a constant that the fake run determines (then without a
     node).

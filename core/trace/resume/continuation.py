@@ -21,7 +21,7 @@ from armature.trace.locations import Location, Moment
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.frame_writer import CannotResume
 from armature.trace.semantics import inlining
-from armature.trace.values.base import Value
+from armature.trace.values.base import Tracing, Value
 from armature.trace.values.context import end_grad
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def run_until(tracer: Trace, request: FrameRequest) -> tuple[Frame, ...]:
     raise CannotResume("traced again, it took another way")
 
 
-def leave_contexts(tracer: Trace, cuts: list[CutFrame]) -> None:
+def leave_contexts(tracer: Tracing, cuts: list[CutFrame]) -> None:
     """End the graph in the torch state in which it began; the code after it enters the context managers itself."""
     for each in reversed(cuts):
         each.leave_contexts()

@@ -24,23 +24,14 @@ from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction, decode, instructions_of, remade_cells, slot_names
 from armature.trace.resume.frame_writer import CELL, SPARE, CannotResume
 from armature.trace.resume.liveness import live_at, read_unbound, rebound
-from armature.trace.resume.splice import (
-    INNER,
-    INNER_ARGS,
-    NOT_ALONE,
-    BreakWriter,
-    code_lookup,
-    in_order,
-    stub_code,
-)
+from armature.trace.resume.splice import INNER, INNER_ARGS, NOT_ALONE, BreakWriter, code_lookup, in_order, stub_code
 from armature.trace.resume.stack_layout import CALLS, Layout, Slot, handled_name, mode_name, operands, slot_name
-from armature.trace.values.base import LAST_INSTRUCTION, OF_METHOD, BoundMethod, Null, Value
+from armature.trace.values.base import LAST_INSTRUCTION, OF_METHOD, BoundMethod, Null, Tracing, Value
 from armature.trace.values.context import ContextValue
 from armature.trace.values.function import CallableValue, CellValue, MethodValue
 
 if TYPE_CHECKING:
     from armature.trace.data import CompiledGraphSlot
-    from armature.trace.frame_state import Trace
     from armature.trace.locations import Location
 
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
@@ -127,7 +118,7 @@ def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
     return stack
 
 
-def split_method(tracer: Trace, method: Value) -> tuple[object, Value | None]:
+def split_method(tracer: Tracing, method: Value) -> tuple[object, Value | None]:
     """The function and the object of a bound method."""
     if isinstance(method, BoundMethod):
         return class_member(method.owner.python_type(), method.name), method.owner
@@ -295,7 +286,7 @@ class CutWriter(Rebuilder):
                 self.emit("DELETE_FAST", name)
 
 
-def calls_directly(tracer: Trace, place: Location, called: CodeType) -> bool:
+def calls_directly(tracer: Tracing, place: Location, called: CodeType) -> bool:
     """Whether a frame of the code `called` is the entire effect of the call at a location."""
     inst = instructions_of(place.code)[place.position]
     if inst.opname not in CALLS or place.callee is None or called.co_flags & SUSPENDED:

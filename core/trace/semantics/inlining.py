@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
+from armature.frame.data import FrameRequest
 from armature.frame.skip import looks_above
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import eval_loop
@@ -34,7 +35,7 @@ def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: 
     if not trusted and looks_above(fn.__code__):
         tracer.graph_break("looks-at-frames", function=function.describe())
     variables = bind(tracer, fn.__code__, function, args, kwargs)
-    where = namespace_source(tracer, fn.__globals__, fn.__module__)
+    where = namespace_source(tracer.request, fn.__globals__, fn.__module__)
     cells = function.closure(tracer) if fn.__closure__ else ()
     frame = new_frame(tracer, fn.__code__, fn.__globals__, where, variables, cells)
     frame.trusted = trusted
@@ -45,7 +46,7 @@ def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kw
     """Trace a call of a function made in the frame."""
     variables = bind(tracer, function.code, function, args, kwargs)
     module = function.namespace.get("__name__")
-    where = namespace_source(tracer, function.namespace, module)
+    where = namespace_source(tracer.request, function.namespace, module)
     frame = new_frame(tracer, function.code, function.namespace, where, variables, function.cells)
     frame.trusted = (
         bool(tracer.stack.frames)
@@ -55,9 +56,9 @@ def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kw
     return run_frame(tracer, frame)
 
 
-def namespace_source(tracer: Trace, namespace: dict[str, object], module: object) -> Source | None:
+def namespace_source(request: FrameRequest, namespace: dict[str, object], module: object) -> Source | None:
     """The source of a function's globals; None for those of the frame being compiled."""
-    if namespace is tracer.request.globals:
+    if namespace is request.globals:
         return None
     return ObjectSource(namespace, f"sys.modules[{module!r}].__dict__")
 

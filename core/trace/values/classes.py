@@ -256,15 +256,9 @@ class ClassValue(Value):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         """`cls.name` (data model, 3.3.2.2): a data descriptor of the metaclass, else an attribute of the class and its
         bases, else another attribute of the metaclass, else the metaclass's `__getattr__`."""
-        if name in ("__name__", "__qualname__", "__module__", "__doc__") and not is_trusted(self.cls):
-            return tracer.objects.wrap(getattr(self.cls, name), AttrSource(object_source(self.cls), name))
-        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"):
-            rely_on_class(tracer, self.cls)
-            return tracer.as_value(getattr(self.cls, name))
-        if name == "__class__":
-            return tracer.as_value(type(self.cls))
-        if name == "__dict__":
-            return tracer.as_value(self.cls.__dict__)
+        read = OWN_ATTRIBUTES.get(name)
+        if read is not None:
+            return read(tracer, self.cls, name)
         written = tracer.effects.class_attribute(self.cls, name)
         if written is not None:
             return written
@@ -381,6 +375,22 @@ class ClassValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.cls)
+
+
+def _fixed(tracer: Tracing, cls: type, name: str) -> Value:
+    if not is_trusted(cls) and name in WRITABLE:
+        return tracer.objects.wrap(getattr(cls, name), AttrSource(object_source(cls), name))
+    rely_on_class(tracer, cls)
+    return tracer.as_value(getattr(cls, name))
+
+
+WRITABLE = ("__name__", "__qualname__", "__module__", "__doc__")
+OWN_ATTRIBUTES: dict[str, Callable[[Tracing, type, str], Value]] = {
+    **dict.fromkeys((*WRITABLE, "__mro__", "__bases__", "__base__"), _fixed),
+    "__class__": lambda tracer, cls, name: tracer.as_value(type(cls)),
+    "__dict__": lambda tracer, cls, name: tracer.as_value(cls.__dict__),
+}
+"""Attributes that every class has from `type`."""
 
 
 def as_type(tracer: Tracing, key: Value) -> Any:

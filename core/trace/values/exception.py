@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -47,20 +48,9 @@ class ExceptionValue(Value):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in self.attributes:
             return self.attributes[name]
-        if name == "args":
-            return TupleValue(list(self.args))
-        if name == "value" and issubclass(self.kind, StopIteration):
-            return self.args[0] if self.args else tracer.constant(None)
-        if issubclass(self.kind, BaseExceptionGroup) and name in ("message", "exceptions"):
-            return self.args[0] if name == "message" else TupleValue(tracer.unpack(self.args[1]))
-        if name in ("__cause__", "__context__"):
-            return tracer.constant(None)
-        if name == "__suppress_context__":
-            return tracer.constant("__cause__" in self.attributes)
-        if name == "__class__":
-            return tracer.as_value(self.kind)
-        if name == "__traceback__" and not overrides(self.kind, name):
-            return self.traceback(tracer)
+        row = OWN_ATTRIBUTES.get(name)
+        if row is not None and issubclass(self.kind, row[0]) and not overrides(self.kind, name):
+            return row[1](self, tracer)
         return class_attribute(tracer, self, self.kind, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
@@ -88,6 +78,20 @@ class ExceptionValue(Value):
         for arg in self.args:
             out.load(arg)
         out.call(len(self.args))
+
+
+OWN_ATTRIBUTES: dict[str, tuple[type[BaseException], Callable[[ExceptionValue, Tracing], Value]]] = {
+    "args": (BaseException, lambda error, tracer: TupleValue(list(error.args))),
+    "value": (StopIteration, lambda error, tracer: error.args[0] if error.args else tracer.constant(None)),
+    "message": (BaseExceptionGroup, lambda error, tracer: error.args[0]),
+    "exceptions": (BaseExceptionGroup, lambda error, tracer: TupleValue(tracer.unpack(error.args[1]))),
+    "__cause__": (BaseException, lambda error, tracer: tracer.constant(None)),
+    "__context__": (BaseException, lambda error, tracer: tracer.constant(None)),
+    "__suppress_context__": (BaseException, lambda error, tracer: tracer.constant("__cause__" in error.attributes)),
+    "__class__": (BaseException, lambda error, tracer: tracer.as_value(error.kind)),
+    "__traceback__": (BaseException, ExceptionValue.traceback),
+}
+"""Attributes of exceptions that the program has not set, the class that has them, and how they are read."""
 
 
 @attrs.define(eq=False)
