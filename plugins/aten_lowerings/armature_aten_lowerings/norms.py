@@ -157,7 +157,8 @@ def _input_gradient(
     def element(p: tuple[Index, ...]) -> Node:
         n = b.number(count, dtype)
         value = b.op("sub", scaled(b.read(grad, p, dtype), p), b.op("div", b.read(total, p), n))
-        value = b.op("sub", value, b.op("div", b.op("mul", hat(p), b.read(dot, p)), n))
+        # The mean of `dot` by itself is one division for the whole row; of the product, one for each element.
+        value = b.op("sub", value, b.op("mul", hat(p), b.op("div", b.read(dot, p), n)))
         return b.op("mul", value, b.read(rstd, p, dtype))
 
     return b.loop(element, b.spec(0))
