@@ -292,7 +292,38 @@ def deletes_local(t):
     return there, hasattr(FILLED, "other"), t * 2
 
 
-@pytest.mark.parametrize("program", [sets_local, adds_to_local, deletes_local])
+def reads_dict_of_local(t):
+    return t + FILLED.__dict__.get("value", 7) + LOCAL.__dict__.get("value", 5), "value" in vars(LOCAL)
+
+
+def writes_dict_of_local(t):
+    before = FILLED.value
+    FILLED.__dict__["value"] = before + 1
+    t = t * 2
+    FILLED.other = FILLED.value
+    return t + FILLED.__dict__.pop("other")
+
+
+def test_the_dict_of_a_thread_local_is_of_the_calling_thread() -> None:
+    run = armature.compile(reads_dict_of_local, backend="eager", fullgraph=True)
+    found = []
+    LOCAL.__dict__.clear()
+    for value in (3, 4):
+        FILLED.value = value
+        found.append(run(torch.zeros(1))[0].item())
+    LOCAL.value = 1
+    found.append(run(torch.zeros(1))[0].item())
+    thread = threading.Thread(target=lambda: found.append(run(torch.zeros(1))[0].item()))
+    thread.start()
+    thread.join()
+    LOCAL.__dict__.clear()
+    assert found == [8, 9, 5, 8]  # Local gives a new thread what it was made with
+
+
+PROGRAMS_WITH_LOCALS = [sets_local, adds_to_local, deletes_local, reads_dict_of_local, writes_dict_of_local]
+
+
+@pytest.mark.parametrize("program", PROGRAMS_WITH_LOCALS)
 def test_attributes_that_a_type_keeps_in_a_way_of_its_own(program: Any) -> None:
     def make() -> tuple[Any, ...]:
         LOCAL.__dict__.clear()

@@ -94,7 +94,37 @@ def class_of_a_global_module() -> Program:
     )
 
 
-@pytest.mark.parametrize("program", [replaced_module, replaced_part, class_of_a_global_module])
+def functions_of_the_class() -> Program:
+    class WithFunctions(ModuleType):
+        scale = 2
+
+        @staticmethod
+        def twice(t: torch.Tensor) -> torch.Tensor:
+            return t * 2
+
+        @classmethod
+        def scaled(cls, t: torch.Tensor) -> torch.Tensor:
+            return t * cls.scale
+
+        def named(self) -> str:
+            return self.__name__
+
+    held: Any = WithFunctions("held_module")
+    return lambda t: (held.twice(t), held.scaled(t), held.named()), (
+        lambda: setattr(held, "twice", lambda t: t * 9),
+        lambda: setattr(WithFunctions, "scale", 3),
+        lambda: setattr(WithFunctions, "scaled", lambda self, t: t - 1),
+        lambda: setattr(WithFunctions, "named", property(lambda self: lambda: "other")),
+    )
+
+
+def test_functions_of_the_class_of_a_module_are_traced() -> None:
+    function, _ = functions_of_the_class()
+    run = armature.compile(function, backend="eager", fullgraph=True)
+    assert run(torch.ones(2))[2] == "held_module"
+
+
+@pytest.mark.parametrize("program", [replaced_module, replaced_part, class_of_a_global_module, functions_of_the_class])
 def test_like_eager(program: Callable[[], Program]) -> None:
     like_eager(program)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import attrs
@@ -61,6 +61,10 @@ class PythonModuleValue(Value):
             self._rely_on_lookup(tracer, name)
         if name in self.module.__dict__:
             obj = self.module.__dict__[name]
+        elif self.source is not None and not trusted and is_function_of_class(type(self.module), name):
+            tracer.guards.absent(DictOfSource(self.source), name)
+            self.read[name] = value = tracer.python.class_attribute(self, type(self.module), name)
+            return value
         elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
             if trusted and isinstance(obj, SETTINGS):  # computed by a property, so it may be different next time
@@ -114,6 +118,12 @@ class PythonModuleValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.module)
+
+
+def is_function_of_class(kind: type, name: str) -> bool:
+    """Whether a module's class, one of the program's own, has a function of the name."""
+    found = find_in_class(kind, name)
+    return found is not None and isinstance(found.obj, (FunctionType, staticmethod, classmethod))
 
 
 def of_program(module: ModuleType, source: Source, tracer: Tracing) -> Value:

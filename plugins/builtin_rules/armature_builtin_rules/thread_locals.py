@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -32,12 +32,29 @@ class ThreadLocalValue(ObjectValue):
     subclass where this thread has not used the object before."""
 
     source: Source = attrs.field(kw_only=True)
+    table: Value | None = attrs.field(default=None, kw_only=True)  # `__dict__`, once it was read
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name == "__dict__":
+            return self.open_table(tracer)
         if name.startswith("__"):
             return super().get_attribute(tracer, name)
+        if self.table is not None:
+            self.refuse(tracer, name)
         found = self.found(tracer, name)
         return self.missing(tracer, name) if found is None else found
+
+    def open_table(self, tracer: Tracing) -> Value:
+        """The calling thread's attributes as a dict. Either the dict is used in a frame, or attributes are stored."""
+        if self.table is None:
+            if self.written:
+                self.refuse(tracer, "__dict__")
+            self.table = tracer.objects.wrap(self.obj.__dict__, AttrSource(self.source, "__dict__"))
+        return self.table
+
+    def refuse(self, tracer: Tracing, name: str) -> NoReturn:
+        """Break the graph."""
+        tracer.graph_break("attribute-in-c", name=name, type="threading.local")
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
         if name in self.written:
@@ -59,6 +76,8 @@ class ThreadLocalValue(ObjectValue):
         if name.startswith("__") or hasattr(type(held), "__set__"):
             super().set_attribute(tracer, name, value)
             return
+        if self.table is not None:
+            self.refuse(tracer, name)
         self.attributes[name] = value
         self.written[name] = False
         tracer.mutate(self)
