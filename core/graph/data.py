@@ -126,7 +126,8 @@ class Operator:
     accept arguments of these dtypes and sizes, if the meta kernel accepts more; probed: how the kernel of a CPU is
     asked that. understood: `understood(args)`, the same arguments in a form for which the meta kernel's answer is
     right. fake: why the operator has no fake result, though it has a meta kernel. axes_of_one: what the strides of the
-    results are along axes of size 1, unless that follows from `relaid` and torch's tags.
+    results are along axes of size 1, unless that follows from `relaid` and torch's tags. changes_part: the result is
+    the first argument with other numbers in part of it.
     """
 
     op: torch._ops.OpOverload
@@ -138,6 +139,7 @@ class Operator:
     probed: Probed | None = None
     fake: FakeResult | None = None
     axes_of_one: AxesOfOne | None = None
+    changes_part: bool = False
     priority: int = 0
 
 

@@ -187,7 +187,7 @@ class _Lowering:
         kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
         origin = node.meta.get("origin") or Origin(str(target))
         used = _used_results(node, len(specs)) if several else [True]
-        back = bool(self.mutations) and is_written_back(node)
+        back = bool(self.mutations) and is_written_back(node, self.ctx.tables.operators)
         self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]

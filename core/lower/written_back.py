@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import fx
 
+from armature.graph.data import Operator
+
 aten = torch.ops.aten
-PARTS = frozenset((
-    aten.slice_scatter.default, aten.select_scatter.default, aten.index_put.default, aten._unsafe_index_put.default,
-    aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
-))  # fmt: skip
-"""Operators whose result is their first argument with other numbers in part of it."""
 MOST_WRITES = 64  # longest sequence of writes that is followed
 
 
-def is_written_back(node: fx.Node) -> bool:
-    """Whether the result of one of PARTS, perhaps after more such writes, is copied back into the input that it was
-    made from, and nothing after the node needs the input's old value."""
-    if node.target not in PARTS:
+def is_written_back(node: fx.Node, operators: Mapping[Any, Operator]) -> bool:
+    """Whether the result of an operator that changes a part, perhaps after more such writes, is copied back into the
+    input that it was made from, and nothing after the node needs the input's old value."""
+    if not _changes_part(node, operators):
         return False
     last = node
     for _ in range(MOST_WRITES):
         back = next((u for u in last.users if u.target is aten.copy_.default and u.args[1] is last), None)
         if back is not None:
-            return back.args[0] is _begin(node) and _is_free(back.args[0], node)
-        onward = next((u for u in last.users if u.target in PARTS and u.args[0] is last), None)
+            return back.args[0] is _begin(node, operators) and _is_free(back.args[0], node)
+        onward = next((u for u in last.users if _changes_part(u, operators) and u.args[0] is last), None)
         if onward is None:
             return False
         last = onward
     return False
 
 
-def _begin(node: fx.Node) -> object:
+def _changes_part(node: fx.Node, operators: Mapping[Any, Operator]) -> bool:
+    row = operators.get(node.target)
+    return row is not None and row.changes_part
+
+
+def _begin(node: fx.Node, operators: Mapping[Any, Operator]) -> object:
     """The tensor that the first write of a sequence writes to."""
     begin: object = node
-    while isinstance(begin, fx.Node) and begin.target in PARTS:
+    while isinstance(begin, fx.Node) and _changes_part(begin, operators):
         begin = begin.args[0]
     return begin
 

@@ -36,10 +36,14 @@ CALLED_OFTEN = (
     Operator(aten.native_layer_norm.default, torch.native_layer_norm, reliable_strides=True),
 )
 
+CHANGING_PART = (
+    aten.slice_scatter.default, aten.select_scatter.default, aten.index_put.default, aten._unsafe_index_put.default,
+    aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
+)  # fmt: skip
 # The other fields of rows, by operator.
 BY_FIELD: Mapping[str, Mapping[torch._ops.OpOverload, Any]] = {
     "relaid": LAYOUTS, "takes": CHECKS, "understood": UNDERSTOOD, "probed": PROBED, "fake": FAKES,
-    "axes_of_one": AXES_OF_ONE,
+    "axes_of_one": AXES_OF_ONE, "changes_part": dict.fromkeys(CHANGING_PART, True),
 }  # fmt: skip
 
 
