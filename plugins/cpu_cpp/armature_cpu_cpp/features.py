@@ -15,5 +15,6 @@ FEATURES = Features(
     atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
     check_index=True,
     symbolic_sizes=True,
+    parallel=1,  # threads also divide the inner loop, whether it stores or not
     batch=2048,
 )

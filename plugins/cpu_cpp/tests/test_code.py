@@ -13,6 +13,7 @@ import armature
 from armature.codegen.data import KernelSource
 from armature.lower.data import Const, IndexValue, Masked, Node, Reduce, Store
 from armature.lower.index import Var, add, sub
+from armature.pipeline.session import session
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import BOOL, F32, I64, Sketch, op, randn
 from armature.testing.kernel_shapes import f32, variables
@@ -197,6 +198,20 @@ def test_sizes_are_arguments(printed: Printed) -> None:
     source = printed("symbolic_softmax")
     assert next(iter(source.kernels.values()))[-2:] == ("s0", "s1")
     assert "const i64 s1 = given.integer(3);" in source.text
+
+
+def distance(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    difference = x - y
+    return difference, torch.nn.functional.smooth_l1_loss(x, y)
+
+
+def test_a_total_takes_along_what_is_kept_of_its_elements() -> None:
+    """Threads divide the elements of one total too, so that nothing is gained by storing what it adds up."""
+    armature.reset()
+    x, y = torch.randn(300, 211), torch.randn(300, 211)
+    torch.testing.assert_close(armature.compile(distance)(x, y), distance(x, y))
+    (compilation,) = session().compilations
+    assert sum(graph.program.kernel_count for graph in compilation.graphs) == 1
 
 
 def test_lines_that_go_on_after_a_backslash_lose_no_statement() -> None:
