@@ -82,6 +82,11 @@ def dtypes(t):
     )  # fmt: skip
 
 
+def abilities_of_the_cpu(t):
+    tiles, vectors = torch.cpu._is_amx_tile_supported(), torch.cpu._is_avx512_supported()
+    return t + tiles, tiles, vectors, torch.cpu._is_vnni_supported(), torch.cpu._is_avx2_supported()
+
+
 def layouts(t):
     return (
         t.layout,
