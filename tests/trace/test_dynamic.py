@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -186,6 +187,11 @@ def joined_sizes(x: torch.Tensor) -> Any:
     return x.view(size), x.view(x.size()[:-1] + (2, 3)), x.new_ones((2,) + x.shape), more
 
 
+def products(x: torch.Tensor) -> Any:
+    n = math.prod(x.shape)
+    return x.view(n), x.view(math.prod(list(x.size())[:-1]), -1), math.prod(x.shape[1:]), math.prod(x.shape, start=2)
+
+
 def broadcasting(x: torch.Tensor) -> Any:
     return x[:, None] * x[None], x + x[:1], x.t() @ x, torch.cat([x, x, x[:2]]), torch.stack([x, x], 1)
 
@@ -216,6 +222,7 @@ def in_place(x: torch.Tensor) -> Any:
         creation,
         containers,
         joined_sizes,
+        products,
         broadcasting,
         unlike,
         shapes,

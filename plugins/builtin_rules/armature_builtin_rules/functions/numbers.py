@@ -17,8 +17,10 @@ from armature.plugin_api import (
     Call,
     ConstantValue,
     Kwargs,
+    ListValue,
     NotConstant,
     ObjectValue,
+    SequenceValue,
     TracedTensor,
     TupleValue,
     Value,
@@ -36,7 +38,7 @@ from armature.plugin_api import (
 from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
-MATH = tuple(fn for fn in vars(math).values() if type(fn) is type(math.sqrt))
+MATH = tuple(fn for name, fn in vars(math).items() if type(fn) is type(math.sqrt) and name != "prod")
 # The methods that a conversion calls, each only if the class has none of those before it ("Built-in Functions" of the
 # library reference).
 CONVERSIONS: Mapping[type, tuple[str, ...]] = {
@@ -295,6 +297,18 @@ def divide_with_remainder(call: Call, left: Value, right: Value) -> Value:
     ):  # tensors have `//` and `%`, but not this
         call.tracing.raise_error(TypeError, f"unsupported operand type(s) for divmod(): {names}")
     return TupleValue([python.operate("floordiv", left, right), python.operate("mod", left, right)])
+
+
+@handles(math.prod)
+def product(call: Call, items: Value, /, *, start: Value | None = None) -> Value:
+    """The product of sizes is a size; others are folded."""
+    factors = items.items if type(items) in (ListValue, TupleValue) and isinstance(items, SequenceValue) else []
+    made = call.constant(1) if start is None else start
+    if not any(one.is_symbolic for one in factors) or any(one.python_type() is not int for one in (made, *factors)):
+        return folded(call, items, **({} if start is None else {"start": start}))
+    for factor in factors:
+        made = call.tracing.python.operate("mul", made, factor)
+    return made
 
 
 @handles(chr, ord, bin, hex, oct, *MATH)
