@@ -6,7 +6,8 @@ The partitioner saves as few bytes as it can; these passes offer it choices that
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +15,15 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from armature.backend_api import compute_dtype
 from armature_aten_lowerings.windows import Window
 
 aten = torch.ops.aten
+OF_ACTIVATIONS = (  # backward of activations, element by element, of which torch doesn't say so
+    aten.elu_backward.default, aten.hardsigmoid_backward.default, aten.hardswish_backward.default,
+    aten.hardtanh_backward.default, aten.leaky_relu_backward.default, aten.log_sigmoid_backward.default,
+    aten.mish_backward.default, aten.softplus_backward.default,
+)  # fmt: skip
 
 
 def drop_detached(module: object, ctx: object) -> object:
@@ -75,6 +82,108 @@ def keep_window_positions(module: object, ctx: object) -> object:
                 (found,) = inlined(node, window.unpacked, packed, recompute=True)
                 node.replace_input_with(places, found)
     return module
+
+
+def normalize_again(module: object, ctx: object) -> object:
+    """What a normalisation makes is a cheap function of its input and statistics, which its own backward needs anyway.
+    Backward of an activation, or of a factor, computes it again instead of having it saved."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    backward = depending_on_tangents(module.graph)
+    for node in list(module.graph.nodes):
+        if node.op != "call_function" or node.target not in NORMALIZED:
+            continue
+        results = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+        if has_exact_statistics(results):
+            readers = readers_in(backward, results[0])
+            if readers and all(reader in results[0].users and is_elementwise(reader) for reader in readers):
+                compute_for(readers, node, results)
+    return module
+
+
+def compute_for(readers: Sequence[fx.Node], node: fx.Node, results: Mapping[int, fx.Node]) -> None:
+    """Have the readers of a normalisation's first result computed from its input, if that gives the same layout."""
+    given = [arg for arg in node.args if isinstance(arg, fx.Node)]
+    again = functools.partial(of_given, NORMALIZED[node.target], node.args)
+    (made,) = inlined(readers[0], again, *given, results[1], results[2])
+    if made.meta["val"].stride() == results[0].meta["val"].stride():
+        for reader in readers:
+            reader.replace_input_with(results[0], made)
+
+
+def depending_on_tangents(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes of backward in a joint graph."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        of_loss = node.op == "placeholder" and str(node.target).startswith("tangents")
+        if of_loss or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def readers_in(backward: set[fx.Node], node: fx.Node) -> list[fx.Node]:
+    """The nodes of backward that read a value, or a view of it made in forward."""
+    found: list[fx.Node] = []
+    for user in node.users:
+        if user in backward:
+            found.append(user)
+        elif isinstance(user.target, torch._ops.OpOverload) and user.target.is_view:
+            found += readers_in(backward, user)
+    return found
+
+
+def is_elementwise(node: fx.Node) -> bool:
+    """Whether an operator computes element by element, so that it can compute its operands too."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and (
+        torch.Tag.pointwise in target.tags or target in OF_ACTIVATIONS
+    )
+
+
+def has_exact_statistics(results: Mapping[int, fx.Node]) -> bool:
+    """Whether statistics are there as they were computed: on a CPU they can be rounded to the input's dtype."""
+    values = [results[k].meta["val"] for k in range(3) if k in results]
+    return len(values) == 3 and values[1].numel() > 0 and values[1].dtype == compute_dtype(values[0].dtype)
+
+
+def of_given(function: Callable[..., Tensor], args: Sequence[Any], *given: Tensor) -> Tensor:
+    """The function of an operator's arguments, whose tensors are the first ones of `given`, and the rest of `given`."""
+    tensors = iter(given)
+    whole = [next(tensors) if isinstance(arg, fx.Node) else arg for arg in args]
+    return function(whole, *tensors)
+
+
+def layer_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+    """The first result of `native_layer_norm`."""
+    x, _, weight, bias, _ = args
+    return scaled((x.to(mean.dtype) - mean) * rstd, weight, bias).to(x.dtype)
+
+
+def group_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+    """The first result of `native_group_norm`, whose statistics are of shape (batch, groups)."""
+    x, weight, bias, *_, groups, _ = args
+    each = x.shape[1] // groups
+    middle, factor = (by_channel(value.repeat_interleave(each, 1), x.dim()) for value in (mean, rstd))
+    affine = [None if value is None else by_channel(value, x.dim()) for value in (weight, bias)]
+    return scaled((x.to(mean.dtype) - middle) * factor, *affine).to(x.dtype)
+
+
+def batch_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+    """The first result of a batch normalisation in training."""
+    x, weight, bias, *_ = args
+    affine = [None if value is None else by_channel(value, x.dim()) for value in (weight, bias)]
+    return scaled((x.to(mean.dtype) - by_channel(mean, x.dim())) * by_channel(rstd, x.dim()), *affine).to(x.dtype)
+
+
+def by_channel(value: Tensor, dims: int) -> Tensor:
+    """Values of channels, or of the channels of each image, to be broadcast over pixels."""
+    return value[(..., *[None] * (dims - 2))]
+
+
+def scaled(value: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """`value * weight + bias`, without what is missing."""
+    value = value if weight is None else value * weight
+    return value if bias is None else value + bias
 
 
 def on_cpu_with_channels_last(node: fx.Node) -> bool:
@@ -140,3 +249,11 @@ def inlined(
         if recompute:
             made.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
     raise ValueError("a graph without an output")
+
+
+NORMALIZED: Mapping[object, Callable[..., Tensor]] = {
+    aten.native_layer_norm.default: layer_again,
+    aten.native_group_norm.default: group_again,
+    aten._native_batch_norm_legit_functional.default: batch_again,
+    aten._native_batch_norm_legit.no_stats: batch_again,
+}

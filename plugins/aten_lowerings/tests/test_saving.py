@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -189,3 +189,55 @@ def test_what_is_returned_stays_detached() -> None:
     module = fx.GraphModule(nn.Module(), graph)
     saving.drop_detached(module, None)
     assert [n for n in graph.nodes if n.target is aten.detach.default] == [kept]
+
+
+def layer_modulated(x: Tensor, w: Tensor, scale: Tensor, v: Tensor) -> Tensor:
+    return (functional.layer_norm(x @ w, (16,)) * (1 + scale[:4])) @ v
+
+
+def group_activated(x: Tensor, w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    image = functional.conv2d(x, w)
+    return functional.conv2d(functional.silu(functional.group_norm(image, 4, weight, bias)), w)
+
+
+def batch_activated(x: Tensor, w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    image = functional.conv2d(x, w)
+    normal = functional.batch_norm(image, None, None, weight, bias, training=True)
+    return functional.conv2d(functional.hardswish(normal), w)
+
+
+IMAGE = torch.randn(2, 8, 6, 6), torch.randn(8, 8, 1, 1) / 3, torch.rand(8) + 0.5, torch.randn(8)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "numbers"),
+    [
+        pytest.param(layer_modulated, [torch.randn(4, 16), *torch.randn(3, 16, 16)], 3 * 64 + 8, id="layer"),
+        pytest.param(group_activated, IMAGE, 2 * 576 + 16, id="group"),
+        pytest.param(batch_activated, IMAGE, 2 * 576 + 16, id="batch"),
+    ],
+)
+def test_of_what_is_normalized_only_the_input(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], numbers: int
+) -> None:
+    """Besides it, the input of the product after it, statistics, and the factor."""
+    assert total(checked(function, *inputs, within=1e-4)) <= numbers * 4
+    assert computes_again()
+
+
+def test_normalized_is_kept_where_a_product_reads_it() -> None:
+    """Nothing is gained by computing it again: backward of the product reads it from memory."""
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        normal = functional.layer_norm(x, (16,))
+        return (normal @ w) * normal
+
+    checked(function, torch.randn(4, 16), torch.randn(16, 16))
+    assert not computes_again()
+
+
+def computes_again() -> bool:
+    """Whether backward subtracts a mean, other than in a gradient of a normalisation."""
+    graphs = session().compilations[-1].graphs
+    (backward,) = (graph.aten.module.graph for graph in graphs if graph.aten.kind is GraphKind.BACKWARD)
+    return bool(backward.find_nodes(op="call_function", target=aten.sub.Tensor))
