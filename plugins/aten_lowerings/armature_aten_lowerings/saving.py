@@ -39,7 +39,24 @@ def drop_detached(module: object, ctx: object) -> object:
             if all(user.op != "output" for user in node.users):  # two results are two tensors
                 node.replace_all_uses_with(node.all_input_nodes[0])
                 module.graph.erase_node(node)
+    drop_copies(module.graph)
     return module
+
+
+def drop_copies(graph: fx.Graph) -> None:
+    """An activation in place has a copy of its argument made for its backward; without writes that is the argument."""
+    backward = depending_on_tangents(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.clone.default):
+        (source,) = node.all_input_nodes
+        if same_strides(node, source) and all(user in backward and is_elementwise(user) for user in node.users):
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+
+
+def same_strides(node: fx.Node, other: fx.Node) -> bool:
+    """Whether two values have the same strides for all sizes; as texts, which are compared without a guard."""
+    strides = [list(map(str, each.meta["val"].stride())) for each in (node, other)]
+    return strides[0] == strides[1]
 
 
 def keep_signs(module: object, ctx: object) -> object:
@@ -85,30 +102,66 @@ def keep_window_positions(module: object, ctx: object) -> object:
 
 
 def normalize_again(module: object, ctx: object) -> object:
-    """What a normalisation makes is a cheap function of its input and statistics, which its own backward needs anyway.
-    Backward of an activation, or of a factor, computes it again instead of having it saved."""
+    """What a normalisation makes is a cheap function of its input and statistics, which its own backward needs anyway,
+    and so is an activation of that. Backward of an activation, or of a factor, computes it again instead of having it
+    saved."""
     if not isinstance(module, fx.GraphModule):
         return module
     backward = depending_on_tangents(module.graph)
+    places = {node: place for place, node in enumerate(module.graph.nodes)}
     for node in list(module.graph.nodes):
         if node.op != "call_function" or node.target not in NORMALIZED:
             continue
         results = {user.args[1]: user for user in node.users if user.target is operator.getitem}
         if has_exact_statistics(results):
-            readers = readers_in(backward, results[0])
-            if readers and all(reader in results[0].users and is_elementwise(reader) for reader in readers):
-                compute_for(readers, node, results)
+            values = functions_of(results[0], backward, places)
+            readers = {value: found for value in values if (found := cheap_readers(value, backward))}
+            if readers:
+                first = min((reader for found in readers.values() for reader in found), key=places.__getitem__)
+                compute_for(readers, first, node, results)
     return module
 
 
-def compute_for(readers: Sequence[fx.Node], node: fx.Node, results: Mapping[int, fx.Node]) -> None:
-    """Have the readers of a normalisation's first result computed from its input, if that gives the same layout."""
+def functions_of(value: fx.Node, backward: set[fx.Node], places: Mapping[fx.Node, int]) -> list[fx.Node]:
+    """The value, and what forward computes from it alone, element by element, in the order of the graph."""
+    found, todo = {value}, [value]
+    while todo:
+        for user in set(todo.pop().users) - found - backward:
+            if is_elementwise(user) and found.issuperset(user.all_input_nodes):
+                found.add(user)
+                todo.append(user)
+    return sorted(found, key=places.__getitem__)
+
+
+def cheap_readers(value: fx.Node, backward: set[fx.Node]) -> list[fx.Node]:
+    """Who reads a value in backward; none if someone needs it in memory."""
+    readers = readers_in(backward, value)
+    return readers if all(reader in value.users and is_elementwise(reader) for reader in readers) else []
+
+
+def compute_for(
+    readers: Mapping[fx.Node, Sequence[fx.Node]], first: fx.Node, node: fx.Node, results: Mapping[int, fx.Node]
+) -> None:
+    """Compute the values that are read from the input of the normalisation, before their first reader, if that gives
+    the same layouts."""
     given = [arg for arg in node.args if isinstance(arg, fx.Node)]
     again = functools.partial(of_given, NORMALIZED[node.target], node.args)
-    (made,) = inlined(readers[0], again, *given, results[1], results[2])
-    if made.meta["val"].stride() == results[0].meta["val"].stride():
-        for reader in readers:
-            reader.replace_input_with(results[0], made)
+    (made,) = inlined(first, again, *given, results[1], results[2])
+    if not same_strides(made, results[0]):
+        return
+    copies = {results[0]: made}
+
+    def copied(value: fx.Node) -> fx.Node:
+        if value not in copies:
+            for source in value.all_input_nodes:
+                copied(source)
+            with first.graph.inserting_before(first):
+                copies[value] = first.graph.node_copy(value, copies.__getitem__)
+        return copies[value]
+
+    for value, found in readers.items():
+        for reader in found:
+            reader.replace_input_with(value, copied(value))
 
 
 def depending_on_tangents(graph: fx.Graph) -> set[fx.Node]:

@@ -206,6 +206,19 @@ def batch_activated(x: Tensor, w: Tensor, weight: Tensor, bias: Tensor) -> Tenso
     return functional.conv2d(functional.hardswish(normal), w)
 
 
+def activated_in_place(x: Tensor, w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    image = functional.conv2d(x, w)
+    normal = functional.batch_norm(image, None, None, weight, bias, training=True)
+    return functional.conv2d(functional.silu(normal, inplace=True), w)
+
+
+def gated(x: Tensor, w: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Squeeze and excitation: what the gate multiplies is read by backward of the product alone."""
+    normal = functional.group_norm(functional.conv2d(x, w), 2, weight, bias)
+    active = functional.silu(normal)
+    return functional.conv2d(active * active.mean((2, 3), keepdim=True).sigmoid(), w)
+
+
 IMAGE = torch.randn(2, 8, 6, 6), torch.randn(8, 8, 1, 1) / 3, torch.rand(8) + 0.5, torch.randn(8)
 
 
@@ -215,6 +228,8 @@ IMAGE = torch.randn(2, 8, 6, 6), torch.randn(8, 8, 1, 1) / 3, torch.rand(8) + 0.
         pytest.param(layer_modulated, [torch.randn(4, 16), *torch.randn(3, 16, 16)], 3 * 64 + 8, id="layer"),
         pytest.param(group_activated, IMAGE, 2 * 576 + 16, id="group"),
         pytest.param(batch_activated, IMAGE, 2 * 576 + 16, id="batch"),
+        pytest.param(activated_in_place, IMAGE, 2 * 576 + 16, id="in-place"),
+        pytest.param(gated, IMAGE, 2 * 576 + 3 * 16, id="gate"),
     ],
 )
 def test_of_what_is_normalized_only_the_input(
@@ -223,6 +238,15 @@ def test_of_what_is_normalized_only_the_input(
     """Besides it, the input of the product after it, statistics, and the factor."""
     assert total(checked(function, *inputs, within=1e-4)) <= numbers * 4
     assert computes_again()
+
+
+def test_values_are_computed_again_for_sizes_that_change() -> None:
+    armature.reset()
+    compiled = armature.compile(activated_in_place, fullgraph=True)
+    for batch in (2, 3, 5):
+        inputs = torch.randn(batch, 8, 6, 6), *IMAGE[1:]
+        assert difference(gradients(activated_in_place, *inputs), gradients(compiled, *inputs)) <= 1e-4
+    assert len(session().compilations) == 2 and computes_again()
 
 
 def test_normalized_is_kept_where_a_product_reads_it() -> None:
