@@ -12,6 +12,7 @@ from bytecode.instr import CellVar, InstrLocation, TryBegin, TryEnd
 
 from armature.frame.rerun import Rerun, Undo
 from armature.frame.sources import LocalSource, Source
+from armature.frame.stack_size import stack_size
 from armature.frame.trampoline import forget_caller
 from armature.torch_abi import overrides
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
@@ -22,7 +23,6 @@ from armature.trace.recording.graph_nodes import only_computes
 from armature.trace.values.base import Value, Write
 
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
-RAISED = 8  # stack space for what handlers begin with
 
 
 @attrs.define(eq=False)
@@ -38,7 +38,7 @@ class Rebuilder(ValueWriter):
         prologue = self.prologue(slot)
         self._body(result)
         written = [*prologue, *self._early, *self.epilogue(slot), *self.main, *self.after_failure()]
-        return self._assemble(written, depth_of(written) + RAISED)
+        return self._assemble(written, stack_size(written))
 
     def _count_uses(self, sources: list[Source]) -> None:
         """Count how often each prefix of the sources is loaded."""
@@ -251,13 +251,3 @@ class Rebuilder(ValueWriter):
         made.freevars, made.cellvars = list(code.co_freevars), list(code.co_cellvars)
         # Handlers state their own stack depths: keep them. (It takes long to compute them.)
         return made.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
-
-
-def depth_of(items: list[Any]) -> int:
-    """The stack that instructions need if they run in order."""
-    depth = most = 0
-    for item in items:
-        if isinstance(item, Instr):
-            depth += item.stack_effect(jump=False)
-            most = max(most, depth)
-    return most

@@ -16,9 +16,10 @@ import torch
 
 from armature.frame.data import program_of, resume_point
 from armature.frame.sources import LocalSource
+from armature.frame.stack_size import stack_size
 from armature.introspection import MISSING, class_member, unbound
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.emit.rebuild import Rebuilder, depth_of
+from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.emit.value_writer import output_name
 from armature.trace.frame_state import Frame
 from armature.trace.instructions import Instruction, decode, instructions_of, remade_cells, slot_names
@@ -178,7 +179,7 @@ class CutWriter(Rebuilder):
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
         spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
-        depth = max(depth_of(written), root.origin.co_stacksize) + spare + len(root.held) + SPARE
+        depth = max(stack_size(written), root.origin.co_stacksize) + spare + len(root.held) + SPARE
         made = self._assemble([*written, *out.items, *self.after_failure()], depth)
         if not out.hands_back:
             made = made.replace(co_consts=(*made.co_consts, self.tracer.request.resumes))
