@@ -223,7 +223,7 @@ def unbound(obj: Any) -> Any:
 def is_only_of_its_name(obj: Any) -> bool:
     """Whether this is a bound C method whose object has no other method of that name: `super` may also bind an
     overridden one."""
-    if type(obj) is not types.BuiltinFunctionType:
+    if type(obj) not in (types.BuiltinFunctionType, types.MethodWrapperType):
         return False
     found = [
         names[obj.__name__] for names in map(_DICT.__get__, _MRO.__get__(type(obj.__self__))) if obj.__name__ in names

@@ -138,7 +138,7 @@ class Trace(Tracing):
         self.sizes = Sizes(
             self.request, self.fakes, self.recorder, self.stack, self.breaks, lambda value: self.graph.lift(value)
         )
-        self.names = Names(self.objects, self.guards, self.effects, self.constant, self.raise_error)
+        self.names = Names(self.objects, self.guards, self.effects, self.constant, self.raise_error, self.graph_break)
         tables = self.knowledge.tables
         bases, atoms = tables.base_types | BASES, tables.constant_types | ATOMS
         self.types = type_rules.TypeRules(bases, atoms, tables.handler, tables.value_type_of_class)

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Names:
-    """The globals and constants read so far. of_constant, raise_error: `Tracing.constant` and `Tracing.raise_error`."""
+    """The globals and constants read so far. of_constant, raise_error, graph_break: verbs of `Tracing`."""
 
     objects: Objects
     guards: GuardRecorder
     effects: Effects
     of_constant: Callable[[object], Value]
     raise_error: Callable[[type[BaseException], str], NoReturn]
+    graph_break: Callable[[str], NoReturn]
     _globals: dict[tuple[int, str], Value] = attrs.field(factory=dict)
     _constants: dict[int, tuple[object, Value]] = attrs.field(factory=dict)
 
@@ -46,15 +47,14 @@ class Names:
             held = self._constants[id(obj)] = (obj, self.of_constant(obj))
         return held[1]
 
-    def of_module(self, namespace: dict[str, object]) -> DictValue:
-        """The variables of a module as a read-only dict."""
+    def store(self, namespace: dict[str, object], name: str, value: Value | None) -> None:
+        """Set a variable of a module, or delete it if the value is None."""
         held = self.objects.by_id.get(id(namespace))
-        if held is not None and isinstance(held[1], DictValue):
-            return held[1]
-        source = ObjectSource(namespace, "globals()")
-        made = DictValue({}, dict, namespace, fixed=True, source=source)
-        self.objects.remember(namespace, made)
-        return made
+        if held is not None and isinstance(held[1], DictValue):  # the frame also has them as a dict
+            if value is None or name not in namespace:
+                self.graph_break("changes-globals")
+            held[1].entries[name] = (self.of_constant(name), value)
+        self.effects.store_global(namespace, name, value)
 
     def _wrap_global(self, frame: FrameView, name: str) -> Value:
         namespace = frame.namespace

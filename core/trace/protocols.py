@@ -220,8 +220,8 @@ class PythonVerbs(Protocol[V]):
     def class_attribute(self, owner: V, cls: type, name: str) -> V:
         """An attribute found in the classes of an object."""
 
-    def globals_of(self, namespace: dict[str, object]) -> V:
-        """The variables of a module as a read-only dict."""
+    def store_global(self, namespace: dict[str, object], name: str, value: V | None) -> None:
+        """Set a variable of a module, or delete it if the value is None."""
 
 
 class CallVerbs(Protocol[V]):

@@ -38,7 +38,7 @@ class PythonRules:
         self.same_or_equal = partial(operators.same_or_equal, tracing)
         self.identical = partial(operators.identical, tracing)
         self.class_attribute = partial(class_attribute, tracing)
-        self.globals_of = names.of_module
+        self.store_global = names.store
 
     def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
         return keywords.takes(fn, positional, names, self.signature(fn))

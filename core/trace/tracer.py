@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import attrs
 
-from armature.frame.sources import DictOfSource, ObjectSource, object_source
+from armature.frame.sources import DictOfSource, object_source
 from armature.introspection import dict_of
 from armature.trace import callables
 from armature.trace.frame_state import Recorder, Trace
@@ -103,7 +103,7 @@ class Tracer(Trace):
 
     def mutate(self, value: Value) -> None:
         """Record that the value's object is about to change."""
-        if isinstance(value.source, ObjectSource) and isinstance(value, DictValue) and value.fixed:
+        if isinstance(value, DictValue) and value.fixed:
             self.graph_break("changes-globals")
         self.effects.record(value)
 

@@ -13,6 +13,8 @@ from types import (
     FunctionType,
     MethodDescriptorType,
     MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any, cast
 
@@ -195,7 +197,9 @@ def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
         owner.open_dict(tracer)
         return wrap(tracer, obj, source)
     tracer.guards.type_is(source, dict)
-    return tracer.objects.remember(obj, DictValue({}, dict, obj, source=source))
+    if (of_module := "__builtins__" in obj) and any(held is obj for held, _ in tracer.effects.globals_.values()):
+        tracer.graph_break("globals-after-change", dict=source.expr)
+    return tracer.objects.remember(obj, DictValue({}, dict, obj, fixed=of_module, source=source))
 
 
 def _slice(tracer: Trace, obj: slice, source: Source) -> Value:
@@ -246,21 +250,21 @@ def _guard_builtin(tracer: Trace, obj: Any, source: Source) -> None:
     if not is_only_of_its_name(obj) or tracer.calls.goes_first(obj):
         tracer.guards.same(source, obj)
         return
-    tracer.guards.type_is(source, BuiltinFunctionType)
+    tracer.guards.type_is(source, type(obj))
     tracer.guards.equal(AttrSource(source, "__name__"), obj.__name__)
     tracer.guards.type_is(AttrSource(source, "__self__"), type(obj.__self__))
 
 
 def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
     _guard_builtin(tracer, obj, source)
-    if type(obj) is not BuiltinFunctionType:
+    owner: Any = getattr(obj, "__self__", None)
+    if type(obj) not in (BuiltinFunctionType, MethodWrapperType) or type(owner) in BUILTIN_TYPES:
         return BuiltinValue(obj, source=source)
-    owner: Any = obj.__self__
     descriptor = unbound(obj)
     if type(owner) in METHOD_OWNERS:
         return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
     # it reads and writes its object, so it can't be a constant of the code
-    if type(descriptor) is MethodDescriptorType and not tracer.calls.goes_first(obj):
+    if type(descriptor) in (MethodDescriptorType, WrapperDescriptorType) and not tracer.calls.goes_first(obj):
         bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
         return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
     if type(descriptor) is ClassMethodDescriptorType and tracer.calls.goes_first(descriptor):

@@ -410,7 +410,7 @@ def gb7596(x: Any) -> Any:
 
 
 def gb9522(x: Any) -> Any:
-    return x + hasattr(range(3), "start") + hasattr({}.keys(), "mapping")
+    return x + hasattr(range(3), "start") + hasattr(len, "__text_signature__")
 
 
 def gb9672(x: Any) -> Any:

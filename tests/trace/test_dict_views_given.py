@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -69,3 +70,62 @@ def test_the_kind_of_view_and_its_dict_are_guarded() -> None:
     compiled = armature.compile(lambda x, view: (x * len(view), list(view)), backend="eager", fullgraph=True)
     for view in (held.keys(), held.values(), held.items(), other.values(), other.keys(), {"c": 1}.keys()):
         assert compiled(torch.ones(2), view)[1] == list(view)
+
+
+def written(table: dict[str, int], name: str) -> None:
+    table[name] = len(table) + 5
+
+
+class Shared:
+    number = 1
+
+
+SHOWN: dict[str, Callable[..., Any]] = {
+    "read": lambda x, d, p: (d.update(b=2), x * len(p), list(p), dict(p), "b" in p, p.get("b"), p == d, p.copy())[1:],
+    "by a function": lambda x, d, p: (written(d, "c"), x * p["c"], written(d, "a"), list(p.items()))[1:],
+    "over a break": lambda x, d, p: (
+        written(d, "c"), x * len(p), armature.graph_break(), written(d, "e"), x * p["e"], list(p)
+    )[1:],
+    "removed": lambda x, d, p: (d.pop("a", 0), x * len(p), list(reversed(p)), p | {"z": 1}, p)[1:],
+    "views": lambda x, d, p: (p.keys(), d.update(b=2), x * len(p.values()), list(p.keys()), p.keys() | {"q"})[:1],
+    "mapping of a view": lambda x, d, p: (d.keys().mapping, d.update(b=2), x * len(d.keys().mapping))[::2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict, lambda **items: collections.defaultdict(int, **items)])
+@pytest.mark.parametrize("program", SHOWN)
+def test_proxies_show_what_the_frame_changes(program: str, kind: Any) -> None:
+    armature.reset()
+    compiled = armature.compile(SHOWN[program], backend="eager")
+    for _ in range(2):
+        mine, theirs = kind(a=1), kind(a=1)
+        found = compiled(torch.ones(2), mine, MappingProxyType(mine))
+        assert str(found) == str(SHOWN[program](torch.ones(2), theirs, MappingProxyType(theirs)))
+        assert mine == theirs
+
+
+def test_a_proxy_that_is_made_shows_its_dict() -> None:
+    def program(x: torch.Tensor, table: dict[str, int]) -> Any:
+        proxy = MappingProxyType(table)
+        table["b"] = 2
+        armature.graph_break()
+        table["c"] = 3
+        return x * len(proxy), proxy
+
+    table = {"a": 1}
+    found, proxy = armature.compile(program, backend="eager")(torch.ones(2), table)
+    table["d"] = 4
+    assert torch.equal(found, torch.full((2,), 3.0))
+    assert proxy == table
+
+
+def test_the_attributes_of_a_class_as_a_dict() -> None:
+    def program(x: torch.Tensor, attributes: Any) -> Any:
+        Shared.number = Shared.number % 5 + 1
+        return x * attributes["number"], Shared.__dict__["number"], vars(Shared).get("number")
+
+    compiled = armature.compile(program, backend="eager")
+    for _ in range(3):
+        found, *numbers = compiled(torch.ones(2), Shared.__dict__)
+        assert numbers == [Shared.number, Shared.number]
+        assert torch.equal(found, torch.ones(2) * Shared.number)

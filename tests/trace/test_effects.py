@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +146,46 @@ def test_globals_are_written() -> None:
     assert torch.equal(traced.run(x()), x() + 1)
     assert COUNTER == 1
     assert torch.equal(REGISTRY["last"], x())
+
+
+def count() -> None:
+    global COUNTER
+    COUNTER += 1
+
+
+def by_name_and_dict(t: Any) -> Any:
+    global COUNTER
+    names = globals()
+    COUNTER = 4
+    return t * names["COUNTER"]
+
+
+def by_dict_and_name(t: Any) -> Any:
+    global COUNTER
+    COUNTER = 4
+    armature.graph_break()
+    t = t * globals()["COUNTER"]
+    globals()["COUNTER"] = 5
+    return t * COUNTER
+
+
+def in_module(t: Any) -> Any:
+    count()
+    t = t * sys.modules[__name__].COUNTER  # type: ignore[attr-defined]
+    count()
+    return t * vars(sys.modules[__name__])["COUNTER"]
+
+
+@pytest.mark.parametrize("fn", [by_name_and_dict, by_dict_and_name, in_module])
+def test_globals_have_one_value_under_all_names(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    armature.reset()
+    compiled = armature.compile(fn, backend="eager")
+    for number in (0, 2):
+        monkeypatch.setitem(globals(), "COUNTER", number)
+        expected, after = fn(x()), COUNTER
+        monkeypatch.setitem(globals(), "COUNTER", number)
+        assert torch.equal(compiled(x()), expected)
+        assert after == COUNTER
 
 
 def test_cells_are_written() -> None:

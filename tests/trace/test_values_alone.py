@@ -170,11 +170,11 @@ def test_names_need_objects_guards_and_effects_alone() -> None:
     objects: Objects[Value, Value, Value] = Objects()
     objects.wrap = lambda obj, source: ConstantValue(obj, source=source)
 
-    def refuse(kind: type[BaseException], message: str) -> Any:
-        raise Raised(message)
+    def refuse(*told: Any) -> Any:
+        raise Raised(told[-1])
 
     effects: Any = Effects()
-    names = Names(objects, guards, effects, ConstantValue, refuse)
+    names = Names(objects, guards, effects, ConstantValue, refuse, refuse)
     frame: Any = SimpleNamespace(namespace={"size": 3}, builtins={"len": len}, trusted=True, globals_source=None)
     assert names.load_global(frame, "size").as_constant() == 3
     assert names.load_global(frame, "size") is names.load_global(frame, "size")

@@ -74,3 +74,17 @@ def test_a_method_of_super_after_a_break() -> None:
             assert quick(torch.full((1,), float(k)), items) == 2
         assert [(type(item), item.item()) for item in items] == [(torch.Tensor, 1.0), (torch.Tensor, k + 1.0)]
         assert out.getvalue() == "told\n"
+
+
+@pytest.mark.parametrize("kind", [list, Items, set, Members, collections.deque])
+def test_special_methods_see_changes(kind: Any) -> None:
+    def program(x: Any, held: Any, length: Any, put: Any, contains: Any) -> Any:
+        put(7)
+        return x * length(), contains(7)
+
+    compiled = armature.compile(program, backend="eager")
+    for _ in range(2):
+        held = kind([1, 2])
+        put = held.add if issubclass(kind, set) else held.append
+        found, contained = compiled(torch.ones(2), held, held.__len__, put, held.__contains__)
+        assert torch.equal(found, torch.full((2,), 3.0)) and contained

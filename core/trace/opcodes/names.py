@@ -82,13 +82,13 @@ def load_global(frame: Frame, inst: Instruction) -> None:
 
 @opcode("STORE_GLOBAL")
 def store_global(frame: Frame, inst: Instruction) -> None:
-    frame.tracer.effects.store_global(frame.namespace, str(inst.argval), frame.stack.pop())
+    frame.tracer.names.store(frame.namespace, str(inst.argval), frame.stack.pop())
 
 
 @opcode("DELETE_GLOBAL")
 def delete_global(frame: Frame, inst: Instruction) -> None:
     frame.tracer.names.load_global(frame, str(inst.argval))
-    frame.tracer.effects.store_global(frame.namespace, str(inst.argval), None)
+    frame.tracer.names.store(frame.namespace, str(inst.argval), None)
 
 
 def pop_variable(frame: Frame, name: str) -> Value | None:

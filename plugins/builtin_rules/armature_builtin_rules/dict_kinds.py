@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import collections
-import functools
 import gc
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import attrs
 
-from armature.plugin_api import AttrSource, DictValue, Rebuilding, Source, Tracing, Value, ValueType, Write
+from armature.plugin_api import AttrSource, CallSource, DictValue, Rebuilding, Source, Tracing, Value, ValueType, Write
 
 Entries = dict[Hashable, tuple[Value, Value]]
 
@@ -89,31 +88,60 @@ class DefaultDictValue(DictValue):
 
 @attrs.define(eq=False)
 class MappingProxyValue(DictValue):
-    """A read-only view of a dict. shown: the class of the mapping it shows."""
+    """A read-only view of a dict, live. mapping: the dict, or another proxy. real: the program's own object there."""
 
     kind: Any = MappingProxyType
-    shown: type = dict
+    mapping: DictValue = attrs.field(kw_only=True)
+    real: object = None
+
+    slots = DictValue.slots - {"__setitem__", "__delitem__"}
+
+    def contents(self) -> object:
+        return self.mapping
+
+    def shape(self) -> tuple[int, int]:
+        return self.mapping.shape()
 
     def like(self, entries: Entries) -> DictValue:
-        return DictValue(entries) if self.shown is dict else OrderedDictValue(entries)
+        return self.mapping.like(entries)
+
+    def realise(self, tracer: Tracing) -> Entries:
+        self._unless_class_changed(tracer)
+        return self.mapping.realise(tracer)
+
+    def find(self, tracer: Tracing, key: Value) -> Value | None:
+        self._unless_class_changed(tracer)
+        return self.mapping.find(tracer, key)
+
+    def missing(self, tracer: Tracing, key: Value) -> Value:
+        return self.mapping.missing(tracer, key)
+
+    def length(self, tracer: Tracing) -> int:
+        self._unless_class_changed(tracer)
+        return self.mapping.length(tracer)
+
+    def entry_stream(
+        self, tracer: Tracing, of: Callable[[tuple[Value, Value]], Value], *, backwards: bool = False
+    ) -> Iterator[Value]:
+        self._unless_class_changed(tracer)
+        return self.mapping.entry_stream(tracer, of, backwards=backwards)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        return unless_in_other_order(tracer, self, name, other, super().binary(tracer, name, other))
-
-    def change(self, tracer: Tracing) -> Entries:
-        tracer.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
+        if name == "__ior__":
+            tracer.raise_error(TypeError, "'|=' is not supported by mappingproxy; use '|' instead")
+        self._unless_class_changed(tracer)
+        return self.mapping.binary(tracer, name, other.mapping if isinstance(other, MappingProxyValue) else other)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(MappingProxyType)
-        if self.shown is not dict:
-            out.null_function(self.shown)
-        DictValue(self.entries).rebuild(out)
-        if self.shown is not dict:
-            out.call(1)
+        out.load(self.mapping)
         out.call(1)
 
-    def writes(self, out: Rebuilding) -> list[Write]:
-        out.cannot(self)
+    def _unless_class_changed(self, tracer: Tracing) -> None:
+        """Break if it shows the attributes of a class that the frame has changed."""
+        for cls, _ in tracer.effects.class_attributes:
+            if mapping_of(cls.__dict__) is self.real:
+                tracer.graph_break("globals-after-change", dict=f"{cls.__qualname__}.__dict__")
 
 
 def unless_in_other_order(
@@ -124,17 +152,13 @@ def unless_in_other_order(
         return found
     if any(side.like({}).kind is not collections.OrderedDict for side in (mine, other)):
         return found
-    return found if list(mine.entries) == list(other.entries) else tracer.constant(name == "__ne__")
+    same = list(mine.realise(tracer)) == list(other.realise(tracer))
+    return found if same else tracer.constant(name == "__ne__")
 
 
-def shown_by(proxy: object) -> type:
-    """The class of the mapping that a mapping proxy shows, found by the garbage collector, the only one to know it."""
-    return type(gc.get_referents(proxy)[0])
-
-
-def shows(kind: type, proxy: object) -> bool:
-    """Whether a mapping proxy shows an object of this class."""
-    return shown_by(proxy) is kind
+def mapping_of(proxy: object) -> Any:
+    """The mapping that a proxy shows, found by the garbage collector, the only one to know it."""
+    return gc.get_referents(proxy)[0]
 
 
 def ordered_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
@@ -162,14 +186,15 @@ def base_of_default(obj: Any, kind: type, source: Source, owner: Value, tracer: 
 
 
 def mapping_proxy(obj: Any, source: Source, tracer: Tracing) -> Value | None:
-    """A proxy of a dict or an ordered dict."""
-    shown = shown_by(obj)
-    if shown not in (dict, collections.OrderedDict):
+    """A proxy of a dict, which the frame may change under another name."""
+    real = mapping_of(obj)
+    if type(real) not in KINDS:
         return None
-    tracer.guards.metadata(source, functools.partial(shows, shown))
-    return MappingProxyValue({}, pending=obj, shown=shown, source=source)
+    mapping = tracer.objects.wrap(real, CallSource(source, mapping_of, "<mapping of {}>"))
+    return MappingProxyValue({}, mapping=mapping, real=real, source=source) if isinstance(mapping, DictValue) else None
 
 
+KINDS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, MappingProxyType)
 VALUE_TYPES = (
     ValueType(collections.OrderedDict, ordered_dict, base=base_of_ordered),
     ValueType(collections.defaultdict, default_dict, base=base_of_default),

@@ -53,7 +53,10 @@ class PythonModuleValue(Value):
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         """An attribute in the module's dict; for a library module also one that it makes on demand."""
-        known = self.read.get(name)
+        stored = tracer.effects.global_of(self.module.__dict__, name)
+        if stored is not None and stored[1] is None:
+            tracer.graph_break("globals-after-change", dict=f"{self.describe()}.__dict__")
+        known = self.read.get(name) if stored is None else stored[1]
         if known is not None:
             return known
         trusted = is_trusted(self.module)
@@ -113,8 +116,7 @@ class PythonModuleValue(Value):
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if type(self.module) is not ModuleType or is_trusted(self.module):
             tracer.graph_break("sets-library-attribute", name=name, type=self.describe())
-        tracer.effects.store_global(self.module.__dict__, name, value)
-        self.read[name] = value
+        tracer.python.store_global(self.module.__dict__, name, value)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.module)

@@ -165,9 +165,9 @@ ROWS = with_examples(
         ),
         BreakType(
             "globals-after-change",
-            "globals() after a variable was changed",
-            "globals() is called after the function has set a variable of its module.",
-            (fundamental("Read the variable by name."), fundamental("Call globals() first.")),
+            "Variables of a module or class as a dict, after a change",
+            "`{dict}` is read after the function has set a variable in it.",
+            (fundamental("Read the variable by name."), fundamental("Read the dict first.")),
             code="AB0097",
             cause="The change takes effect only after the graph has run.",
         ),

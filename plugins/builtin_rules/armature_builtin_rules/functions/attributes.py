@@ -12,6 +12,7 @@ from armature.plugin_api import (
     MISSING,
     Call,
     CellValue,
+    ObjectSource,
     ObjectValue,
     TracedTensor,
     Tracing,
@@ -144,6 +145,4 @@ def local_variables(call: Call) -> Value:
 def module_variables(call: Call) -> Value:
     """The module's variables, read only, as long as the frame has not changed them."""
     namespace = call.tracing.stack.frames[-1].namespace
-    if any(held is namespace for held, _ in call.tracing.effects.globals_.values()):
-        call.graph_break("globals-after-change")
-    return call.tracing.python.globals_of(namespace)
+    return call.tracing.objects.wrap(namespace, ObjectSource(namespace, "globals()"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import gc
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +25,7 @@ from armature.plugin_api import (
     handles,
     native,
 )
+from armature_builtin_rules.dict_kinds import MappingProxyValue, mapping_of
 from armature_builtin_rules.functions.sets import COMPARING, OPERATORS, Operand, SetLike, compute, listed, operand
 from armature_builtin_rules.functions.targets import own_methods
 
@@ -96,6 +96,9 @@ class DictViewValue(SetLike):
         sides = (self.as_operand(tracer), operand(tracer, other))
         return compute(tracer, function, *(reversed(sides) if swapped else sides))
 
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        return MappingProxyValue({}, mapping=self.owner) if name == "mapping" else super().get_attribute(tracer, name)
+
     def rebuild(self, out: Rebuilding) -> None:
         out.load(self.owner)
         out.method(self.which)
@@ -125,14 +128,9 @@ def view(call: Call, owner: Value) -> Value | None:
     return DictViewValue(owner, call.fn.__name__) if isinstance(owner, DictValue) else None
 
 
-def viewed(view: object) -> Any:
-    """The dict behind a view, found by the garbage collector: `view.mapping` is a proxy of it."""
-    return gc.get_referents(view)[0]
-
-
 def of_program(which: str, obj: Any, source: Source, tracer: Tracing) -> Value | None:
     """A view of the program, of a dict that the frame may change."""
-    owner = native(tracer.objects.wrap(viewed(obj), CallSource(source, viewed, "<dict of {}>")))
+    owner = native(tracer.objects.wrap(mapping_of(obj), CallSource(source, mapping_of, "<mapping of {}>")))
     return DictViewValue(owner, which, source=source) if isinstance(owner, DictValue) else None
 
 

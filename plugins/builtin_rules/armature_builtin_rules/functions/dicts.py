@@ -22,7 +22,7 @@ from armature.plugin_api import (
     method_of,
     native,
 )
-from armature_builtin_rules.dict_kinds import DefaultDictValue, MappingProxyValue, OrderedDictValue
+from armature_builtin_rules.dict_kinds import KINDS, DefaultDictValue, MappingProxyValue, OrderedDictValue
 from armature_builtin_rules.functions.targets import own_methods
 
 DICTS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict)
@@ -192,6 +192,6 @@ def from_keys(call: Call, keys: Value, value: Value | None = None) -> Value:
 @handles(MappingProxyType)
 def mapping_proxy(call: Call, mapping: Value) -> Value:
     """A read-only view of a dict."""
-    if not isinstance(mapping, DictValue) or mapping.kind not in (dict, collections.OrderedDict):
+    if not isinstance(mapping, DictValue) or mapping.kind not in KINDS:
         call.graph_break("mapping-proxy", type=mapping.describe())
-    return MappingProxyValue(mapping.realise(call.tracing), shown=mapping.kind)
+    return MappingProxyValue({}, mapping=mapping)
