@@ -298,5 +298,18 @@ def test_an_attribute_that_only_one_thread_has() -> None:
     assert compiled(X)[1] == 3
 
 
-def test_its_dict_breaks() -> None:
-    assert break_id(lambda x: x + len(LOCAL.__dict__), (X,)) == "attribute-in-c"
+def test_its_dict_is_that_of_the_thread() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return x + len(RECORDER.__dict__)
+
+    compiled = api.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), fn(X))
+    assert in_thread(lambda: str(compiled(X))) == in_thread(lambda: str(fn(X)))
+
+
+def test_its_dict_after_a_change_breaks() -> None:
+    def fn(x: Tensor) -> Tensor:
+        LOCAL.changed = 3
+        return x + len(LOCAL.__dict__)
+
+    assert break_id(fn, (X,)) == "attribute-in-c"
