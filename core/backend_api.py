@@ -24,6 +24,7 @@ from armature.codegen.printer import (
     OpForm,
     position,
     print_op,
+    rounded,
 )
 from armature.lower import index, layout, philox
 from armature.lower.builder import Builder
@@ -158,6 +159,7 @@ __all__ = [
     "recomputed_operands",
     "rename_node",
     "rename_store",
+    "rounded",
     "sizes",
     "store_roots",
     "stride_of",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import attrs
+import torch
 
 from armature.lower.data import Buffer, Load, Op, Store
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, bounds, linear
@@ -121,3 +124,16 @@ def print_op(forms: Mapping[str, OpForm], node: Op, operands: Sequence[str]) -> 
     """An operation by the back end's table. Errors: KeyError if it is missing (lowering checks Features first)."""
     form = forms[node.op]
     return form.format(*operands) if isinstance(form, str) else form(node, operands)
+
+
+def rounded(value: float, dtype: torch.dtype) -> float:
+    """A number as a tensor of the dtype holds it.
+
+    Kept, because each new tensor takes half a millisecond while a graph is recorded with fakes.
+    """
+    return _rounded(float(value), math.copysign(1.0, value), dtype)
+
+
+@functools.lru_cache(maxsize=4096)
+def _rounded(value: float, sign: float, dtype: torch.dtype) -> float:
+    return float(torch.tensor(value, dtype=dtype))  # the sign tells 0.0 from -0.0, which are equal

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armature.codegen.printer import PYTHON_INDEX, IndexPrinter, Lines, print_op
+from armature.codegen.printer import PYTHON_INDEX, IndexPrinter, Lines, print_op, rounded
 from armature.lower.data import Const, Op
 from armature.lower.index import Index, Size, Var, add, floordiv, mod, mul, sub
 
@@ -68,3 +71,11 @@ def test_operations_come_from_the_table() -> None:
     zero = Const(0.0, torch.float32)
     assert print_op(forms, Op("add", (zero, zero), torch.float32), ("a", "b")) == "a + b"
     assert print_op(forms, Op("neg", (zero,), torch.float32), ("a",)) == "-a:torch.float32"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_constants_are_those_that_a_tensor_holds(dtype: torch.dtype) -> None:
+    for value in (0.1, -0.0, 0.0, -0.0, 1 / 3, 65519, 7e4, 1e-8, -3, True, math.inf, -math.inf):
+        found, held = rounded(value, dtype), torch.tensor(value, dtype=dtype).item()
+        assert found == held and math.copysign(1, found) == math.copysign(1, held)
+    assert math.isnan(rounded(math.nan, dtype))

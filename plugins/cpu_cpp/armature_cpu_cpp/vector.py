@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import torch
 
+from armature.backend_api import rounded
 from armature.plugin_api import invariant
 
 CPP_TYPES: Mapping[torch.dtype, str] = MappingProxyType(
@@ -35,7 +37,8 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype == torch.bool:
         return "true" if value else "false"
     if dtype in HALVES:
-        bits = int(torch.tensor(value, dtype=dtype).view(torch.int16).item()) & 0xFFFF
+        form, shift = ("<e", 0) if dtype == torch.float16 else ("<f", 16)  # bfloat16: the upper half of a float32
+        bits = int.from_bytes(struct.pack(form, rounded(value, dtype)), "little") >> shift
         return f"{cpp_type(dtype)}{{{bits:#06x}}}"
     if dtype in (torch.float32, torch.float64):
         return _float_literal(float(value), dtype)
@@ -53,7 +56,7 @@ def _float_literal(value: float, dtype: torch.dtype) -> str:
     if math.isnan(value):
         return f"{name}(NOT_A_NUMBER)"
     if dtype == torch.float32 and not math.isinf(value):
-        value = float(torch.tensor(value, dtype=dtype))
+        value = rounded(value, dtype)
     if math.isinf(value):
         return f"{name}({'-' if value < 0 else ''}INF)"
     if dtype == torch.float64:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 
+import pytest
 import torch
 
 import armature
@@ -17,6 +18,7 @@ from armature.pipeline.session import session
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import BOOL, F32, I64, Sketch, op, randn
 from armature.testing.kernel_shapes import f32, variables
+from armature_cpu_cpp.vector import cpp_type, literal
 
 Printed = Callable[..., KernelSource]
 CPU = torch.device("cpu")
@@ -225,3 +227,10 @@ def test_lines_that_go_on_after_a_backslash_lose_no_statement() -> None:
 
     x, y = torch.randn(16, 64), torch.randn(16, 64)
     torch.testing.assert_close(armature.compile(normed)(x, y), normed(x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_literals_of_halves_are_their_bits(dtype: torch.dtype) -> None:
+    for value in (0.1, -0.0, 0.0, 1 / 3, 7e4, 1e-8, -3.0, math.inf, -math.inf, math.nan):
+        bits = int(torch.tensor(value, dtype=dtype).view(torch.int16).item()) & 0xFFFF
+        assert literal(value, dtype) == f"{cpp_type(dtype)}{{{bits:#06x}}}"

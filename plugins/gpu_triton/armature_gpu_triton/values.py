@@ -28,6 +28,7 @@ from armature.backend_api import (
     operands,
     position,
     print_op,
+    rounded,
     variables,
     walk_kernel,
 )
@@ -116,8 +117,7 @@ class ValuePrinter:
     def constant(self, value: bool | int | float, dtype: torch.dtype) -> str:
         """A literal with a type of its own."""
         if dtype in HALVES:
-            rounded = torch.tensor(value, dtype=dtype).item()
-            return cast_text(self.constant(rounded, torch.float32), torch.float32, dtype)
+            return cast_text(self.constant(rounded(value, dtype), torch.float32), torch.float32, dtype)
         if dtype.is_floating_point:
             value = float(value)
         elif dtype == torch.bool:
@@ -129,7 +129,7 @@ class ValuePrinter:
     def bare(self, node: Const) -> str:
         """A literal that takes the type of the other operand."""
         if node.dtype in HALVES:
-            return literal(torch.tensor(node.value, dtype=node.dtype).item())
+            return literal(rounded(node.value, node.dtype))
         return literal(float(node.value) if node.dtype.is_floating_point else int(node.value))
 
     def value(self, node: Node) -> str:
@@ -139,7 +139,7 @@ class ValuePrinter:
     def wide(self, node: Node) -> str:
         """The same, with 16-bit floats widened to float32."""
         if isinstance(node, Const) and node.dtype in HALVES:
-            return self.constant(torch.tensor(node.value, dtype=node.dtype).item(), torch.float32)
+            return self.constant(rounded(node.value, node.dtype), torch.float32)
         return widen(self.value(node), node.dtype)
 
     def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
