@@ -601,3 +601,28 @@ def test_init_of_an_exception_that_was_made_outside_the_graph() -> None:
         made, _ = run(X)
         assert len(made.args) == 2
         assert made.args[0] is X is made.args[1]
+
+
+class OwnArguments(ValueError):
+    @property
+    def args(self) -> tuple[int, int]:  # type: ignore[override]
+        return (5, 6)
+
+
+class OwnValue(StopIteration):
+    value = 7  # type: ignore[assignment]
+
+
+def test_attributes_that_the_class_of_an_error_has_itself() -> None:
+    def fn(x: torch.Tensor, error: Exception) -> tuple[torch.Tensor, Any, str, str]:
+        try:
+            raise error
+        except OwnValue as caught:
+            return x + caught.value, caught.args, str(caught), repr(caught)
+        except OwnArguments as caught:
+            return x + sum(caught.args), caught.args, str(caught), repr(caught)
+
+    def made(x: torch.Tensor) -> tuple[Any, ...]:
+        return *fn(x, OwnArguments("a")), *fn(x, OwnValue(2))
+
+    assert str(armature.compile(made, backend="eager")(torch.ones(2))) == str(made(torch.ones(2)))

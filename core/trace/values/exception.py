@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from armature.frame.sources import AttrSource
+from armature.introspection import class_member
 from armature.trace.errors import UserRaised
 from armature.trace.locations import locations_of
 from armature.trace.values.base import NotConstant, Value
@@ -49,7 +50,7 @@ class ExceptionValue(Value):
         if name in self.attributes:
             return self.attributes[name]
         row = OWN_ATTRIBUTES.get(name)
-        if row is not None and issubclass(self.kind, row[0]) and not overrides(self.kind, name):
+        if row and issubclass(self.kind, row[0]) and class_member(self.kind, name) is class_member(row[0], name):
             return row[1](self, tracer)
         return class_attribute(tracer, self, self.kind, name)
 

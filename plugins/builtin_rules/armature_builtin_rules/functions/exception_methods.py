@@ -14,6 +14,7 @@ from armature.plugin_api import (
     Tracing,
     TupleValue,
     Value,
+    class_member,
     find_in_class,
     handles,
     method_of,
@@ -86,7 +87,7 @@ def text_of_exception(call: Call, error: Value, /) -> Value | None:
     if not isinstance(error, ExceptionValue):
         return None
     tracer, method = call.tracing, cast("MethodDescriptorType | WrapperDescriptorType", call.fn)
-    if issubclass(error.kind, OWN_TEXT):
+    if issubclass(error.kind, OWN_TEXT) or class_member(error.kind, "args") is not class_member(BaseException, "args"):
         call.graph_break("text-of-error", name=method.__name__, type=error.describe())
     args = tracer.unpack(error.get_attribute(tracer, "args"))
     if method.__name__ == "__repr__":
