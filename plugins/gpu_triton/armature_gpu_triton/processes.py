@@ -28,6 +28,7 @@ PROGRAM = (
 
 
 GRACE = 0.2  # seconds in which a process may end by itself
+STARTUP = 60.0  # seconds in which it has to be ready
 
 
 class NoProcess(Exception):
@@ -62,11 +63,13 @@ class Child:
                 raise NoProcess from error
         child = cls(process, ours)
         try:
-            ours.recv()
-        except (EOFError, OSError) as error:
-            child.end()
-            raise NoProcess from error
-        return child
+            if ours.poll(STARTUP):  # never, where `sys.executable` is a program that has Python built in
+                ours.recv()
+                return child
+        except (EOFError, OSError):
+            pass
+        child.end()
+        raise NoProcess
 
     def ask(self, job: Job) -> str:
         """The answer. Errors: EOFError or OSError if the process has ended."""
@@ -99,6 +102,7 @@ class Processes:
     _children: set[Child] = attrs.field(factory=set, init=False)
     _idle: list[Child] = attrs.field(factory=list, init=False)
     _starting: int = attrs.field(default=0, init=False)
+    _possible: bool = attrs.field(default=True, init=False)  # until one could not be started
     _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
     _owner: int = attrs.field(factory=os.getpid, init=False)
 
@@ -107,8 +111,8 @@ class Processes:
 
     def compile(self, job: Job, limit: int) -> str:
         """Compile in one of at most `limit` processes; "" or the compiler's message. Errors: NoProcess."""
-        if os.getpid() != self._owner:
-            raise NoProcess  # a fork: its parent talks to the processes
+        if os.getpid() != self._owner or not self._possible:
+            raise NoProcess  # in a fork: its parent talks to the processes
         while True:
             child = self.idle(limit)
             fresh = child is None
@@ -142,6 +146,7 @@ class Processes:
         finally:
             with self._changed:
                 self._starting -= 1
+                self._possible = child is not None
                 self._children.update(() if child is None else (child,))
                 self._changed.notify()
 

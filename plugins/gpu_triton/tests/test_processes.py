@@ -95,7 +95,7 @@ def test_crash_of_the_compiler_fails_one_kernel(
     assert build(tmp_path, compile_context, pool).binary(SPEC, 90).name == "double"
 
 
-@pytest.mark.parametrize("program", ["import nothing_of_this_name", None])
+@pytest.mark.parametrize("program", ["import nothing_of_this_name", "import time; time.sleep(600)", None])
 def test_without_processes_kernels_are_compiled_here(
     program: str | None, tmp_path: Path, compile_context: CompileContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,9 +103,14 @@ def test_without_processes_kernels_are_compiled_here(
         monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     else:
         monkeypatch.setattr(processes, "PROGRAM", program)
+        monkeypatch.setattr(processes, "STARTUP", 0.5)
     pool = Processes()
     with pytest.raises(NoProcess):
         pool.compile(job(tmp_path), 1)
+    monkeypatch.undo()
+    with pytest.raises(NoProcess):  # it is not tried for each kernel
+        pool.compile(job(tmp_path), 1)
+    assert not children(pool)
     assert build(tmp_path, compile_context, pool).binary(SPEC, 90).name == "double"
 
 
