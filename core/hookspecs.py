@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
     from armature.run.replay import LaunchRecorder
-    from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
+    from armature.trace.handlers import Handler, Polyfill, ValueType
+    from armature.trace.signatures import Signature
 
 PROJECT = "armature"
 API_VERSION = (1, 0)

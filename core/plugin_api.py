@@ -63,30 +63,7 @@ from armature.torch_abi.overrides import Off
 from armature.torch_abi.probes import Probed
 from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
-from armature.trace.data import UNCOMPILED, running_graphs
-from armature.trace.emit.precalls import change_before_graph
-from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
-from armature.trace.handlers import (
-    Call,
-    Handler,
-    Polyfill,
-    Signature,
-    ValueType,
-    collect,
-    handles,
-    number_asked,
-    opaque_function,
-    tensor_method,
-)
-from armature.trace.locations import Location, locations_of
-from armature.trace.recording.graph_nodes import from_fake as value_of_node
-from armature.trace.recording.graph_nodes import record as record_node
-from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
-from armature.trace.semantics.iteration import advanced
-from armature.trace.semantics.slots import ALL_SLOTS, COLLECTION_SLOTS, EQUALITY_SLOTS, NUMBER_SLOTS, is_iterable
-from armature.trace.signals import TraceSignal
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import (
+from armature.trace.base import (
     Args,
     BoundMethod,
     FrameView,
@@ -102,6 +79,29 @@ from armature.trace.values.base import (
     raise_missing,
     type_name,
 )
+from armature.trace.data import UNCOMPILED, running_graphs
+from armature.trace.emit.precalls import change_before_graph
+from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
+from armature.trace.handlers import (
+    Call,
+    Handler,
+    Polyfill,
+    ValueType,
+    collect,
+    handles,
+    number_asked,
+    opaque_function,
+    tensor_method,
+)
+from armature.trace.locations import Location, locations_of
+from armature.trace.recording.graph_nodes import from_fake as value_of_node
+from armature.trace.recording.graph_nodes import record as record_node
+from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
+from armature.trace.semantics.iteration import advanced
+from armature.trace.signals import TraceSignal
+from armature.trace.signatures import Signature
+from armature.trace.slots import ALL_SLOTS, COLLECTION_SLOTS, EQUALITY_SLOTS, NUMBER_SLOTS, is_iterable
+from armature.trace.trust import is_trusted
 from armature.trace.values.classes import (
     ClassValue,
     find_in_class,

@@ -12,10 +12,10 @@ from armature.torch_abi.fake import PLAIN_TENSORS, alias, count_write, in_transf
 from armature.torch_abi.overrides import OWN_CLASSES
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.base import Args, Rebuilding, Tracing, Value
 from armature.trace.data import uncompiled
 from armature.trace.locations import Location, locations_of
 from armature.trace.recording import graph_nodes
-from armature.trace.values.base import Args, Rebuilding, Tracing, Value
 from armature.trace.values.context import ContextValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import PrecomputedNumber

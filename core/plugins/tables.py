@@ -21,7 +21,8 @@ from armature.plugins.registry import Contest, Registry, Row, identity_key, name
 from armature.rules.book import RuleBook
 from armature.rules.data import Rule, RuleOrigin, RuleTable, Verdict
 from armature.torch_abi.fake_rules import FakeRules
-from armature.trace.handlers import Handler, Polyfill, Signature, ValueType
+from armature.trace.handlers import Handler, Polyfill, ValueType
+from armature.trace.signatures import Signature
 
 if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend

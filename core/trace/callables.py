@@ -31,13 +31,13 @@ from armature.torch_abi.marks import (
 )
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.base import Args, Kwargs, TypeRules, Value, type_name
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import Call, Handler, opaque_function
 from armature.trace.locations import locations_of
 from armature.trace.plans import Plan
 from armature.trace.recording import torch_function, wrapper_subclasses
-from armature.trace.semantics.keywords import takes
-from armature.trace.values.base import Args, Kwargs, TypeRules, Value, type_name
+from armature.trace.signatures import takes
 from armature.trace.values.classes import ClassValue, bind, find_in_class, held_value, inherits, rely_on_class
 from armature.trace.values.classes import overrides as overrides_in_python
 from armature.trace.values.constant import ConstantValue
@@ -51,8 +51,8 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
+    from armature.trace.base import Tracing
     from armature.trace.plans import Knowledge
-    from armature.trace.values.base import Tracing
 
 
 def ruled(tracer: Tracing, plan: Plan, verdict: Verdict, args: Args, kwargs: Kwargs) -> Value | None:

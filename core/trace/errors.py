@@ -10,8 +10,8 @@ from armature.trace.signals import TraceSignal
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.frame.guards.guard import Guard
+    from armature.trace.base import Value
     from armature.trace.locations import Location
-    from armature.trace.values.base import Value
 
 
 class GraphBreak(TraceSignal):

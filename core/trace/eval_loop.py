@@ -8,14 +8,14 @@ from types import CodeType
 
 from armature.errors import invariant
 from armature.frame.data import program_of
+from armature.trace.base import LAST_INSTRUCTION, NotConstant
+from armature.trace.bytecode.instructions import STOPITERATION_ERROR, Instruction, instructions_of
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame, Stopped
-from armature.trace.instructions import STOPITERATION_ERROR, Instruction, instructions_of
 from armature.trace.locations import locations_of
 from armature.trace.opcodes import OPCODES
 from armature.trace.opcodes.table import OpcodeFunction
 from armature.trace.opcodes.untraced import reason_for
-from armature.trace.values.base import LAST_INSTRUCTION, NotConstant
 from armature.trace.values.exception import ExceptionValue, handled_exception
 
 # Instructions whose stack effect depends on the iterated object, or that 3.11 counts on the instruction before (CALL).

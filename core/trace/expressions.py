@@ -15,12 +15,12 @@ import torch
 
 from armature.breaks.types import FrameSummary, SeenValue
 from armature.frame.data import program_of
-from armature.trace.instructions import Instruction, Span, decode
-from armature.trace.values.base import Value
+from armature.trace.base import Value
+from armature.trace.bytecode.instructions import Instruction, Span, decode
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import FrameView
+    from armature.trace.base import FrameView
 
 MOST_VALUES = 8
 LONGEST = 160  # characters of a description

@@ -13,17 +13,17 @@ from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeWorld
 from armature.trace import effects as changes
 from armature.trace import type_rules
+from armature.trace.base import Effects, Ending, Precalls, Tracing, TypeRules, Value
+from armature.trace.bytecode.instructions import Instruction, instructions_of, start_of
 from armature.trace.guards import GuardRecorder
-from armature.trace.instructions import Instruction, instructions_of, start_of
 from armature.trace.locations import Location
 from armature.trace.names import Names
 from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
+from armature.trace.recorder import GraphRecorder
 from armature.trace.recording.overriding import Overrides
-from armature.trace.recording.recorder import GraphRecorder
 from armature.trace.recording.sizes import Sizes
 from armature.trace.stack import Breaks, FrameStack
-from armature.trace.values.base import Effects, Ending, Precalls, Tracing, TypeRules, Value
 from armature.trace.values.constant import ATOMS
 from armature.trace.values.derived import BASES
 from armature.trace.values.exception import ExceptionValue

@@ -10,7 +10,7 @@ import attrs
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.values.base import Tracing, Value
+    from armature.trace.base import Tracing, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__armature_handler__"
@@ -59,20 +59,6 @@ class Polyfill:
 
     original: Callable[..., object]
     replacement: Callable[..., object]
-    priority: int = 0
-
-
-@attrs.frozen(eq=False)
-class Signature:
-    """The parameters of a C function for which `inspect.signature` fails.
-
-    keywords: the names that it takes, `("**",)` for any name; None: those that `inspect` finds. counts: the minimum and
-    maximum number of positional arguments, including self for a method; None: what `inspect` finds, or any number.
-    """
-
-    fn: Callable[..., object]
-    keywords: tuple[str, ...] | None = None
-    counts: tuple[int, float] | None = None
     priority: int = 0
 
 

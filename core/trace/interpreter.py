@@ -22,7 +22,8 @@ from armature.torch_abi.fake import FakeWorld, in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
 from armature.torch_abi.overrides import without_overrides
-from armature.trace import eval_loop
+from armature.trace import eval_loop, inlining
+from armature.trace.base import Effects, Value
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -31,10 +32,8 @@ from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
 from armature.trace.recording import aliasing
 from armature.trace.recording.sizes import new_world
-from armature.trace.semantics import inlining
 from armature.trace.stack import Breaks
 from armature.trace.tracer import Tracer
-from armature.trace.values.base import Effects, Value
 from armature.trace.values.context import end_grad
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
@@ -144,10 +143,10 @@ def check_left(effects: Effects, breaks: Breaks) -> None:
 def check_generators(tracer: Trace, frame: Frame) -> None:
     """Raise GraphBreak if a generator is suspended inside a `try` or `with` when tracing ends."""
     for generator in tracer.stack.generators:
-        if not isinstance(generator, GeneratorValue):
+        if not isinstance(generator, GeneratorValue) or not isinstance(suspended := generator.frame, Frame):
             continue
-        if generator.is_inside_try() and not eval_loop.exits_without_user_code(generator.frame):
-            tracer.stack.frames += [frame, generator.frame]
+        if generator.is_inside_try() and not eval_loop.exits_without_user_code(suspended):
+            tracer.stack.frames += [frame, suspended]
             stop = tracer.breaks.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
             raise stop.blaming(generator)
 

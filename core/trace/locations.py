@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import FrameView, Value
+    from armature.trace.base import FrameView, Value
 
 Moment: TypeAlias = tuple[int, int, int]
 """A frame's number in the trace, how often it has jumped back, and the position of the instruction about to run."""

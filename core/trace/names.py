@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 import attrs
 
 from armature.frame.sources import GlobalSource, ItemSource, ObjectSource
+from armature.trace.base import Effects, FrameView, Objects, Value
 from armature.trace.trust import trusted_module
-from armature.trace.values.base import Effects, FrameView, Objects, Value
 from armature.trace.values.mapping import DictValue
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The parts of a trace, as interfaces for the modules that come before them in the import order.
 
 Values need these interfaces, and the interfaces mention values. So they are generic in the type of values (V), of
-writes (W) and of the trace (T); `values/base.py` defines the names to use, with these types filled in.
+writes (W) and of the trace (T); `base.py` defines the names to use, with these types filled in.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from armature.rules.data import Verdict
     from armature.torch_abi.overrides import Off
     from armature.torch_abi.symbols import Symbols
-    from armature.trace.instructions import Instruction
+    from armature.trace.bytecode.instructions import Instruction
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -32,7 +32,7 @@ class FrameView(Protocol[V]):
     position: of the next instruction. ordinal, rounds: its number in the trace, and how often it has jumped back.
     trusted: it runs library code whose globals are not guarded. callee: the function that its last call instruction
     called. lazy: arguments not read yet, with their sources. globals_source: None for the globals of the frame being
-    compiled.
+    compiled. done: it has returned. thrown: an exception to raise where it stands.
     """
 
     code: CodeType
@@ -48,6 +48,11 @@ class FrameView(Protocol[V]):
     lazy: dict[str, tuple[object, Source]]
     stack: list[V]
     instructions: tuple[Instruction, ...]
+    done: bool
+    thrown: Any
+
+    def push(self, value: V) -> None:
+        """Push on the stack."""
 
     @property
     def cells(self) -> Mapping[str, V]:
@@ -271,7 +276,7 @@ class CallVerbs(Protocol[V]):
     def dispatched(self, fn: Callable[..., Any] | str, args: Sequence[V], kwargs: Mapping[str, V]) -> V | None:
         """The result of a mode's or an argument's `__torch_function__` for a call; None if nothing overrides it."""
 
-    def resume(self, frame: Any) -> V:
+    def resume(self, frame: FrameView[V]) -> V:
         """Run a suspended frame until it yields or returns."""
 
 

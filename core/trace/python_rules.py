@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from armature.trace import signatures
+from armature.trace.base import Value, refuse_result
 from armature.trace.errors import UserRaised
-from armature.trace.semantics import iteration, keywords, operators
-from armature.trace.values.base import Value, refuse_result
+from armature.trace.semantics import iteration, operators
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.derived import derives
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.handlers import Signature
+    from armature.trace.base import Tracing
     from armature.trace.names import Names
-    from armature.trace.values.base import Tracing
+    from armature.trace.signatures import Signature
 
 
 class PythonRules:
@@ -41,7 +42,7 @@ class PythonRules:
         self.store_global = names.store
 
     def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
-        return keywords.takes(fn, positional, names, self.signature(fn))
+        return signatures.takes(fn, positional, names, self.signature(fn))
 
     def index(self, value: Value) -> Value:
         if value.is_tensor:

@@ -18,7 +18,7 @@ from armature.trace.locations import Location, Moment, locations_of
 
 if TYPE_CHECKING:
     from armature.plugins.tables import Tables
-    from armature.trace.values.base import FrameView, Value
+    from armature.trace.base import FrameView, Value
 
 F = TypeVar("F", bound="FrameView")
 MOST_IDLE_STEPS = 1_000

@@ -9,15 +9,14 @@ import attrs
 
 from armature.frame.sources import DictOfSource, object_source
 from armature.introspection import dict_of
-from armature.trace import callables
+from armature.trace import callables, inlining
+from armature.trace.base import Tracing, Value
 from armature.trace.frame_state import Recorder, Trace
 from armature.trace.plans import Knowledge
 from armature.trace.python_rules import PythonRules
 from armature.trace.recording import graph_nodes
 from armature.trace.recording.torch_function import dispatched
-from armature.trace.semantics import inlining
 from armature.trace.stack import Breaks
-from armature.trace.values.base import Tracing, Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.constant import FALSE, NONE, TRUE, ConstantValue
 from armature.trace.values.exception import ExceptionValue, raising

@@ -30,12 +30,12 @@ from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import is_overriding, without_numbers
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.base import BoundMethod, TypeRules, Value
 from armature.trace.break_ids import LAYOUT, LAYOUTS
 from armature.trace.errors import SkipFrame
 from armature.trace.guards import GuardRecorder
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
-from armature.trace.values.base import BoundMethod, TypeRules, Value
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue
 from armature.trace.values.context import ContextValue

@@ -18,9 +18,9 @@ from torch import Tensor, fx, nn
 import armature
 from armature import config
 from armature.errors import ArmatureError
+from armature.trace.base import Value
 from armature.trace.frame_state import Frame
 from armature.trace.tracer import Tracer
-from armature.trace.values.base import Value
 
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])

@@ -26,8 +26,8 @@ LARGE_CLASSES: set[str] = set()
 VERSION_BRANCHES = {
     "core/cli/app.py",  # prints it
     "core/torch_abi/versions.py",
-    "core/trace/versions.py",  # facts, which are asked for by name
-    "core/trace/emit/emitter.py",
+    "core/trace/bytecode/versions.py",  # facts, which are asked for by name
+    "core/trace/bytecode/emitter.py",
     "core/trace/opcodes/__init__.py",
 }
 
@@ -65,7 +65,7 @@ WHOLE_TRACE = {
     "core/trace/frame_state.py",
     "core/trace/interpreter.py",
     "core/trace/resume/continuation.py",
-    "core/trace/semantics/inlining.py",
+    "core/trace/inlining.py",
     "core/trace/tracer.py",
     "core/trace/wrap.py",
 }
@@ -144,7 +144,9 @@ def test_functions_ask_at_most_four_times_for_the_kind_of_a_value() -> None:
 
 
 def test_versions_of_python_are_asked_for_in_few_places() -> None:
-    asks = re.compile(r"\bsys\.version_info\b|^from armature\.trace\.versions import .*\bVERSION\b", re.MULTILINE)
+    asks = re.compile(
+        r"\bsys\.version_info\b|^from armature\.trace\.bytecode\.versions import .*\bVERSION\b", re.MULTILINE
+    )
     found = {name_of(path) for path in PRODUCT if asks.search(path.read_text())}
     same(found, VERSION_BRANCHES, "asks for Python's version")
 

@@ -13,7 +13,7 @@ import torch
 
 import armature
 from armature.plugins import manager
-from armature.trace.semantics import keywords
+from armature.trace import signatures
 from tests.support.tensor_programs import compare
 
 OF_CONTAINERS = (list, tuple, dict, set, frozenset, collections.OrderedDict, collections.deque)
@@ -21,7 +21,7 @@ OF_CONTAINERS = (list, tuple, dict, set, frozenset, collections.OrderedDict, col
 
 def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bool:
     """Whether a call is refused, by what plugins say of the function too."""
-    return keywords.refuses(fn, positional, names, manager().tables().signature(fn))
+    return signatures.refuses(fn, positional, names, manager().tables().signature(fn))
 
 
 def stand_ins() -> Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from armature.trace import eval_loop
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes import OPCODES, operators
 from armature.trace.opcodes.table import collect_opcodes, opcode
 from tests.support.tracing import trace

@@ -16,9 +16,9 @@ from torch import nn
 
 import armature
 from armature.errors import Unsupported
+from armature.trace.bytecode.instructions import decode, instructions_of, remade_cells
 from armature.trace.eval_loop import functions_of
 from armature.trace.expressions import local_reads
-from armature.trace.instructions import decode, instructions_of, remade_cells
 from armature.trace.resume.frame_writer import copies
 from armature.trace.resume.liveness import deletes_cells, live_variables, names_read
 from tests.support.resuming import compiled, resumes

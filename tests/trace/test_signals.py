@@ -14,9 +14,9 @@ from armature.errors import ArmatureWarning
 from armature.hookspecs import hookimpl
 from armature.pipeline.session import Outcome, session
 from armature.plugins import manager
+from armature.trace.base import NotConstant
 from armature.trace.handlers import Handler
 from armature.trace.signals import TraceSignal
-from armature.trace.values.base import NotConstant
 from armature_torch_handlers.programs.subgraphs import NotSeparable
 from tests.support.tracing import break_of
 

@@ -11,9 +11,9 @@ import attrs
 import pytest
 
 from armature.errors import UndeclaredSlots
+from armature.trace.base import Value
 from armature.trace.semantics import operators
-from armature.trace.semantics.slots import VERBS
-from armature.trace.values.base import Value
+from armature.trace.slots import VERBS
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
 

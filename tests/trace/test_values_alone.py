@@ -14,17 +14,17 @@ from armature.plugins.plugin_manager import manager
 from armature.torch_abi.fake import FakeWorld
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.symbols import Symbols
+from armature.trace.base import Value
 from armature.trace.effects import Effects
 from armature.trace.errors import GraphBreak, SkipFrame
 from armature.trace.names import Names
 from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
+from armature.trace.recorder import GraphRecorder
 from armature.trace.recording.graph_nodes import lift
 from armature.trace.recording.overriding import Overrides
-from armature.trace.recording.recorder import GraphRecorder
 from armature.trace.recording.sizes import Sizes
 from armature.trace.stack import MOST_IDLE_STEPS, Breaks, FrameStack
-from armature.trace.values.base import Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, TupleValue

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+from armature.trace import inlining
+from armature.trace.bytecode.instructions import decode, slot_names
 from armature.trace.callables import CLASS_ROWS
 from armature.trace.errors import GraphBreak
-from armature.trace.instructions import decode, slot_names
-from armature.trace.semantics import inlining
 from tests.support.tracing import check, trace
 
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.torch_abi.eval_frame import skip_code
+from armature.trace.base import Value
 from armature.trace.recording import graph_nodes
-from armature.trace.values.base import Value
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 def change_before_graph(

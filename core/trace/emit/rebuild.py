@@ -16,11 +16,11 @@ from armature.frame.stack_size import stack_size
 from armature.frame.trampoline import forget_caller
 from armature.torch_abi import overrides
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
+from armature.trace.base import Value, Write
 from armature.trace.data import CompiledGraphSlot
 from armature.trace.emit.rerun import plan, rerun_of
 from armature.trace.emit.value_writer import ValueWriter, output_name
 from armature.trace.recording.graph_nodes import only_computes
-from armature.trace.values.base import Value, Write
 
 GENERATOR_FLAGS = CompilerFlags.GENERATOR | CompilerFlags.COROUTINE | CompilerFlags.ASYNC_GENERATOR
 

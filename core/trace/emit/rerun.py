@@ -15,8 +15,8 @@ from armature.torch_abi.fake import FakeWorld, version_of
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.raising import may_raise, tensors_of
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.base import Effects
 from armature.trace.data import LEAVE
-from armature.trace.values.base import Effects
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:

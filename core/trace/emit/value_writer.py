@@ -15,10 +15,10 @@ from armature.frame.sources import PrecallSource, Source
 from armature.torch_abi import overrides, symbols
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import of_transform
-from armature.trace.emit.object_writer import ObjectWriter
+from armature.trace.base import Value, Write
+from armature.trace.bytecode.object_writer import ObjectWriter
 from armature.trace.emit.precalls import PrecallWriter
 from armature.trace.frame_state import Trace
-from armature.trace.values.base import Value, Write
 from armature.trace.values.constant import NONE, ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.symbolic import SymbolicValue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from armature.trace.bytecode.versions import VERSION
 from armature.trace.opcodes import (
     attrs,
     build,
@@ -20,7 +21,6 @@ from armature.trace.opcodes import (
     stack,
 )
 from armature.trace.opcodes.table import OpcodeFunction, collect_opcodes
-from armature.trace.versions import VERSION
 
 SHARED = (stack, names, operators, build, attrs, functions, jumps, exceptions, generators, imports, match)
 LATER = {(3, 11): (), (3, 12): (py312,), (3, 13): (py312, py313)}  # what replaces or adds to the shared opcodes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from armature.trace.base import OF_METHOD
+from armature.trace.bytecode.instructions import Instruction, loads_method
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction, loads_method
 from armature.trace.opcodes.functions import push_callable
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import OF_METHOD
 
 
 @opcode("LOAD_ATTR", "LOAD_METHOD")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from armature.trace.base import Value, type_name
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import Value, type_name
 from armature.trace.values.mapping import DictValue, items_of_mapping
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.slices import SliceValue

@@ -6,11 +6,11 @@ from types import NoneType
 from typing import TypeGuard
 
 from armature.introspection import MISSING, class_member
+from armature.trace.base import BoundMethod, Tracing, Value, type_name
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import BoundMethod, Tracing, Value, type_name
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import native

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from types import CodeType
 
+from armature.trace.base import NULL, Null, Value
+from armature.trace.bytecode.instructions import Instruction
+from armature.trace.bytecode.versions import NULL_FIRST
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import NULL, Null, Value
 from armature.trace.values.function import CellValue, ClosureValue
 from armature.trace.values.mapping import items_of_mapping
-from armature.trace.versions import NULL_FIRST
 
 
 def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str, ...]) -> None:

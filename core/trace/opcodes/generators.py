@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from armature.trace.base import Value
+from armature.trace.bytecode.instructions import Instruction
+from armature.trace.bytecode.versions import SEND_KEEPS_DELEGATE
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.locations import locations_of
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import Value
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.iterator import GeneratorValue
-from armature.trace.versions import SEND_KEEPS_DELEGATE
 
 DELEGATED = ("send", "throw", "close")
 

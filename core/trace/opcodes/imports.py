@@ -5,10 +5,10 @@ from __future__ import annotations
 import builtins
 from types import BuiltinFunctionType, ModuleType
 
+from armature.trace.base import Value
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import Value
 
 
 def imported(frame: Frame, name: str, names: Value, level: Value) -> Value:

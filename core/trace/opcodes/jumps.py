@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from armature.trace.base import Value
+from armature.trace.bytecode.instructions import Instruction
+from armature.trace.bytecode.versions import LOOP_END
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
+from armature.trace.opcodes.assertions import truth
 from armature.trace.opcodes.table import opcode
-from armature.trace.recording.assertions import truth
-from armature.trace.values.base import Value
-from armature.trace.versions import LOOP_END
 
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")

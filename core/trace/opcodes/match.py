@@ -5,17 +5,17 @@ from __future__ import annotations
 import collections.abc
 from typing import TYPE_CHECKING
 
+from armature.trace.base import Value
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import Value
 from armature.trace.values.classes import ClassValue
 from armature.trace.values.derived import native
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 # Classes whose one positional pattern is the object itself.
 SELF_MATCHED = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)

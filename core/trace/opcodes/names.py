@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 
+from armature.trace.base import Value
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.functions import push_callable
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import Value
 from armature.trace.values.function import CellValue
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
+from armature.trace.opcodes.assertions import truth
 from armature.trace.opcodes.table import opcode
-from armature.trace.recording.assertions import truth
 from armature.trace.semantics.operators import delete_item, set_item
-from armature.trace.semantics.slots import OPERATORS
+from armature.trace.slots import OPERATORS
 from armature.trace.values.slices import SliceValue
 
 BINARY = tuple(OPERATORS)  # indexed by the argument of BINARY_OP; the in-place forms follow

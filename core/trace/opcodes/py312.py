@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from armature.trace.base import NULL, Null
+from armature.trace.bytecode.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import STOPITERATION_ERROR, Instruction
 from armature.trace.opcodes.functions import push_callable
 from armature.trace.opcodes.names import pop_variable
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import NULL, Null
 from armature.trace.values.function import CellValue
 from armature.trace.values.sequence import TupleValue
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.functions import call, set_function_part
 from armature.trace.opcodes.names import load_variable
 from armature.trace.opcodes.operators import compare_op, to_bool

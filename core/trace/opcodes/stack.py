@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from armature.trace.base import NULL
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 from armature.trace.opcodes.table import opcode
-from armature.trace.values.base import NULL
 
 
 @opcode("NOP", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS", "NOT_TAKEN")

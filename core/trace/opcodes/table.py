@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TypeAlias
 
+from armature.trace.bytecode.instructions import Instruction
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction
 
 OpcodeFunction: TypeAlias = Callable[[Frame, Instruction], None]
 

@@ -24,11 +24,11 @@ from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
 from armature.torch_abi.overrides import dispatches
 from armature.torch_abi.wrappers import flatten, is_wrapper
+from armature.trace.base import NotConstant, Value
 from armature.trace.errors import SkipFrame
-from armature.trace.values.base import NotConstant, Value
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
     from armature.trace.values.tensor import TensorValue
 
 

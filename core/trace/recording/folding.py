@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.rules.data import PROJECT_FIRST, Answer
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.base import Args, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)  # dispatched to fakes
 WHILE_COMPILING = {Answer.TRUE: True, Answer.FALSE: False, Answer.NONE: None}

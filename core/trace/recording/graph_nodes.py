@@ -26,13 +26,13 @@ from armature.torch_abi.grad_modes import CHANGED_BY, with_default_dtype
 from armature.torch_abi.operators import by_position
 from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.base import Args, Kwargs, Value
 from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
 from armature.trace.data import LEAVE
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import number_asked
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
-from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.computed import real_power
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.floats import KEEPS, FloatValue
@@ -42,8 +42,8 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from armature.trace.base import Recorder, Tracing
     from armature.trace.stack import Breaks
-    from armature.trace.values.base import Recorder, Tracing
 
 Called: TypeAlias = Callable[..., Any] | str  # a function, or the name of a method
 NUMERIC = frozenset({min, max, abs, round, sum, real_power})

@@ -17,15 +17,15 @@ from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.raising import may_raise
 from armature.torch_abi.wrappers import innermost
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.base import Args, Kwargs, Value
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from torch import fx
 
+    from armature.trace.base import Tracing
     from armature.trace.stack import Breaks
-    from armature.trace.values.base import Tracing
 
 IN_PLACE_OPERATORS: frozenset[Any] = frozenset({
     operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,

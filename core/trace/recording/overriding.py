@@ -11,15 +11,15 @@ import torch
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.wrappers import is_wrapper
+from armature.trace.base import Value, Write
 from armature.trace.stack import Breaks
-from armature.trace.values.base import Value, Write
 from armature.trace.values.classes import find_in_class
 from armature.trace.values.sequence import leaves
 from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Effects, Rebuilding, Tracing
+    from armature.trace.base import Effects, Rebuilding, Tracing
 
 
 @attrs.define(eq=False)

@@ -25,7 +25,7 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from armature.context import CompileContext
     from armature.frame.data import FrameRequest
-    from armature.trace.values.base import FramesNow, Recorder, Tracing, Value
+    from armature.trace.base import FramesNow, Recorder, Tracing, Value
 
 
 def new_world(ctx: CompileContext) -> FakeWorld:

@@ -18,9 +18,9 @@ from armature.rules.data import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
+from armature.trace.base import Args, Kwargs, NotConstant, Value
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.recording.overriding import overrides
-from armature.trace.values.base import Args, Kwargs, NotConstant, Value
 from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.slices import SliceValue
@@ -28,7 +28,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 
 @attrs.define(eq=False)

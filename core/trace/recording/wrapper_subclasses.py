@@ -17,15 +17,15 @@ from armature.torch_abi.fake import is_wrapped
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.overrides import suspended
 from armature.torch_abi.pytree import tree_leaves
+from armature.trace.base import Args, Kwargs, Value
 from armature.trace.errors import SkipFrame
 from armature.trace.recording.overriding import refuse
-from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.sequence import leaves
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
     from armature.trace.values.classes import ClassValue
 
 Holding = list[tuple[torch.Tensor, tuple[object, ...]]]

@@ -13,6 +13,8 @@ import attrs
 from armature.breaks import events
 from armature.frame.data import FrameRequest, program_of
 from armature.torch_abi.overrides import without_overrides
+from armature.trace import inlining
+from armature.trace.base import Tracing, Value
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Stopped
@@ -20,8 +22,6 @@ from armature.trace.interpreter import check_generators, root_frame, trace_of, t
 from armature.trace.locations import Location, Moment
 from armature.trace.resume.cut import CutFrame, CutWriter, calls_directly, cut_frame, why_not
 from armature.trace.resume.frame_writer import CannotResume
-from armature.trace.semantics import inlining
-from armature.trace.values.base import Tracing, Value
 from armature.trace.values.context import end_grad
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from armature.frame.sources import LocalSource
 from armature.frame.stack_size import stack_size
 from armature.introspection import MISSING, class_member, unbound
 from armature.torch_abi.eval_frame import skip_code
+from armature.trace.base import LAST_INSTRUCTION, OF_METHOD, BoundMethod, Null, Tracing, Value
+from armature.trace.bytecode.instructions import Instruction, decode, instructions_of, remade_cells, slot_names
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.emit.value_writer import output_name
 from armature.trace.frame_state import Frame
-from armature.trace.instructions import Instruction, decode, instructions_of, remade_cells, slot_names
 from armature.trace.resume.frame_writer import CELL, SPARE, CannotResume
 from armature.trace.resume.liveness import live_at, read_unbound, rebound
 from armature.trace.resume.splice import INNER, INNER_ARGS, NOT_ALONE, BreakWriter, code_lookup, in_order, stub_code
 from armature.trace.resume.stack_layout import CALLS, Layout, Slot, handled_name, mode_name, operands, slot_name
-from armature.trace.values.base import LAST_INSTRUCTION, OF_METHOD, BoundMethod, Null, Tracing, Value
 from armature.trace.values.context import ContextValue
 from armature.trace.values.function import CallableValue, CellValue, MethodValue
 

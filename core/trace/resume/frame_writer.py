@@ -19,13 +19,13 @@ from bytecode.instr import UNSET, CellVar, FreeVar, InstrLocation
 
 from armature.errors import invariant
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace.emit.emitter import Emitter
-from armature.trace.instructions import DOUBLED, decode, remade_cells
+from armature.trace.bytecode.emitter import Emitter
+from armature.trace.bytecode.instructions import DOUBLED, decode, remade_cells
 from armature.trace.resume.stack_layout import Layout, Slot, handled_name, mode_name, slot_name, variables_of
 from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Value
+    from armature.trace.base import Value
 
 DROPPED_FLAGS = (
     CompilerFlags.VARARGS | CompilerFlags.VARKEYWORDS | CompilerFlags.GENERATOR | CompilerFlags.COROUTINE

@@ -8,7 +8,7 @@ from collections.abc import Callable, Set
 from types import CodeType
 from typing import TypeVar
 
-from armature.trace.instructions import Instruction, decode
+from armature.trace.bytecode.instructions import Instruction, decode
 
 Found = TypeVar("Found")
 NO_NEXT = frozenset({

@@ -17,7 +17,7 @@ from bytecode.instr import FreeVar, TryBegin, TryEnd
 from armature.frame.data import ResumePoint, ResumeTable
 from armature.frame.trampoline import Continue
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.instructions import Protection, decode, remade_cells
+from armature.trace.bytecode.instructions import Protection, decode, remade_cells
 from armature.trace.resume.frame_writer import CannotResume, FrameWriter, copies
 from armature.trace.resume.liveness import names_read, reachable
 from armature.trace.resume.stack_layout import Layout, kinds, variables_of

@@ -13,12 +13,12 @@ from bytecode.instr import TryBegin, TryEnd
 from armature.frame.data import HeldCode, ResumeTable
 from armature.frame.trampoline import Continue, forget_caller
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.instructions import Protection, decode, loads_method, remade_cells
+from armature.trace.bytecode.instructions import Protection, decode, loads_method, remade_cells
+from armature.trace.bytecode.versions import LOOP_END
 from armature.trace.resume.frame_writer import CELL, SCRATCH, FrameWriter, copies
 from armature.trace.resume.liveness import accesses, live_at
 from armature.trace.resume.resume_functions import hand_back, resume_code
 from armature.trace.resume.stack_layout import CALLS, PLAIN, Layout, Slot, after, effect, kinds, variables_of
-from armature.trace.versions import LOOP_END
 
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
 MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from armature.frame.data import STACK
-from armature.trace.instructions import Instruction, loads_method
-from armature.trace.versions import NULL_FIRST
+from armature.trace.bytecode.instructions import Instruction, loads_method
+from armature.trace.bytecode.versions import NULL_FIRST
 
 PLAIN = frozenset({"STORE_FAST", "POP_TOP", "NOP"})
 # Instructions that push no value; after all others the top of the stack is a plain object.

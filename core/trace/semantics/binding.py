@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.base import Args, Kwargs, Value
 from armature.trace.values.function import ClosureValue, FunctionValue
 from armature.trace.values.mapping import namespace_of
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 Function = FunctionValue | ClosureValue
 

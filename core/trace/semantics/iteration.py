@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
+from armature.trace.base import Value, raise_lacking, type_name
 from armature.trace.errors import UserRaised
 from armature.trace.locations import locations_of
-from armature.trace.semantics.slots import is_iterable
-from armature.trace.values.base import Value, raise_lacking, type_name
+from armature.trace.slots import is_iterable
 from armature.trace.values.classes import find_in_class, overrides, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.derived import native
@@ -25,7 +25,7 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 T = TypeVar("T")
 

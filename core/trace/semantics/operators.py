@@ -12,19 +12,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from armature.introspection import MISSING, class_member
+from armature.trace import slots
+from armature.trace.base import NotConstant, Value, raise_unordered
 from armature.trace.errors import UserRaised
 from armature.trace.recording import aliasing
-from armature.trace.semantics import slots
-from armature.trace.semantics.slots import COMPARISONS, OPERATORS, Comparison, Operator
+from armature.trace.slots import COMPARISONS, OPERATORS, Comparison, Operator
 from armature.trace.values import computed, derived, symbolic
-from armature.trace.values.base import NotConstant, Value, raise_unordered
 from armature.trace.values.classes import inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import derives, native, overrides_method_for_c
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 Ask = Callable[["Tracing", str, str, Value, Value], Value | None]
 TOO_LARGE = 1 << 20  # size of a folded result, in bytes or bits, that the program itself might never have computed

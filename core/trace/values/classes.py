@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
-from armature.trace.semantics.slots import ALL_SLOTS
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import (
+from armature.trace.base import (
     Args,
     Kwargs,
     NotConstant,
@@ -28,11 +26,13 @@ from armature.trace.values.base import (
     refuse_result,
     unless_not_implemented,
 )
+from armature.trace.slots import ALL_SLOTS
+from armature.trace.trust import is_trusted
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 @attrs.frozen(eq=False)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armature.torch_abi.symbols import is_unbacked
-from armature.trace.values.base import Args, Value
+from armature.trace.base import Args, Value
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import PrecomputedNumber
 from armature.trace.values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 
 def real_power(base: float, exponent: float) -> float:

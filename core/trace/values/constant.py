@@ -12,12 +12,12 @@ import torch
 
 from armature.frame.guards.text import shown
 from armature.introspection import class_member
-from armature.trace.semantics.slots import COLLECTION_SLOTS, UNARY
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.slots import COLLECTION_SLOTS, UNARY
 from armature.trace.values.classes import find_in_class
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 class Written(complex):

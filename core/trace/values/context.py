@@ -11,10 +11,10 @@ import attrs
 import torch
 
 from armature.torch_abi.grad_modes import set_grad_enabled
-from armature.trace.values.base import Args, BoundMethod, Kwargs, Value
+from armature.trace.base import Args, BoundMethod, Kwargs, Value
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 
 @attrs.define(eq=False)

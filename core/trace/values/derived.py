@@ -10,8 +10,8 @@ import attrs
 
 from armature.frame.sources import MemberSource, Source
 from armature.introspection import class_member
-from armature.trace.semantics.slots import AS_ARGUMENT, LOOKUPS
-from armature.trace.values.base import Value, Write, raise_lacking
+from armature.trace.base import Value, Write, raise_lacking
+from armature.trace.slots import AS_ARGUMENT, LOOKUPS
 from armature.trace.values.classes import Found, inherits, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
@@ -20,7 +20,7 @@ from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
 BASES: frozenset[type] = frozenset((dict, list, tuple, *SCALARS))  # those of plugins are in `TypeRules.bases`

@@ -10,15 +10,15 @@ import attrs
 
 from armature.frame.sources import AttrSource
 from armature.introspection import class_member
+from armature.trace.base import NotConstant, Value
 from armature.trace.errors import UserRaised
 from armature.trace.locations import locations_of
-from armature.trace.values.base import NotConstant, Value
 from armature.trace.values.classes import class_attribute, overrides
 from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
+    from armature.trace.base import Rebuilding, Tracing
     from armature.trace.locations import Location
-    from armature.trace.values.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)

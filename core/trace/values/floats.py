@@ -14,13 +14,13 @@ import attrs
 
 from armature.frame.sources import CallSource, Source
 from armature.torch_abi.fake import tensor_of_number
-from armature.trace.semantics.slots import COMPARED_BY, UNARY, by_method
-from armature.trace.values.base import Args, Kwargs, Value
+from armature.trace.base import Args, Kwargs, Value
+from armature.trace.slots import COMPARED_BY, UNARY, by_method
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 ARITHMETIC = by_method("add", "sub", "mul", "truediv")
 # Calls whose result has the same dtype and sizes whatever the number is.

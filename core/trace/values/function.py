@@ -30,9 +30,9 @@ from armature.frame.sources import (
 )
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.semantics.slots import EQUALITY_SLOTS
+from armature.trace.base import Args, Kwargs, Value, Write, raise_missing, shares_dict
+from armature.trace.slots import EQUALITY_SLOTS
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value, Write, raise_missing, shares_dict
 from armature.trace.values.keys import Identity
 from armature.trace.values.mapping import DictValue, namespace_of
 from armature.trace.values.methods import BuiltinObject
@@ -40,7 +40,7 @@ from armature.trace.values.sequence import TupleValue
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 # Attributes that a function has outside its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})

@@ -12,12 +12,12 @@ from armature.frame.guards.kinds import AutogradGuard
 from armature.torch_abi.altering import is_parameter
 from armature.torch_abi.fake import of_transform, version_of
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.values.base import Value
+from armature.trace.base import Value
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 
 @attrs.define(eq=False)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import attrs
 
 from armature.errors import invariant
+from armature.trace.base import Value
 from armature.trace.errors import UserRaised
-from armature.trace.values.base import Value
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.methods import BuiltinObject
@@ -19,9 +19,9 @@ from armature.trace.values.sequence import TupleValue
 from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Frame
+    from armature.trace.base import FrameView, Rebuilding, Tracing
     from armature.trace.locations import Location
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.values.function import CellValue
 
 
 LIST_ITERATOR: Any = type(iter([]))
@@ -89,7 +89,7 @@ class GeneratorValue(BuiltinObject):
     original: the C call whose result it replaces, unless it is a generator of the program.
     """
 
-    frame: Frame
+    frame: FrameView
     original: Original | None = None
     started: bool = False
     finished: bool = False
@@ -208,7 +208,7 @@ class GeneratorValue(BuiltinObject):
         return args, named
 
     def _argument(self, name: str) -> Value:
-        value = self.frame.variables.get(name) or self.frame.cells[name].content
+        value = self.frame.variables.get(name) or cast("CellValue", self.frame.cells[name]).content
         invariant(value is not None, "a generator that has not begun has its arguments", name=name)
         return cast("Value", value)
 

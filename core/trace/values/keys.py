@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing, Value
+    from armature.trace.base import Tracing, Value
 
 
 @attrs.frozen(eq=False)

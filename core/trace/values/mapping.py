@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
-from armature.trace.semantics.slots import COLLECTION_SLOTS, EQUALITY_SLOTS
-from armature.trace.values.base import NotConstant, Value, Write, type_name
+from armature.trace.base import NotConstant, Value, Write, type_name
+from armature.trace.slots import COLLECTION_SLOTS, EQUALITY_SLOTS
 from armature.trace.values.keys import is_new, looked_up
 from armature.trace.values.methods import ContainerValue
 from armature.trace.values.streams import Steps, Walk
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)

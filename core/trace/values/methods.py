@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import attrs
 
 from armature.introspection import MISSING, class_member
+from armature.trace.base import Args, Kwargs, Value, attribute_of_builtin
 from armature.trace.handlers import MARK, Call, Handler
-from armature.trace.values.base import Args, Kwargs, Value, attribute_of_builtin
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing, Write
+    from armature.trace.base import Rebuilding, Tracing, Write
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,9 +16,9 @@ import torch
 from armature.frame.sources import CallSource, ItemSource, Source
 from armature.torch_abi.fake import tensor_of_number
 from armature.torch_abi.symbols import hint, is_unbacked
-from armature.trace.semantics.slots import COMPARISONS, by_method
-from armature.trace.semantics.slots import UNARY as UNARY_OPERATORS
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.slots import COMPARISONS, by_method
+from armature.trace.slots import UNARY as UNARY_OPERATORS
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.sequence import ListValue
@@ -26,7 +26,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 NUMBERS = (int, float, bool)
 BITS = 62  # bits of an int that fits in a tensor

@@ -10,8 +10,7 @@ import attrs
 import torch
 
 from armature.introspection import class_member
-from armature.trace.semantics.slots import COLLECTION_SLOTS, COMPARED_BY, UNARY, Comparison
-from armature.trace.values.base import (
+from armature.trace.base import (
     Args,
     Kwargs,
     NotConstant,
@@ -22,10 +21,11 @@ from armature.trace.values.base import (
     raise_unordered,
     type_name,
 )
+from armature.trace.slots import COLLECTION_SLOTS, COMPARED_BY, UNARY, Comparison
 from armature.trace.values.methods import ContainerValue
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.trace.semantics.slots import COLLECTION_SLOTS
-from armature.trace.values.base import Value
+from armature.trace.base import Value
+from armature.trace.slots import COLLECTION_SLOTS
 from armature.trace.values.methods import BuiltinObject, ContainerValue
 from armature.trace.values.sequence import index_of
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 @attrs.define(eq=False)

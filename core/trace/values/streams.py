@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import attrs
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Tracing
+    from armature.trace.base import Tracing
 
 T = TypeVar("T")
 

@@ -12,15 +12,15 @@ import torch
 
 from armature.torch_abi.fake import DATA_DEPENDENT
 from armature.torch_abi.symbols import SYMBOLIC, expression, is_unbacked, plain
-from armature.trace.semantics.keywords import takes
-from armature.trace.semantics.slots import UNARY
-from armature.trace.values.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.base import Args, BoundMethod, Kwargs, NotConstant, Value
+from armature.trace.signatures import takes
+from armature.trace.slots import UNARY
 from armature.trace.values.constant import ConstantValue
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 

@@ -15,9 +15,7 @@ from armature.frame.sources import AttrSource, DictOfSource
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.overrides import OWN_CLASSES, as_subclass
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.handlers import tensor_method
-from armature.trace.semantics.slots import COLLECTION_SLOTS, NUMBER_SLOTS, UNARY
-from armature.trace.values.base import (
+from armature.trace.base import (
     Args,
     BoundMethod,
     Kwargs,
@@ -27,12 +25,14 @@ from armature.trace.values.base import (
     shares_dict,
     unless_not_implemented,
 )
+from armature.trace.handlers import tensor_method
+from armature.trace.slots import COLLECTION_SLOTS, NUMBER_SLOTS, UNARY
 from armature.trace.values.classes import class_attribute, find_in_class, is_data_descriptor
 from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import Identity
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 @functools.cache

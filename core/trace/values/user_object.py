@@ -13,10 +13,7 @@ import attrs
 from armature.frame.guards.kinds import SlotGuard
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, Source, object_source
 from armature.introspection import dict_of, is_written_in_c
-from armature.trace.errors import SkipFrame, UserRaised
-from armature.trace.semantics.slots import ALL_SLOTS
-from armature.trace.trust import is_trusted
-from armature.trace.values.base import (
+from armature.trace.base import (
     Args,
     Kwargs,
     NotConstant,
@@ -28,6 +25,9 @@ from armature.trace.values.base import (
     shares_dict,
     unless_not_implemented,
 )
+from armature.trace.errors import SkipFrame, UserRaised
+from armature.trace.slots import ALL_SLOTS
+from armature.trace.trust import is_trusted
 from armature.trace.values.classes import (
     Found,
     bind,
@@ -43,7 +43,7 @@ from armature.trace.values.mapping import DictValue
 from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
-    from armature.trace.values.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing
 
 
 def read_unset_slot(cls: type, name: str) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import attrs
 from bytecode.instr import CellVar, FreeVar
 
-from armature.trace.emit.emitter import Emitter
+from armature.trace.bytecode.emitter import Emitter
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source

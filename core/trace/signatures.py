@@ -10,12 +10,11 @@ import inspect
 import math
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import attrs
 
 from armature.introspection import is_written_in_c
-
-if TYPE_CHECKING:
-    from armature.trace.handlers import Signature
 
 ANY = "**"
 Kind = inspect._ParameterKind
@@ -24,6 +23,20 @@ HOMES = frozenset({
     "builtins", "itertools", "_heapq", "_bisect",
     "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
 })  # fmt: skip
+
+
+@attrs.frozen(eq=False)
+class Signature:
+    """The parameters of a C function for which `inspect.signature` fails.
+
+    keywords: the names that it takes, `("**",)` for any name; None: those that `inspect` finds. counts: the minimum and
+    maximum number of positional arguments, including self for a method; None: what `inspect` finds, or any number.
+    """
+
+    fn: Callable[..., object]
+    keywords: tuple[str, ...] | None = None
+    counts: tuple[int, float] | None = None
+    priority: int = 0
 
 
 def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], row: Signature | None = None) -> bool:

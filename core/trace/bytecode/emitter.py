@@ -8,7 +8,7 @@ from typing import Any
 
 from bytecode.instr import Intrinsic1Op
 
-from armature.trace.versions import LOADS_METHODS, NULL_FIRST, VERSION
+from armature.trace.bytecode.versions import LOADS_METHODS, NULL_FIRST, VERSION
 
 
 class Emitter(ABC):

@@ -15,9 +15,9 @@ from armature.trace.errors import GraphBreak
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from armature.trace.base import Value
+    from armature.trace.bytecode.instructions import Instruction
     from armature.trace.frame_state import Frame
-    from armature.trace.instructions import Instruction
-    from armature.trace.values.base import Value
 
 MOST = 200  # instructions up to the one that raises
 ELSEWHERE = ("RETURN", "YIELD", "SEND", "RERAISE", "FOR_ITER", "END_FOR")

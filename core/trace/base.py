@@ -10,11 +10,10 @@ import attrs
 
 from armature.errors import UndeclaredSlots
 from armature.introspection import MISSING, class_member
-from armature.trace import effects, objects, protocols, type_rules
-from armature.trace.emit import object_writer
-from armature.trace.recording import recorder
-from armature.trace.semantics.slots import LACKING, VERBS, is_iterable
+from armature.trace import effects, objects, protocols, recorder, type_rules
+from armature.trace.bytecode import object_writer
 from armature.trace.signals import TraceSignal
+from armature.trace.slots import LACKING, VERBS, is_iterable
 
 if TYPE_CHECKING:
     from armature.config import Config
@@ -55,7 +54,7 @@ class Operations(Described):
     __slots__ = ()
 
     is_constant: ClassVar[bool] = False
-    # The slots (`semantics/slots.py`) that the objects support: an operation uses no others.
+    # The slots (`slots.py`) that the objects support: an operation uses no others.
     slots: ClassVar[frozenset[str]] = frozenset()
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
@@ -90,7 +89,7 @@ class Operations(Described):
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"), one of those in `slots`.
-        None: NotImplemented. The order of the operands is decided in `semantics/slots.py`."""
+        None: NotImplemented. The order of the operands is decided in `slots.py`."""
         return None
 
     def unary(self, tracer: Tracing, name: str) -> Value:

@@ -11,11 +11,11 @@ from armature.frame.data import FrameRequest
 from armature.frame.skip import looks_above
 from armature.frame.sources import AttrSource, ObjectSource, Source
 from armature.trace import eval_loop
+from armature.trace.base import Args, Kwargs, Value
 from armature.trace.frame_state import Frame
 from armature.trace.locations import locations_of
 from armature.trace.semantics.binding import bind
 from armature.trace.trust import is_trusted
-from armature.trace.values.base import Args, Kwargs, Value
 from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import attrs
 
 from armature.frame.data import resume_point
-from armature.trace.versions import LOADS_METHODS
+from armature.trace.bytecode.versions import LOADS_METHODS
 
 STOPITERATION_ERROR = 3  # argument of CALL_INTRINSIC_1, from Python 3.12 on
 # Python 3.13 has instructions that combine two. They can only name the first sixteen variable slots, and a resume
