@@ -267,7 +267,10 @@ def scanned(node: Scan, value: Tensor, axes: Sequence[int]) -> Tensor:
     ends = list(range(-len(axes), 0))
     last = value.movedim(list(axes), ends)
     flat = last.flatten(-len(axes))
-    done = {"sum": flat.cumsum, "prod": flat.cumprod}[node.op](-1, dtype=node.dtype)
+    if node.op in ("max", "min"):
+        done = (flat.cummax if node.op == "max" else flat.cummin)(-1).values
+    else:
+        done = (flat.cumsum if node.op == "sum" else flat.cumprod)(-1, dtype=node.dtype)
     return done.reshape(last.shape).movedim(ends, list(axes))
 
 

@@ -38,7 +38,7 @@ DTYPES = frozenset(
 )  # fmt: skip
 
 
-SCANS = frozenset(("sum", "prod"))
+SCANS = frozenset(("sum", "prod", "max", "min"))
 
 EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, SCANS, batch=256)
 

@@ -1,4 +1,4 @@
-"""Cumulative sums and products."""
+"""Cumulative sums, products and extremes."""
 
 from __future__ import annotations
 
@@ -109,3 +109,35 @@ def cumsum(b: Builder, x: TensorValue, dim: int, *, dtype: torch.dtype | None = 
 @lowers(aten.cumprod.default)
 def cumprod(b: Builder, x: TensorValue, dim: int, *, dtype: torch.dtype | None = None) -> TensorValue:
     return _scan(b, "prod", x, dim)
+
+
+def _extremes(b: Builder, op: str, x: TensorValue, dim: int) -> tuple[TensorValue, TensorValue]:
+    """The largest or smallest value so far, and the last position that has it; a NaN counts as both."""
+    dtype = compute_dtype(x.dtype)
+    if dtype == torch.bool:
+        raise NotSupported("extremes of bools")
+    axis = layout.normal_axis(dim, x.ndim) if x.ndim else 0
+    values = b.loop(lambda position: b.scan(op, x, axis, position, dtype))
+    size = x.shape[axis] if x.ndim else 1
+    counter = torch.int32 if isinstance(size, int) and size < 1 << 31 else torch.int64
+
+    def place(position: Position) -> Node:
+        along = position[axis] if position else 0
+        value = b.read(x, position, dtype)
+        reached = b.op("eq", value, b.read(values, position, dtype))
+        if dtype.is_floating_point:
+            reached = b.op("logical_or", reached, b.op("isnan", value))
+        number = b.where(reached, b.cast(b.index_value(along), counter), b.const(0, counter))
+        return b.scan_of("max", number, along)
+
+    return values, b.loop(place, b.spec(1))
+
+
+@lowers(aten.cummax.default)
+def cummax(b: Builder, x: TensorValue, dim: int) -> tuple[TensorValue, TensorValue]:
+    return _extremes(b, "max", x, dim)
+
+
+@lowers(aten.cummin.default)
+def cummin(b: Builder, x: TensorValue, dim: int) -> tuple[TensorValue, TensorValue]:
+    return _extremes(b, "min", x, dim)

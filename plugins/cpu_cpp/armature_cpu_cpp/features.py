@@ -6,6 +6,7 @@ import torch
 
 from armature.backend_api import REDUCTIONS, Features
 from armature_cpu_cpp.ops import FORMS
+from armature_cpu_cpp.scans import SCANS
 from armature_cpu_cpp.vector import CPP_TYPES
 
 FEATURES = Features(
@@ -13,6 +14,7 @@ FEATURES = Features(
     reductions=frozenset(REDUCTIONS),
     dtypes=frozenset(CPP_TYPES),
     atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
+    scans=SCANS,
     check_index=True,
     symbolic_sizes=True,
     parallel=1,  # threads also divide the inner loop, whether it stores or not

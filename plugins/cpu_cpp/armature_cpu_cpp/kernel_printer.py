@@ -20,6 +20,7 @@ from armature.backend_api import (
     Op,
     PassBody,
     Reduce,
+    Scan,
     Statement,
     Var,
     Write,
@@ -31,7 +32,7 @@ from armature.backend_api import (
     stride_of,
     variables,
 )
-from armature_cpu_cpp import reduce
+from armature_cpu_cpp import reduce, scans
 from armature_cpu_cpp.loops import Nest
 from armature_cpu_cpp.scratch import plan_scratch
 from armature_cpu_cpp.segments import Segment, cut
@@ -93,11 +94,18 @@ class KernelPrinter(ValuePrinter):
             value = self.load(node)
         elif isinstance(node, IndexValue):
             value = self.index_value(node)
+        elif isinstance(node, Scan):
+            value = self.scan(statement.name, node)
         else:
             raise TypeError(f"no statement for {type(node).__name__}")
         self.lines.add(f"const {self.value_type(node)} {statement.name} = {value};", self.note(statement))
         if node in self.scratch.rows:
             self.lines.add(f"{self._row(node, statement.name)};")
+
+    def scan(self, name: str, node: Scan) -> str:
+        """The expression of a scan's next value."""
+        value = self.spread(node.value) if self.lanes_vary(node) else self.text(node.value)
+        return scans.step_of(name, node, value, self.nest.vector in self.nest.inner)
 
     def _row(self, node: Node, value: str) -> str:
         """Access to the scratch of a saved value: a load if `value` is empty, else the store of it."""
@@ -290,11 +298,21 @@ class KernelPrinter(ValuePrinter):
                 if self.nest.split in self.nest.inner and self.nest.split is not None:
                     self._shared_pass(step, number)
                 else:
-                    self.start(step.reductions)
-                    self.inner_loops(step, {})
-                    self.finish(step.reductions, "")
+                    self._whole_pass(step)
             for statement in step.after:
                 self.statement(statement)
+
+    def _whole_pass(self, step: PassBody) -> None:
+        """A pass whose inner loop is one thread's."""
+        self.start(step.reductions)
+        across = self.nest.vector not in self.nest.inner
+        found = scans.scans_of(step)
+        running = [scans.declaration(name, node, across and self.lanes_vary(node)) for name, node in found]
+        with self.lines.indented("{", "}") if running and not step.reductions else self.lines.indented():
+            for line in running:
+                self.lines.add(line)
+            self.inner_loops(step, {})
+        self.finish(step.reductions, "")
 
     def inner_loops(self, step: PassBody, ranges: Mapping[Var, Range]) -> None:
         """The loops over the inner variables."""

@@ -24,6 +24,7 @@ from armature.backend_api import (
     Op,
     Pass,
     Reduce,
+    Scan,
     Store,
     Var,
     add,
@@ -48,6 +49,7 @@ from armature_cpu_cpp.vector import lanes_of
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
 STEPS: Mapping[int, float] = MappingProxyType({2: 3.0, 3: 5.0, 4: 7.0})  # a load with that stride
 ACROSS = 12.0  # cost of combining the lanes of an accumulator
+WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along the lanes of a vector; of one whose lanes are rows
 CHEAP = 24.0  # operations per point below which a reduction waits for its own additions
 PARALLEL_WORK = 40_000.0  # total cost from which threads pay: about 25 us, the time to wake them
 
@@ -137,10 +139,15 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> _Flat:
         for step in flat.kernel.passes
     )
     flat.kernel = attrs.evolve(flat.kernel, passes=passes)
-    if any(r.op in POSITIONS for step in kernel.passes for r in step.reductions):
+    if any(r.op in POSITIONS for step in kernel.passes for r in step.reductions) or _scans(kernel):
         for var in kernel.inner:
             flat.place = add(mul(flat.place, var.extent), var)
     return flat
+
+
+def _scans(kernel: Kernel) -> int:
+    """How many scans it has: their loops run in order, in one thread."""
+    return sum(isinstance(node, Scan) for node in postorder(kernel.roots))
 
 
 def join_loops(flat: _Flat) -> None:
@@ -230,10 +237,13 @@ class _Costs:
 
     def of(self, var: Var | None) -> float:
         """Cost of a point if `var` is vectorised; None: no loop is."""
+        scans = _scans(self.flat.kernel)
         if var is None:
-            return self.lanes * (len(self.accesses()) + self.work())
-        total = self.work()
+            return self.lanes * (len(self.accesses()) + self.work() + scans)
         inner = frozenset(self.flat.inner)
+        if scans and var in inner and var is not self.flat.inner[-1]:
+            return math.inf
+        total = self.work() + scans * (WITHIN if var in inner else ACROSS_ROWS)
         shares = self.shares(var)
         for access, behind, apart in self.accesses():
             index = access.index[0]
@@ -299,7 +309,9 @@ def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
     stores = [s.index[0] for s in flat.kernel.stores]
     loads = [n.index[0] for n in postorder(flat.kernel.roots) if isinstance(n, Load)]
     outer = _stride_order((v for v in flat.outer if v is not vector), [*stores, *loads])
-    inner = _stride_order((v for v in flat.inner if v is not vector), [*loads, *stores])
+    inner = [v for v in flat.inner if v is not vector]
+    if not _scans(flat.kernel):
+        inner = _stride_order(inner, [*loads, *stores])
     if vector in flat.outer and vector is not None:
         late = [] if inner else _turning(flat, vector, outer)
         outer = [*(v for v in outer if v not in late), vector, *late]
@@ -314,6 +326,8 @@ def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tup
     if vector is None or not flat.inner or not kinds or kinds & POSITIONS.keys() or work > CHEAP:
         return lanes, 1
     vectors = _size(vector.extent) // lanes
+    if _scans(flat.kernel):
+        return lanes, 1
     if vector in flat.inner:
         exact = isinstance(vector.extent, int) and vector.extent % lanes == 0
         ways = [n for n in (4, 3, 2) if vectors >= n and (vectors % n == 0 or not exact or vectors >= 16)]
@@ -342,6 +356,8 @@ def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> N
             break
     if units >= 2 * threads or (units == threads and not nest.inner):
         return attrs.evolve(nest, collapsed=collapsed, parallel=True)
+    if _scans(nest.kernel):
+        return nest
     split = max(nest.inner, key=blocks, default=None)
     if split is not None and blocks(split) >= 2 * threads:
         return attrs.evolve(nest, split=split, parallel=True)

@@ -221,6 +221,47 @@ ACROSS(across_minimum, minimum(a, b))
 ACROSS(across_xor, a ^ b)
 #undef ACROSS
 
+// ---- scans ----
+
+// Lane k is lane k - K of x; the first K lanes are `first`.
+#if defined(__clang__) || __GNUC__ >= 12
+template <int K, class S, int... P> INLINE S moved_up(const S& first, const S& x, Places<P...>) {
+  return __builtin_shufflevector(first, x, (P < K ? P : int(sizeof...(P)) + P - K)...);
+}
+#endif
+template <int K, class T, int N> INLINE Vec<T, N> moved(const Vec<T, N>& x, T first) {
+#if defined(__clang__) || __GNUC__ >= 12
+  Vec<T, N> y;
+  y.r = moved_up<K>(Vec<T, N>(first).r, x.r, typename Run<0, N>::type{});
+  return y;
+#else
+  const auto from = spill(x);
+  auto to = spill(Vec<T, N>(first));
+  for (int k = K; k < N; ++k) to.at[k] = from.at[k - K];
+  return gathered<T, N>(to);
+#endif
+}
+template <class T, int N> INLINE T last_lane(const Vec<T, N>& x) {
+  if constexpr (!Vec<T, N>::native) return last_lane(x.hi);
+  else return T(x.r[N - 1]);
+}
+// Each lane combined with those before it, in log2(N) steps.
+template <int K, class F, class T, int N> INLINE Vec<T, N> scan_lanes(F f, const Vec<T, N>& x, T neutral) {
+  if constexpr (!Vec<T, N>::native) {
+    const auto a = scan_lanes<K>(f, x.lo, neutral), b = scan_lanes<K>(f, x.hi, neutral);
+    return join(a, f(Vec<T, N / 2>(last_lane(a)), b));
+  } else if constexpr (K >= N) return x;
+  else return scan_lanes<2 * K>(f, f(moved<K>(x, neutral), x), neutral);
+}
+// The same along a loop: `so_far` holds all that came before the vector, and takes it in. Only this one operation waits
+// for the vector before.
+template <class L, class F, class T, int N> INLINE Vec<T, N> scan(L l, F f, T& so_far, const Vec<T, N>& x, T neutral) {
+  const auto within = scan_lanes<1>(f, keep(l, x, Vec<T, N>(neutral)), neutral);
+  const auto all = f(Vec<T, N>(so_far), within);
+  so_far = T(f(so_far, last_lane(within)));
+  return all;
+}
+
 // Whether (x, p) stands before (y, q): better, or equal and earlier. NaN is best.
 template <bool LARGEST, class V, class P> INLINE mask<V> before(const V& x, const P& p, const V& y, const P& q) {
   mask<V> better = LARGEST ? x > y : x < y, equal = x == y;

@@ -87,6 +87,7 @@ template <int FIRST, int COUNT, int... K> struct Run : Run<FIRST, COUNT - 1, FIR
 template <int FIRST, int... K> struct Run<FIRST, 0, K...> { using type = Places<K...>; };
 #if defined(__clang__) || __GNUC__ >= 12
 template <class R, class S, int... K> INLINE R shuffled(const S& x, Places<K...>) { return __builtin_shufflevector(x, x, K...); }
+template <class R, class S, int... K> INLINE R put_together(const S& a, const S& b, Places<K...>) { return __builtin_shufflevector(a, b, K...); }
 #endif
 // Lanes FIRST..FIRST+COUNT-1 of a register; through memory where the compiler has no shuffle.
 template <int COUNT, int FIRST, class R, class S> INLINE R part_of(const S& x) {
@@ -110,8 +111,12 @@ template <class T, int M> INLINE Vec<T, 2 * M> join(const Vec<T, M>& a, const Ve
   Vec<T, 2 * M> x;
   if constexpr (!fits<T, 2 * M>) { x.lo = a; x.hi = b; }
   else {
+#if defined(__clang__) || __GNUC__ >= 12
+    x.r = put_together<decltype(x.r)>(a.r, b.r, typename Run<0, 2 * M>::type{});  // in memory, the read would wait for both stores
+#else
     __builtin_memcpy(&x.r, &a.r, sizeof a.r);
     __builtin_memcpy(reinterpret_cast<char*>(&x.r) + sizeof a.r, &b.r, sizeof b.r);
+#endif
   }
   return x;
 }
@@ -311,17 +316,21 @@ template <class U, class T> INLINE scalar<U> cast(T x) {
   else return U(x);
 }
 
-// Integers of other widths with one instruction, where GCC's own conversion takes several shuffles of halves.
+// Numbers of other widths with one instruction, where GCC's own conversion takes several shuffles of halves.
 #if defined(ARMATURE_AVX512) && !defined(__clang__) && defined(__GNUC__)
 template <class T> constexpr bool is_integer = !same<T, float> && !same<T, double>;
-template <class To, class From, int N> constexpr bool resizes = is_integer<To> && is_integer<From> &&
+template <class To, class From, int N> constexpr bool doubles = N == 8 && same<To, double> && (same<From, float> || same<From, i32>);
+template <class To, class From, int N> constexpr bool resizes = doubles<To, From, N> || is_integer<To> && is_integer<From> &&
     ((N == 16 && (sizeof(To) == 4) != (sizeof(From) == 4) && sizeof(To) <= 4 && sizeof(From) <= 4) ||
      (N == 8 && ((sizeof(To) == 4 && (sizeof(From) == 2 || sizeof(From) == 8)) || (sizeof(From) == 4 && (sizeof(To) == 2 || sizeof(To) == 8)))));
 #define RESIZE(NAME, S, W, ALL) reinterpret<raw<To, N>>(__builtin_ia32_##NAME##_mask(reinterpret<raw<S, N>>(x), raw<W, N>{}, ALL))
 #define WIDEN(NAME, S, W, ALL) (From(-1) < From(0) ? RESIZE(pmovsx##NAME, S, W, ALL) : RESIZE(pmovzx##NAME, S, W, ALL))
 template <class To, class From, int N> INLINE raw<To, N> resized(raw<From, N> x) {
   constexpr int from = sizeof(From), to = sizeof(To);
-  if constexpr (N == 16 && from == 1) return WIDEN(bd512, char, i32, 0xffff);
+  if constexpr (doubles<To, From, N>) {
+    if constexpr (same<From, float>) return __builtin_ia32_cvtps2pd512_mask(x, raw<double, 8>{}, 0xff, 4);
+    else return __builtin_ia32_cvtdq2pd512_mask(x, raw<double, 8>{}, 0xff);
+  } else if constexpr (N == 16 && from == 1) return WIDEN(bd512, char, i32, 0xffff);
   else if constexpr (N == 16 && from == 2) return WIDEN(wd512, i16, i32, 0xffff);
   else if constexpr (N == 16 && to == 1) return RESIZE(pmovdb512, i32, char, 0xffff);
   else if constexpr (N == 16) return RESIZE(pmovdw512, i32, i16, 0xffff);
