@@ -127,6 +127,11 @@ class FrameRequest:
         """Whether it resumes in the middle of a frame of the program."""
         return resume_point(self.code) is not None
 
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether it resumes within a `for` loop, whose iterator is on its stack."""
+        return any(hasattr(type(held), "__next__") for name, held in self.locals.items() if name.startswith(STACK))
+
     def is_on_stack(self, obj: object) -> bool:
         """Whether an object is on the stack of a resumed frame: the iterator of a loop that it is in."""
         return any(held is obj for name, held in self.locals.items() if name.startswith(STACK))

@@ -91,8 +91,8 @@ class FrameCompiler(Protocol):
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         """Why rules skip this frame; None to trace it."""
 
-    def recompile_limit(self) -> int:
-        """Compilations of one code object before it is left to eager."""
+    def recompile_limit(self, request: FrameRequest) -> int:
+        """Compilations of a frame's code object before it is left to eager."""
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly, or an error for the user."""
@@ -186,7 +186,7 @@ class FrameHook:
             return EAGER
         entries = [entry for entry in known if entry.idle is None]
         if entries:
-            own, limit = sum(entry.owner is self for entry in entries), self.compiler.recompile_limit()
+            own, limit = sum(entry.owner is self for entry in entries), self.compiler.recompile_limit(request)
             if own >= limit or len(entries) >= OWNERS * limit:
                 return self._too_often(request, state, failures)
             self.compiler.recompiling(request, failures)

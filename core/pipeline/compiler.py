@@ -54,6 +54,7 @@ from armature.trace.signals import TraceSignal
 
 # With fullgraph a break would be an error, so numbers stay in the graph.
 ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+ROUNDS = 4  # times the recompile limit for code that resumes in a loop: one call may need code for each round
 FOUND_IDLE = "tracing found no tensor in it, and none is in reach"
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
@@ -120,9 +121,9 @@ class Compiler:
         self.records.relied(code).frame = (module if isinstance(module, str) else "", verdict.decision)
         return verdict.reason if verdict.decision is Decision.SKIP else None
 
-    def recompile_limit(self) -> int:
-        """Compilations of one code object before it is left to eager."""
-        return self.settings.recompile_limit
+    def recompile_limit(self, request: FrameRequest) -> int:
+        """Compilations of a frame's code object before it is left to eager."""
+        return self.settings.recompile_limit * (ROUNDS if request.is_in_loop else 1)
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly, or in strict mode and under fullgraph the original error."""
@@ -222,7 +223,7 @@ class Compiler:
 
     def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
         """Warn once that the function is left to eager, with the failed guards and the sizes to mark."""
-        code, limit = request.code, self.recompile_limit()
+        code, limit = request.code, self.recompile_limit(request)
         seen = "\n".join(f"    {text}" for text in dict.fromkeys(map(str, failures)))
         sizes = f"mark the sizes that change, {', '.join(advice)}" if advice else "pass such values as tensors"
         text = (

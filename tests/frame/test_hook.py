@@ -45,7 +45,7 @@ class ByHand:
     def reason_to_skip(self, code: CodeType, variables: Mapping[str, object]) -> str | None:
         return "a rule says so" if code.co_name == "ruled_out" else None
 
-    def recompile_limit(self) -> int:
+    def recompile_limit(self, request: FrameRequest) -> int:
         return 3
 
     def compile(self, request: FrameRequest) -> CompiledFrame:

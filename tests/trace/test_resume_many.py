@@ -132,6 +132,26 @@ def test_resumed_in_eager_mode_after_too_many_compilations(program: Any, written
     assert written
 
 
+def test_each_round_of_a_loop_may_have_code_of_its_own() -> None:
+    """Code that resumes in a loop counts its rounds, which one call may need, apart from calls."""
+
+    def each(t: torch.Tensor, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        found = {}
+        for name, other in named.items():
+            found[name] = t * other
+            outside()
+        return found
+
+    named = {str(n): x() * n for n in range(12)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ArmatureWarning)
+        mine, records = compiled(each)
+        for _ in range(2):
+            for name, tensor in mine(x(), named).items():
+                assert torch.equal(tensor, x() * named[name])
+    assert len(records.compilations) == 13
+
+
 def outcome(program: Callable[..., Any], *given: Any) -> str:
     """What a call gives or raises, and what becomes of its arguments, as text."""
     try:
