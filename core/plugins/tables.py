@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
     from armature.run.replay import LaunchRecorder
+    from armature.trace.base import Value
 
 T = TypeVar("T")
 Report = Callable[[PluginError], None]
@@ -184,7 +185,7 @@ class Tables:
     _recorders: dict[str, LaunchRecorder | None] = attrs.field(factory=dict)
     rule_book: RuleBook = attrs.field(init=False, default=attrs.Factory(RuleBook, takes_self=True))
     ids_with_rows: frozenset[int] = attrs.field(init=False)
-    base_types: frozenset[type] = attrs.field(init=False)
+    base_readers: dict[type, Callable[..., Value]] = attrs.field(init=False)
     constant_types: frozenset[type] = attrs.field(init=False)
 
     @ids_with_rows.default
@@ -194,10 +195,10 @@ class Tables:
         keys = (*self._handler_index, *self._polyfill_index)
         return frozenset(key for key in keys if isinstance(key, int))
 
-    @base_types.default
-    def _base_types(self) -> frozenset[type]:
-        # Types whose rows say what an object of a derived class inherits from them.
-        return frozenset(kind for kind, row in self._exact_types.items() if row.base is not None)
+    @base_readers.default
+    def _base_readers(self) -> dict[type, Callable[..., Value]]:
+        # For types whose rows say what an object of a derived class inherits from them.
+        return {kind: row.base for kind, row in self._exact_types.items() if row.base is not None}
 
     @constant_types.default
     def _constant_types(self) -> frozenset[type]:

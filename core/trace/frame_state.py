@@ -25,7 +25,7 @@ from armature.trace.recording.overriding import Overrides
 from armature.trace.recording.sizes import Sizes
 from armature.trace.stack import Breaks, FrameStack
 from armature.trace.values.constant import ATOMS
-from armature.trace.values.derived import BASES
+from armature.trace.values.derived import READERS
 from armature.trace.values.exception import ExceptionValue
 from armature.trace.values.function import CellValue
 from armature.trace.values.symbolic import SymbolicValue
@@ -140,7 +140,7 @@ class Trace(Tracing):
         )
         self.names = Names(self.objects, self.guards, self.effects, self.constant, self.raise_error, self.graph_break)
         tables = self.knowledge.tables
-        bases, atoms = tables.base_types | BASES, tables.constant_types | ATOMS
+        bases, atoms = READERS | tables.base_readers, tables.constant_types | ATOMS
         self.types = type_rules.TypeRules(bases, atoms, tables.handler, tables.value_type_of_class)
 
     def end(self) -> None:

@@ -39,7 +39,7 @@ def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: 
     cells = function.closure(tracer) if fn.__closure__ else ()
     frame = new_frame(tracer, fn.__code__, fn.__globals__, where, variables, cells)
     frame.trusted = trusted
-    return run_frame(tracer, frame)
+    return run_frame(frame)
 
 
 def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
@@ -53,7 +53,7 @@ def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kw
         and tracer.stack.frames[-1].trusted
         and tracer.stack.frames[-1].namespace is frame.namespace
     )
-    return run_frame(tracer, frame)
+    return run_frame(frame)
 
 
 def namespace_source(request: FrameRequest, namespace: dict[str, object], module: object) -> Source | None:
@@ -90,8 +90,9 @@ def has_own_builtins(code: CodeType, namespace: Mapping[str, object], builtins: 
     return any(own.get(name) is not builtins.get(name) for name in (*names, *{"__import__"} & own.keys()))
 
 
-def run_frame(tracer: Trace, frame: Frame) -> Value:
+def run_frame(frame: Frame) -> Value:
     """Run a frame from where it is until it returns or yields; returns that value."""
+    tracer = frame.tracer
     if len(tracer.stack.frames) >= MAX_DEPTH:
         tracer.graph_break("recursion-depth")
     tracer.stack.frames.append(frame)

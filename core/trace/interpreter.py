@@ -23,7 +23,7 @@ from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
 from armature.torch_abi.overrides import without_overrides
 from armature.trace import eval_loop, inlining
-from armature.trace.base import Effects, Value
+from armature.trace.base import Effects, Tracing, Value
 from armature.trace.data import CompiledGraphSlot, GraphInput, TracedFrame
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
@@ -32,7 +32,7 @@ from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
 from armature.trace.recording import aliasing
 from armature.trace.recording.sizes import new_world
-from armature.trace.stack import Breaks
+from armature.trace.stack import Breaks, FrameStack
 from armature.trace.tracer import Tracer
 from armature.trace.values.context import end_grad
 from armature.trace.values.exception import ExceptionValue
@@ -115,7 +115,7 @@ def tracing(tracer: Trace) -> Iterator[None]:
 def _run(tracer: Trace, request: FrameRequest) -> Value:
     frame = root_frame(tracer, request)
     try:
-        result = inlining.run_frame(tracer, frame)
+        result = inlining.run_frame(frame)
     except UserRaised as raised:
         tracer.stack.frames.append(frame)
         locations = raised.value.raised_at if isinstance(raised.value, ExceptionValue) else ()
@@ -123,7 +123,7 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
     except RecursionError:
         tracer.stack.frames.append(frame)
         raise tracer.breaks.break_at(tracer.stack.too_deep, "recursion-depth") from None
-    check_generators(tracer, frame)
+    check_generators(tracer.stack, tracer.breaks, frame)
     for check in tracer.ending.checks:
         check(tracer, frame, result)
     tracer.stack.frames.append(frame)  # for the line at which the graph ends
@@ -140,14 +140,14 @@ def check_left(effects: Effects, breaks: Breaks) -> None:
         raise breaks.break_at(locations, "context-left-open", type=context.describe()).blaming(context)
 
 
-def check_generators(tracer: Trace, frame: Frame) -> None:
+def check_generators(stack: FrameStack[Frame], breaks: Breaks, frame: Frame) -> None:
     """Raise GraphBreak if a generator is suspended inside a `try` or `with` when tracing ends."""
-    for generator in tracer.stack.generators:
+    for generator in stack.generators:
         if not isinstance(generator, GeneratorValue) or not isinstance(suspended := generator.frame, Frame):
             continue
         if generator.is_inside_try() and not eval_loop.exits_without_user_code(suspended):
-            tracer.stack.frames += [frame, suspended]
-            stop = tracer.breaks.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
+            stack.frames += [frame, suspended]
+            stop = breaks.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
             raise stop.blaming(generator)
 
 
@@ -178,7 +178,9 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
 
 def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
     if not meets_tensors(tracer.objects, tracer.recorder):
-        raise found_nothing(tracer)
+        nothing = SkipFrame("it computes nothing with tensors", idle=True, whole=tuple(tracer.stack.codes.values()))
+        nothing.guards = guards_so_far(tracer)
+        raise nothing
     slot = CompiledGraphSlot()
     computes = tracer.recorder.computes
     out = Rebuilder(tracer, request.code)
@@ -210,15 +212,7 @@ def traced_frame(
     )
 
 
-def found_nothing(tracer: Trace) -> SkipFrame:
-    """The SkipFrame for a trace that reached the end of the frame without meeting a tensor."""
-    codes = tuple(tracer.stack.codes.values())
-    found = SkipFrame("it computes nothing with tensors", idle=True, whole=codes)
-    found.guards = guards_so_far(tracer)
-    return found
-
-
-def guards_so_far(tracer: Trace) -> tuple[Guard, ...]:
+def guards_so_far(tracer: Tracing) -> tuple[Guard, ...]:
     """The guards on everything that tracing has relied on so far."""
     return (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from armature.breaks.types import FrameSummary
+    from armature.frame.guards.guard import Guard
     from armature.frame.sources import Source
     from armature.rules.data import Verdict
     from armature.torch_abi.overrides import Off
@@ -145,6 +146,12 @@ class SymbolicSizes(Protocol[T_co, T_contra]):
     @property
     def symbols(self) -> Symbols:
         """torch's symbolic-shape environment."""
+
+    def bind_tensor(self, value: Any, source: Source) -> None:
+        """Note which symbols are read from an input tensor."""
+
+    def conditions(self) -> tuple[Guard, ...]:
+        """The guards on decisions made so far."""
 
     def bind_result(self, result: Any, node: fx.Node) -> None:
         """Note which symbols a graph node's result introduces."""

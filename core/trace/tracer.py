@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import attrs
 
@@ -37,7 +38,7 @@ class Calls:
         self.inline_closure = partial(inlining.inline_closure, trace)
         self.inline_python = partial(callables.inline_python, trace)
         self.call_whole = partial(callables.call_whole, trace)
-        self.resume = partial(inlining.run_frame, trace)
+        self.resume: Callable[[Any], Value] = inlining.run_frame
         self.handled = partial(callables.handled_by_plugins, knowledge, trace)
         self.handled_as = partial(callables.handled_as, knowledge, trace)
         self.dispatched = partial(dispatched, trace)
@@ -67,13 +68,13 @@ class Tracer(Trace):
         self.python = PythonRules(self, self.names, self.knowledge.tables.signature)
         self.calls = Calls(self, self.knowledge)
         self.graph = Graph(self, self.recorder, self.breaks)
-        self.objects.wrap = partial(wrap, self)
+        self.objects.wrap = partial(wrap, self.knowledge.tables, self)
 
     # Making values.
 
     def as_value(self, obj: object) -> Value:
         """The value of an object made or found by tracing itself; a Value is returned unchanged."""
-        return obj if issubclass(type(obj), Value) else as_value(self, obj)  # type: ignore[return-value]
+        return obj if issubclass(type(obj), Value) else as_value(self.knowledge.tables, self, obj)  # type: ignore[return-value]
 
     def constant(self, obj: object) -> Value:
         """The value of a constant."""
@@ -83,7 +84,7 @@ class Tracer(Trace):
             return TRUE
         if obj is False:
             return FALSE
-        return as_value(self, obj)
+        return as_value(self.knowledge.tables, self, obj)
 
     def unpack(self, value: Value) -> list[Value]:
         """All items of an iterable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -15,11 +15,14 @@ V = TypeVar("V")
 
 @attrs.define(eq=False)
 class TypeRules(Generic[V]):
-    """bases: the types of which an object of a derived class has a value of its own: those of the language, and those
-    for which plugins have a row with `base`. atoms: those of constants, also of plugins' rows. handler, row_of_class:
-    look up a plugin's row."""
+    """What the classes of one trace inherit.
 
-    bases: frozenset[type]
+    bases: the types of which an object of a derived class has a value of its own, with what makes that value: types of
+    the language, and types of plugins' rows with `base`. atoms: the types of constants, those of plugins' rows among
+    them. handler, row_of_class: look up a plugin's row.
+    """
+
+    bases: Mapping[type, Callable[..., V]]
     atoms: frozenset[type]
     handler: Callable[[object], Any]
     row_of_class: Callable[[type], Any]

@@ -39,7 +39,7 @@ from armature.trace.recording import wrapper_subclasses
 from armature.trace.values.classes import ClassValue, rely_on_class
 from armature.trace.values.constant import ATOMS, ConstantValue
 from armature.trace.values.context import ContextValue
-from armature.trace.values.derived import READERS, UNREAD, DerivedObjectValue
+from armature.trace.values.derived import UNREAD, DerivedObjectValue
 from armature.trace.values.exception import CaughtValue
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, FunctionValue, MethodValue, cell_of
 from armature.trace.values.mapping import DictValue
@@ -50,16 +50,17 @@ from armature.trace.values.tensor import TensorValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.frame_state import Trace
+    from armature.plugins.tables import Tables
+    from armature.trace.base import Tracing
 
-Build = Callable[["Trace", Any, Source], Value]
+Build = Callable[["Tracing", Any, Source], Value]
 ORIGINAL = "__armature_original__"  # attribute of what `armature.compile` returns: the original function or module
 # The modules of the objects that `armature.compile` and decorators return in place of a function or module.
 STAND_INS = ("armature.api.compiled_module", "armature.rules.declare")
 
 
-def wrap(tracer: Trace, obj: object, source: Source) -> Value:
-    """The value of an object of the program found at `source`, guarded."""
+def wrap(tables: Tables, tracer: Tracing, obj: object, source: Source) -> Value:
+    """The value of an object of the program found at `source`, guarded. tables: the rows of plugins."""
     known = tracer.objects.by_id.get(id(obj))
     if known is not None:
         value = known[1]
@@ -71,8 +72,8 @@ def wrap(tracer: Trace, obj: object, source: Source) -> Value:
         return build(tracer, obj, source)
     if class_member(type(obj), "__module__") in STAND_INS and ORIGINAL in (held := dict_of(obj)):
         tracer.guards.type_is(source, type(obj))
-        return wrap(tracer, held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
-    for plugin in tracer.knowledge.tables.value_types(obj):
+        return tracer.objects.wrap(held[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
+    for plugin in tables.value_types(obj):
         tracer.guards.type_is(source, type(obj))
         found: Value | None = plugin.build(obj, source, tracer)
         if found is not None:
@@ -88,7 +89,7 @@ def _same_object(guards: GuardRecorder, obj: object, first: Source, second: Sour
         guards.alias(first, second)
 
 
-def as_value(tracer: Trace, obj: object) -> Value:
+def as_value(tables: Tables, tracer: Tracing, obj: object) -> Value:
     """The value of an object that tracing itself made or found, which needs no guard."""
     kind = type(obj)
     if kind in ATOMS:
@@ -97,32 +98,31 @@ def as_value(tracer: Trace, obj: object) -> Value:
     if make is not None:
         return make(tracer, obj)
     if kind in (tuple, torch.Size) or _is_named_tuple(obj):
-        return TupleValue([as_value(tracer, item) for item in cast("tuple[object, ...]", obj)], kind)
-    tables = tracer.knowledge.tables
+        return TupleValue([tracer.as_value(item) for item in cast("tuple[object, ...]", obj)], kind)
     plugin: ValueType | None = tables.exact_value_type(kind) or tables.value_type_of_class(kind)
     if plugin is not None and plugin.fresh is not None:
         return plugin.fresh(obj, tracer)
-    return wrap(tracer, obj, object_source(obj))
+    return tracer.objects.wrap(obj, object_source(obj))
+
+
+def _fresh_slice(tracer: Tracing, obj: slice) -> Value:
+    return SliceValue((tracer.as_value(obj.start), tracer.as_value(obj.stop), tracer.as_value(obj.step)))
+
+
+def _fresh_dict(tracer: Tracing, obj: dict[object, object]) -> Value:
+    made = DictValue({})
+    for key, value in obj.items():
+        made.set_item(tracer, tracer.as_value(key), tracer.as_value(value))
+    return made
 
 
 FRESH: dict[type, Callable[[Any, Any], Value]] = {
-    list: lambda tracer, obj: ListValue([as_value(tracer, item) for item in obj]),
-    dict: lambda tracer, obj: _fresh_dict(tracer, obj),
-    slice: lambda tracer, obj: _fresh_slice(tracer, obj),
+    list: lambda tracer, obj: ListValue([tracer.as_value(item) for item in obj]),
+    dict: _fresh_dict,
+    slice: _fresh_slice,
     range: lambda tracer, obj: RangeValue(obj),
     **dict.fromkeys(SYMBOLIC, symbolic),
 }
-
-
-def _fresh_slice(tracer: Trace, obj: slice) -> Value:
-    return SliceValue((as_value(tracer, obj.start), as_value(tracer, obj.stop), as_value(tracer, obj.step)))
-
-
-def _fresh_dict(tracer: Trace, obj: dict[object, object]) -> Value:
-    made = DictValue({})
-    for key, value in obj.items():
-        made.set_item(tracer, as_value(tracer, key), as_value(tracer, value))
-    return made
 
 
 def all_atoms(types: TypeRules, items: Any) -> bool:
@@ -130,19 +130,19 @@ def all_atoms(types: TypeRules, items: Any) -> bool:
     return all(types.is_atom(at) or (type(at) in (tuple, torch.Size) and all_atoms(types, at)) for at in items)
 
 
-def _constant(tracer: Trace, obj: object, source: Source) -> Value:
+def _constant(tracer: Tracing, obj: object, source: Source) -> Value:
     tracer.guards.equal(source, obj)
     return ConstantValue(obj, source=source)
 
 
-def _number(tracer: Trace, obj: float, source: Source) -> Value:
+def _number(tracer: Tracing, obj: float, source: Source) -> Value:
     if not tracer.sizes.changes(obj, source):
         return _constant(tracer, obj, source)
     tracer.guards.type_is(source, type(obj))
     return tracer.sizes.of_program(tracer, obj, source)
 
 
-def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
+def _tensor(tracer: Tracing, obj: torch.Tensor, source: Source) -> Value:
     if is_wrapped(obj):
         raise SkipFrame("it runs inside another tracer or transform of torch")
     if type(obj) not in PLAIN_TENSORS:
@@ -169,54 +169,54 @@ def _tensor(tracer: Trace, obj: torch.Tensor, source: Source) -> Value:
     return tracer.objects.remember(obj, value)
 
 
-def _list(tracer: Trace, obj: list[object], source: Source) -> Value:
+def _list(tracer: Tracing, obj: list[object], source: Source) -> Value:
     tracer.guards.type_is(source, list)
     return tracer.objects.remember(obj, ListValue([], source=source, pending=lambda: _items(tracer, obj, source)))
 
 
-def _items(tracer: Trace, obj: Any, source: Source) -> list[Value]:
+def _items(tracer: Tracing, obj: Any, source: Source) -> list[Value]:
     """The items of a list or tuple, guarded."""
     if obj and all_atoms(tracer.types, obj) and not dynamic.items_change(tracer.request, obj, source):
         tracer.guards.equal(source, list(obj) if type(obj) is list else obj)
-        return [as_value(tracer, item) for item in obj]
+        return [tracer.as_value(item) for item in obj]
     tracer.guards.type_is(source, type(obj))
     tracer.guards.length(source, len(obj))
-    return [wrap(tracer, item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    return [tracer.objects.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
 
 
-def _tuple(tracer: Trace, obj: tuple[object, ...], source: Source) -> Value:
+def _tuple(tracer: Tracing, obj: tuple[object, ...], source: Source) -> Value:
     items = _items(tracer, obj, source)
     if type(obj) is not tuple and is_named_tuple(type(obj)):
         rely_on_class(tracer, type(obj), *TUPLE_METHODS)
     return tracer.objects.remember(obj, TupleValue(items, type(obj), source=source))
 
 
-def _dict(tracer: Trace, obj: Any, source: Source) -> Value:
+def _dict(tracer: Tracing, obj: Any, source: Source) -> Value:
     owner = tracer.effects.owners.get(id(obj))
     if owner is not None:
         owner.open_dict(tracer)
-        return wrap(tracer, obj, source)
+        return tracer.objects.wrap(obj, source)
     tracer.guards.type_is(source, dict)
     if (of_module := "__builtins__" in obj) and any(held is obj for held, _ in tracer.effects.globals_.values()):
         tracer.graph_break("globals-after-change", dict=source.expr)
     return tracer.objects.remember(obj, DictValue({}, dict, obj, fixed=of_module, source=source))
 
 
-def _slice(tracer: Trace, obj: slice, source: Source) -> Value:
+def _slice(tracer: Tracing, obj: slice, source: Source) -> Value:
     tracer.guards.type_is(source, slice)
-    parts = [wrap(tracer, getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step")]
+    parts = [tracer.objects.wrap(getattr(obj, name), AttrSource(source, name)) for name in ("start", "stop", "step")]
     return SliceValue((parts[0], parts[1], parts[2]), source=source)
 
 
-def _range(tracer: Trace, obj: range, source: Source) -> Value:
+def _range(tracer: Tracing, obj: range, source: Source) -> Value:
     tracer.guards.equal(source, obj)
     return RangeValue(obj, source=source)
 
 
-def _function(tracer: Trace, obj: FunctionType, source: Source) -> Value:
+def _function(tracer: Tracing, obj: FunctionType, source: Source) -> Value:
     if ORIGINAL in obj.__dict__:
         tracer.guards.type_is(source, FunctionType)
-        return wrap(tracer, obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
+        return tracer.objects.wrap(obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     if "<locals>" in obj.__qualname__:
         # A new function object each time its outer function runs: guard its code, defaults and closure.
         tracer.guards.type_is(source, FunctionType)
@@ -227,17 +227,17 @@ def _function(tracer: Trace, obj: FunctionType, source: Source) -> Value:
     return FunctionValue(obj, source=source)
 
 
-def _cell(tracer: Trace, obj: CellType, source: Source) -> Value:
+def _cell(tracer: Tracing, obj: CellType, source: Source) -> Value:
     tracer.guards.type_is(source, CellType)
     return cell_of(tracer, obj, source)
 
 
-def _method(tracer: Trace, obj: MethodType, source: Source) -> Value:
+def _method(tracer: Tracing, obj: MethodType, source: Source) -> Value:
     tracer.guards.type_is(source, MethodType)
-    owner = wrap(tracer, obj.__self__, AttrSource(source, "__self__"))
+    owner = tracer.objects.wrap(obj.__self__, AttrSource(source, "__self__"))
     if isinstance(owner, ContextValue) and obj.__name__ in ("__enter__", "__exit__"):
         return tracer.objects.remember(obj, BoundMethod(owner, obj.__name__, source=source))
-    function = wrap(tracer, obj.__func__, AttrSource(source, "__func__"))
+    function = tracer.objects.wrap(obj.__func__, AttrSource(source, "__func__"))
     return MethodValue(function, owner, explicit=True, source=source)
 
 
@@ -245,7 +245,7 @@ def _method(tracer: Trace, obj: MethodType, source: Source) -> Value:
 METHOD_OWNERS: frozenset[type] = frozenset({list, dict, set, str, tuple, torch.Tensor, nn.Parameter})
 
 
-def _guard_builtin(tracer: Trace, obj: Any, source: Source) -> None:
+def _guard_builtin(tracer: Tracing, obj: Any, source: Source) -> None:
     """Guard a C method by its object and name, because each lookup makes a new bound method."""
     if not is_only_of_its_name(obj) or tracer.calls.goes_first(obj):
         tracer.guards.same(source, obj)
@@ -255,34 +255,34 @@ def _guard_builtin(tracer: Trace, obj: Any, source: Source) -> None:
     tracer.guards.type_is(AttrSource(source, "__self__"), type(obj.__self__))
 
 
-def _builtin(tracer: Trace, obj: Any, source: Source) -> Value:
+def _builtin(tracer: Tracing, obj: Any, source: Source) -> Value:
     _guard_builtin(tracer, obj, source)
     owner: Any = getattr(obj, "__self__", None)
     if type(obj) not in (BuiltinFunctionType, MethodWrapperType) or type(owner) in BUILTIN_TYPES:
         return BuiltinValue(obj, source=source)
     descriptor = unbound(obj)
     if type(owner) in METHOD_OWNERS:
-        return BoundMethod(wrap(tracer, owner, AttrSource(source, "__self__")), obj.__name__, source=source)
+        return BoundMethod(tracer.objects.wrap(owner, AttrSource(source, "__self__")), obj.__name__, source=source)
     # it reads and writes its object, so it can't be a constant of the code
     if type(descriptor) in (MethodDescriptorType, WrapperDescriptorType) and not tracer.calls.goes_first(obj):
-        bound_to = wrap(tracer, owner, AttrSource(source, "__self__"))
+        bound_to = tracer.objects.wrap(owner, AttrSource(source, "__self__"))
         return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
     if type(descriptor) is ClassMethodDescriptorType and tracer.calls.goes_first(descriptor):
         return MethodValue(BuiltinValue(descriptor), ClassValue(owner), source=source)
     return BuiltinValue(obj, source=source)
 
 
-def _class(tracer: Trace, obj: type, source: Source) -> Value:
+def _class(tracer: Tracing, obj: type, source: Source) -> Value:
     tracer.guards.same(source, obj)
     return ClassValue(obj, source=source)
 
 
-def _exception(tracer: Trace, obj: BaseException, source: Source) -> Value:
+def _exception(tracer: Tracing, obj: BaseException, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     return tracer.objects.remember(obj, CaughtValue(type(obj), [], obj=obj, source=source))
 
 
-def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
+def _opaque(tracer: Tracing, obj: Any, source: Source) -> Value:
     tracer.guards.type_is(source, type(obj))
     cls = type(obj)
     if tracer.types.has_own(cls, "__getattribute__"):
@@ -293,9 +293,7 @@ def _opaque(tracer: Trace, obj: Any, source: Source) -> Value:
         return tracer.objects.remember(obj, UserObjectValue(cls, obj, source=source))
     value = DerivedObjectValue(cls, obj, base=UNREAD, source=source)
     tracer.objects.remember(obj, value)
-    row: ValueType | None = tracer.knowledge.tables.exact_value_type(kind)
-    read_base = READERS[kind] if row is None or row.base is None else row.base
-    value.base = read_base(obj, kind, source, value, tracer)
+    value.base = tracer.types.bases[kind](obj, kind, source, value, tracer)
     return value
 
 

@@ -64,10 +64,8 @@ WHOLE_TRACE = {
     "core/trace/emit/value_writer.py",
     "core/trace/frame_state.py",
     "core/trace/interpreter.py",
-    "core/trace/resume/continuation.py",
     "core/trace/inlining.py",
     "core/trace/tracer.py",
-    "core/trace/wrap.py",
 }
 
 # Where code asks whether a value has a builtin part: elsewhere `derives` and `native` say so.

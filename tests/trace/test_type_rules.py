@@ -17,12 +17,12 @@ from armature.plugin_api import ConstantValue, Source, Tracing, Value, ValueType
 from armature.plugins.plugin_manager import manager
 from armature.trace.type_rules import TypeRules
 from armature.trace.values.constant import ATOMS
-from armature.trace.values.derived import BASES
+from armature.trace.values.derived import READERS
 
 
 def rules() -> TypeRules[Value]:
     tables = manager().tables()
-    bases, atoms = tables.base_types | BASES, tables.constant_types | ATOMS
+    bases, atoms = READERS | tables.base_readers, tables.constant_types | ATOMS
     return TypeRules(bases, atoms, tables.handler, tables.value_type_of_class)
 
 
@@ -46,7 +46,7 @@ def test_other_types_have_no_value_for_what_is_inherited(kind: type) -> None:
 
 
 def test_the_core_knows_the_language_alone() -> None:
-    alone: TypeRules[Value] = TypeRules(BASES, ATOMS, lambda fn: None, lambda cls: None)
+    alone: TypeRules[Value] = TypeRules(READERS, ATOMS, lambda fn: None, lambda cls: None)
     assert alone.base_of(derived(dict)) is dict and alone.base_of(derived(int)) is int
     assert alone.base_of(derived(collections.OrderedDict)) is None  # a class in C is in between
     assert alone.has_own(derived(collections.deque), "__getattribute__")

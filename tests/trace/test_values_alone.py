@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from armature.frame.sources import LocalSource
+from armature.frame.guards.kinds import TypeGuard, ValueGuard
+from armature.frame.sources import LocalSource, ObjectSource
 from armature.plugins.plugin_manager import manager
 from armature.torch_abi.fake import FakeWorld
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.symbols import Symbols
 from armature.trace.base import Value
-from armature.trace.effects import Effects
+from armature.trace.effects import Effects, Ending, Precalls
 from armature.trace.errors import GraphBreak, SkipFrame
+from armature.trace.guards import GuardRecorder
 from armature.trace.names import Names
 from armature.trace.objects import Objects
 from armature.trace.plans import Knowledge
@@ -29,6 +31,7 @@ from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.tensor import TensorValue
+from armature.trace.wrap import wrap
 
 
 class Rules:
@@ -194,3 +197,49 @@ def test_a_graph_input_needs_the_recorder_and_breaks_alone() -> None:
     assert recorder.inputs == [first, second]
     with pytest.raises(GraphBreak, match="kept-from-inner-graph"):
         lift(recorder, breaks, TensorValue(torch.ones(2)))
+
+
+def test_guards_record_each_fact_once_with_the_line_that_relied_on_it() -> None:
+    lines = iter(["model.py:1", "model.py:2"])
+    guards = GuardRecorder(lambda: next(lines))
+    guards.type_is(LocalSource("x"), int)
+    guards.type_is(LocalSource("x"), int)
+    guards.type_is(ObjectSource(3, "three"), int)  # the compiled code holds it
+    guards.equal(LocalSource("x"), 3)
+    assert [type(guard) for guard in guards.records.values()] == [TypeGuard, ValueGuard]
+    assert [guard.user for guard in guards.records.values()] == ["model.py:1", "model.py:2"]
+
+
+def test_effects_count_what_outlives_the_frame() -> None:
+    effects: Effects[Value, Any] = Effects()
+    made, given = ListValue([]), ListValue([], source=LocalSource("x"))
+    effects.record(made)
+    assert effects.empty and effects.count == 0
+    effects.record(given)
+    assert list(effects.changed) == [given] and effects.count == 1 and not effects.empty
+    namespace: dict[str, object] = {}
+    effects.store_global(namespace, "n", made)
+    assert effects.global_of(namespace, "n") == (namespace, made)
+    effects.store_global(namespace, "n", None)  # made and deleted by the frame
+    assert effects.global_of(namespace, "n") is None
+
+
+def test_calls_before_the_graph_and_the_end_need_nothing() -> None:
+    calls: Precalls[Value] = Precalls()
+    assert [calls.add(len, ()).number, calls.add(len, ()).number] == [0, 1]
+    undone: list[str] = []
+    ending: Ending[Any] = Ending()
+    ending.undo += [(undone.append, "first"), (undone.append, "last")]
+    for leave, state in reversed(ending.undo):
+        leave(state)
+    assert undone == ["last", "first"]
+
+
+def test_an_object_is_wrapped_with_objects_and_guards_alone() -> None:
+    guards = GuardRecorder(lambda: "model.py:1")
+    objects: Objects[Value, Any, Any] = Objects()
+    tables: Any = None  # asked for types that the language does not have
+    given = [1]
+    first = wrap(tables, trace_of(guards=guards, objects=objects), given, LocalSource("x"))
+    assert isinstance(first, ListValue) and wrap(tables, trace_of(objects=objects), given, LocalSource("x")) is first
+    assert [type(guard) for guard in guards.records.values()] == [TypeGuard]

@@ -27,7 +27,6 @@ from armature.trace.values.context import end_grad
 if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent
     from armature.context import CompileContext
-    from armature.trace.frame_state import Trace
 
 ATTEMPTS = 6  # positions at which we try to cut a frame
 DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; deeper calls are compiled on their own
@@ -97,9 +96,9 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
     with trace_of(request, ctx) as tracer:
         tracer.stack.stop = moment
         with tracing(tracer):
-            frames = run_until(tracer, request)
+            frames = run_until(root_frame(tracer, request))
             tracer.stack.frames.extend(frames)
-            check_generators(tracer, frames[0])
+            check_generators(tracer.stack, tracer.breaks, frames[0])
             cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
             cuts.append(cut_frame(frames[-1], frames[-1].position))
             leave_contexts(tracer, cuts)
@@ -110,10 +109,10 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
         return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
 
 
-def run_until(tracer: Trace, request: FrameRequest) -> tuple[Frame, ...]:
-    """Trace up to the moment at which the tracer is to stop. Returns the frames, the outermost first."""
+def run_until(frame: Frame) -> tuple[Frame, ...]:
+    """Run a frame up to the moment at which the tracer is to stop. Returns the frames, the outermost first."""
     try:
-        inlining.run_frame(tracer, root_frame(tracer, request))
+        inlining.run_frame(frame)
     except Stopped as stopped:
         return stopped.frames
     except UserRaised:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from armature.trace.base import Rebuilding, Tracing
 
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
-BASES: frozenset[type] = frozenset((dict, list, tuple, *SCALARS))  # those of plugins are in `TypeRules.bases`
 COPIES = frozenset({"copy", "__copy__", "__or__", "__ror__"})
 KEEPS = frozenset({"format", "format_map", "partition", "rpartition", "__mod__"})  # the object itself, at times
 UNREAD = ConstantValue(None)  # the builtin part of an object while its items are read, one of which may be the object
