@@ -173,19 +173,23 @@ class Builder(Elements):
         element: Callable[[Position], tuple[Position, Node, tuple[tuple[Var, Node], ...]]],
         *,
         atomic: bool = False,
+        combine: str = "sum",
     ) -> None:
-        """A loop over `space` that writes into an existing buffer: `element` returns where, what, and indirect
-        variables."""
+        """A loop over `space` that writes into an existing buffer, or combines with what is there (`atomic`): `element`
+        returns where, what, and indirect variables."""
         buffer = self.buffers[target]
         self.device = str(buffer.device)
         self.need_dtype(buffer.dtype)
         self.need_sizes((*space, *buffer.shape, *buffer.strides))
         if atomic and buffer.dtype not in self.features.atomic_add:
             raise NotSupported(f"atomic addition of {buffer.dtype}")
-        if atomic and buffer.dtype.is_floating_point and torch.are_deterministic_algorithms_enabled():
+        if combine != "sum" and combine not in self.features.combining:
+            raise NotSupported(f"stores that combine by {combine}")
+        in_order = combine in ("sum", "prod") and buffer.dtype.is_floating_point
+        if atomic and in_order and torch.are_deterministic_algorithms_enabled():
             raise NotSupported("additions in any order, but deterministic algorithms are required")
         where, value, indirect = element(coordinates(space))
-        stored = Store(target, where, self.cast(value, buffer.dtype), atomic, indirect)
+        stored = Store(target, where, self.cast(value, buffer.dtype), atomic, indirect, combine)
         name = self.fresh(f"{self.name}_into")
         self.nodes.append(Loop(name, axes(space), (stored,), self._origins(), plain=False))
 

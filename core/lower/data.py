@@ -124,13 +124,15 @@ Node: TypeAlias = Const | IndexValue | Load | Op | Masked | Reduce | Scan
 
 @attrs.frozen(eq=False)
 class Store:
-    """`buffer[index] = value`, or an atomic addition where `atomic` (scatters)."""
+    """`buffer[index] = value`; where `atomic`, the value is combined with what is there, by the key `combine` of
+    `armature.lower.ops.REDUCTIONS` (scatters)."""
 
     buffer: str
     index: tuple[Index, ...]
     value: Node
     atomic: bool = False
     indirect: tuple[tuple[Var, Node], ...] = ()
+    combine: str = "sum"
 
 
 @attrs.frozen(eq=False)

@@ -35,7 +35,8 @@ class Features:
     ops: operations of `armature.lower.ops.OPS` that it prints; an operator that needs another one stays an ATen call.
     reductions: keys of REDUCTIONS. dtypes: dtypes that kernels may load, store and compute with. scans: keys of
     REDUCTIONS that it also computes along a loop; without, cumulative sums stay ATen calls. atomic_add: dtypes of
-    atomic stores. check_index: whether it can raise IndexError for an index out of range. symbolic_sizes: whether
+    atomic additions, combining: keys of REDUCTIONS by which its stores of these dtypes also combine, besides "sum".
+    check_index: whether it can raise IndexError for an index out of range. symbolic_sizes: whether
     kernels take sizes as arguments; without, graphs of dynamic sizes stay ATen calls. max_passes: most passes over the
     inner loop in one kernel. parallel: number of independent outer points below which a large kernel leaves most of the
     device idle. batch: most arguments of a `Batch` of kernels that `generate` accepts as one; 0: each kernel is
@@ -48,6 +49,7 @@ class Features:
     reductions: frozenset[str]
     dtypes: frozenset[torch.dtype]
     atomic_add: frozenset[torch.dtype] = frozenset()
+    combining: frozenset[str] = frozenset()
     scans: frozenset[str] = frozenset()
     check_index: bool = True
     symbolic_sizes: bool = True

@@ -68,7 +68,8 @@ def _store(store: Store) -> str:
     printer = _Printer()
     value = printer.node(store.value)
     where = printer.place(store.buffer, store.index, store.indirect)
-    text = f"{where} {'+=' if store.atomic else '='} {value}"
+    sign = "=" if not store.atomic else "+=" if store.combine == "sum" else f"{store.combine}="
+    text = f"{where} {sign} {value}"
     shared = "".join(f"{name} = {body}; " for name, body in printer.shared)
     return shared + text
 

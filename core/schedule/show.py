@@ -74,7 +74,7 @@ def _loops(variables: Iterable[object]) -> str:
 def _store(store: Store, names: dict[Node, str], indent: str) -> list[str]:
     lines = _values(store_roots(store), names, indent)
     where = ", ".join(str(i) for i in store.index)
-    sign = "+=" if store.atomic else "="
+    sign = "=" if not store.atomic else "+=" if store.combine == "sum" else f"{store.combine}="
     bound = "".join(f" with {var} = {_text(value, names)}" for var, value in store.indirect)
     return [*lines, f"{indent}{store.buffer}[{where}] {sign} {_text(store.value, names)}{bound}"]
 

@@ -207,11 +207,12 @@ def shifted_window_sum(device: torch.device, features: Features) -> Sketch:
     return k.finish((i,), (r,), [Pass((total,), (), (Store("out", (i,), total),))])
 
 
-def _scatter(dtype: torch.dtype) -> Case:
-    name = f"scatter_add_{str(dtype).removeprefix('torch.')}"
+def _scatter(dtype: torch.dtype, combine: str = "sum") -> Case:
+    kind = "add" if combine == "sum" else combine
+    name = f"scatter_{kind}_{str(dtype).removeprefix('torch.')}"
 
     def make(device: torch.device, features: Features) -> Sketch:
-        if dtype not in features.atomic_add:
+        if dtype not in features.atomic_add or combine not in {"sum", *features.combining}:
             raise Skip
         k = Sketch(name, device)
         i, j = variables(64, 40)
@@ -221,12 +222,35 @@ def _scatter(dtype: torch.dtype) -> Case:
         row = Var("row", 10)
         place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
         k.tolerance["out"] = 1e-5
-        return k.pointwise((i, j), Store("out", (row, j), k.load("grad", i, j), True, ((row, place),)))
+        return k.pointwise((i, j), Store("out", (row, j), k.load("grad", i, j), True, ((row, place),), combine))
 
     return Case("scatters", name, make)
 
 
 ACCESS_CASES += [_scatter(dtype) for dtype in (F32, F64, I32, I64)]
+ACCESS_CASES += [_scatter(dtype, combine) for dtype in (F32, I64) for combine in ("max", "min", "prod")]
+
+
+def _scatter_of_single_values(combine: str) -> Case:
+    name = f"scatter_{combine}_of_single_values"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if F32 not in features.atomic_add or combine not in {"sum", *features.combining}:
+            raise Skip
+        k = Sketch(name, device)
+        (i,) = variables(333)
+        k.buffer("ids", I64, (333,), randn(333, dtype=I64).abs())
+        k.buffer("grad", F32, (333,), randn(333))
+        k.buffer("out", F32, (10,), randn(10))
+        row = Var("row", 10)
+        place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
+        k.tolerance["out"] = 1e-4
+        return k.pointwise((i,), Store("out", (row,), k.load("grad", i), True, ((row, place),), combine))
+
+    return Case("scatters", name, make)
+
+
+ACCESS_CASES += [_scatter_of_single_values(combine) for combine in ("sum", "max", "min", "prod")]
 
 
 @case("scatters", ACCESS_CASES)

@@ -15,7 +15,7 @@ from armature.errors import invariant
 from armature.lower.data import Buffer, Const, IndexValue, Load, Masked, Node, Reduce, Scan, Store
 from armature.lower.index import FloorDiv, Index, Product, Size, Sum, Var, linear
 from armature.schedule.data import Kernel
-from armature.testing.loop_evaluator import meaning, scanned
+from armature.testing.loop_evaluator import meaning, put, scanned
 
 
 def _wide(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -157,7 +157,10 @@ class Reference:
             ready.append((store, place, value))
         for store, place, value in ready:
             flat = self.memory[store.buffer]
-            flat.index_put_((place.reshape(-1),), value.reshape(-1).to(flat.dtype), accumulate=store.atomic)
+            if store.atomic:
+                put(store, flat, (place,), value)
+            else:
+                flat.index_put_((place.reshape(-1),), value.reshape(-1).to(flat.dtype))
 
 
 def _sum(flat: Tensor) -> Tensor:

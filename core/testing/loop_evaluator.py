@@ -123,10 +123,10 @@ class _Run:
         for part, size in zip(where, target.shape, strict=True):
             if part.numel() and (int(part.min()) < 0 or int(part.max()) >= size):
                 raise IndexError(f"store to {store.buffer} outside its bounds")
-        if where:
-            target.index_put_(where, value, accumulate=store.atomic)
-        elif store.atomic:
-            target.add_(value.sum())
+        if store.atomic:
+            put(store, target, where, value)
+        elif where:
+            target.index_put_(where, value)
         else:
             target.copy_(value.reshape(()))
 
@@ -260,6 +260,19 @@ class _Evaluation:
         full = (*shape, *self.run.numbers([v.extent for v in node.over]))
         flat = value.expand(full).reshape(*shape, -1)
         return _combine(node, flat)
+
+
+COMBINING = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}
+
+
+def put(store: Store, target: Tensor, where: Sequence[Tensor], value: Tensor) -> None:
+    """Combine values with what is at these places of the target, by an atomic store."""
+    place = torch.zeros(value.shape, dtype=torch.int64)
+    for part, size in zip(where, target.shape, strict=True):
+        place = place * size + part.cpu()
+    flat, place = target.reshape(-1), place.reshape(-1).to(target.device)
+    done = flat.scatter_reduce(0, place, value.reshape(-1).to(target.dtype), COMBINING[store.combine])
+    target.copy_(done.reshape(target.shape))
 
 
 def scanned(node: Scan, value: Tensor, axes: Sequence[int]) -> Tensor:

@@ -38,9 +38,9 @@ DTYPES = frozenset(
 )  # fmt: skip
 
 
-SCANS = frozenset(("sum", "prod", "max", "min"))
+COMBINING = SCANS = frozenset(("sum", "prod", "max", "min"))
 
-EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, SCANS, batch=256)
+EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, COMBINING, SCANS, batch=256)
 
 
 @attrs.frozen

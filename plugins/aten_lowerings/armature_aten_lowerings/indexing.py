@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
 import attrs
 import torch
@@ -102,6 +105,41 @@ def scatter_add(b: Builder, x: TensorValue, dim: int, indices: TensorValue, sour
     out = _into_copy(b, x)
     b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, source, p), atomic=True)
     return out
+
+
+COMBINED: Mapping[str, str] = MappingProxyType({"amax": "max", "amin": "min", "prod": "prod"})
+
+
+@lowers(aten.scatter_reduce.two)
+def scatter_reduce(
+    b: Builder,
+    x: TensorValue,
+    dim: int,
+    indices: TensorValue,
+    source: TensorValue,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> TensorValue | None:
+    """The largest, the smallest, or the product of what goes to one place; sums and means decompose."""
+    if not x.ndim or 0 in indices.shape or reduce not in COMBINED or x.dtype == torch.bool:
+        return None
+    dim, op = layout.normal_axis(dim, x.ndim), COMBINED[reduce]
+    out = _into_copy(b, x)
+    if not include_self:
+        nothing = _neutral(op, x.dtype)
+        b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, nothing, p))
+    combined = partial(_scattered, b, x, dim, indices, source)
+    b.store(out.buffer, indices.shape, combined, atomic=True, combine=op)
+    return out
+
+
+def _neutral(op: str, dtype: torch.dtype) -> float:
+    if op == "prod":
+        return 1
+    if dtype.is_floating_point:
+        return -math.inf if op == "max" else math.inf
+    return torch.iinfo(dtype).min if op == "max" else torch.iinfo(dtype).max
 
 
 @lowers(aten.scatter.src, aten.scatter.value)

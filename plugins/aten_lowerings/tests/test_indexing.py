@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
+from torch import Tensor
 
+import armature
 from armature.lower.data import ExternCall
 from armature.lower.lower import lower
+from armature.pipeline.session import session
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import Kit, context, one_operator
 
@@ -101,3 +106,48 @@ def test_a_mask_and_one_value_for_all_it_chooses(kit: Kit) -> None:
     kit.check(
         aten.index_put.default, x[0, 0].to(torch.int32), [mask[0, 0].expand(6)], torch.tensor(3, dtype=torch.int32)
     )
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+def test_scatters_of_extremes_and_products(kit: Kit, reduce: str, include_self: bool) -> None:
+    x, source, index = torch.randn(6, 5), torch.randn(40, 8), torch.randint(0, 6, (33, 5))
+    check = partial(kit.check, aten.scatter_reduce.two, reduce=reduce, include_self=include_self)
+    for given in (x, x.double(), x.t().contiguous().t(), x.mul(3).int(), x.mul(3).long()):
+        check(given, 0, index, source.mul(3).to(given.dtype))
+    check(x, -1, index[:6, :4] % 5, source)
+    check(x[0], 0, index[:, 0] % 5, source[:, 0])
+    check(x, 0, index[:, :1].expand(33, 5), source)
+    check(x > 0, 0, index, source > 0, extern=True)
+    check(torch.tensor(2.0), 0, torch.tensor([0, 0]), torch.tensor([3.0, 4.0]), extern=True)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "prod"])
+def test_programs_that_scatter_extremes(reduce: str) -> None:
+    """Messages along the edges of a graph, of vectors and of numbers, also without an order between places."""
+
+    def program(x: Tensor, index: Tensor) -> Tensor:
+        places = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        kept = x.new_zeros(9, *x.shape[1:]).scatter_reduce(0, places, x * 2, reduce, include_self=False)
+        return kept.exp()
+
+    index = torch.randint(0, 8, (50,))
+    for shape in ((50,), (50, 3), (50, 64)):
+        x = torch.randn(shape)
+        given = x.clone().requires_grad_(), x.clone().requires_grad_()
+        compiled = armature.compile(program, fullgraph=True)
+        found, expected = compiled(given[0], index), program(given[1], index)
+        torch.testing.assert_close(found, expected)
+        (found * 3).sum().backward()
+        (expected * 3).sum().backward()
+        torch.testing.assert_close(given[0].grad, given[1].grad)
+        graphs = session().compilations[-1].graphs
+        assert not [n for n in graphs[0].loops.nodes if isinstance(n, ExternCall)]
+
+
+def test_the_largest_passes_nan_on() -> None:
+    def program(x: Tensor, index: Tensor) -> Tensor:
+        return x.new_zeros(3).scatter_reduce(0, index, x, "amax")
+
+    x, index = torch.tensor([1.0, math.nan, 3.0, -1.0]), torch.tensor([0, 1, 1, 2])
+    torch.testing.assert_close(armature.compile(program, fullgraph=True)(x, index), program(x, index), equal_nan=True)

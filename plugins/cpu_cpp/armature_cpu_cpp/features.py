@@ -14,6 +14,7 @@ FEATURES = Features(
     reductions=frozenset(REDUCTIONS),
     dtypes=frozenset(CPP_TYPES),
     atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
+    combining=frozenset(("max", "min", "prod")),
     scans=SCANS,
     check_index=True,
     symbolic_sizes=True,

@@ -160,16 +160,19 @@ class KernelPrinter(ValuePrinter):
         value = self.spread(store.value) if wide else self.text(store.value)
         if store.value.dtype != dtype:
             value = f"cast<{cpp_type(dtype)}>({value})"
+        combine = reduce.FORMS[store.combine].combine
         if not wide:
             at = f"{pointer}[{self.indexer(store.indirect, False).print(index)}]"
-            self.lines.add(f"{at} {'+=' if store.atomic else '='} {value};", note)
+            self.lines.add(f"{at} = {combine.format(at, value) if store.atomic else value};", note)
         elif stride == 1:
             at = f"{pointer} + {self.indexer(store.indirect, False).print(index)}"
-            value = f"load(l, {at}) + {value}" if store.atomic else value
+            value = combine.format(f"load(l, {at})", value) if store.atomic else value
             self.lines.add(f"store(l, {at}, {value});", note)
         else:
-            name = "scatter_add" if store.atomic else "scatter"
-            self.lines.add(f"{name}(l, {pointer}, {self.lane_place(index, store.indirect)}, {value});", note)
+            where, name = self.lane_place(index, store.indirect), "scatter"
+            if store.atomic:
+                name, value = "scatter_into", f"{value}, {reduce.function(store.combine)}"
+            self.lines.add(f"{name}(l, {pointer}, {where}, {value});", note)
 
     # Loops.
 

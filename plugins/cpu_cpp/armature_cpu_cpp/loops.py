@@ -47,6 +47,7 @@ from armature_cpu_cpp.vector import lanes_of
 
 # Cost per element of a vector access, relative to a contiguous load.
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
+TURN = 8.0  # of each lane of a vector that is added to places of its lanes
 STEPS: Mapping[int, float] = MappingProxyType({2: 3.0, 3: 5.0, 4: 7.0})  # a load with that stride
 ACROSS = 12.0  # cost of combining the lanes of an accumulator
 WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along the lanes of a vector; of one whose lanes are rows
@@ -215,7 +216,9 @@ class _Costs:
             return frozenset().union(*(known[value] for _, value in access.indirect))
 
         loads = [(node, behind(node), GATHER) for node in nodes if isinstance(node, Load)]
-        return [*loads, *((store, behind(store), SCATTER) for store in self.flat.kernel.stores)]
+        # Where lanes may meet in one place they take turns, each waiting for what it reads and the others wrote.
+        stores = self.flat.kernel.stores
+        return [*loads, *((s, behind(s), TURN * self.lanes if s.atomic else SCATTER) for s in stores)]
 
     def shares(self, var: Var) -> Mapping[Load | Store, float]:
         """Of loads under a condition: in which part of the loop over `var` it may hold, where the loop is cut there."""

@@ -47,6 +47,13 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "xor": Form(_number(0), "{0} ^ {1}", "across_xor({0})"),
     }
 )
+
+
+def function(op: str) -> str:
+    """The operation by which a reduction combines, as a function in C++."""
+    return f"[](auto a, auto b) {{ return {FORMS[op].combine.format('a', 'b')}; }}"
+
+
 POSITIONS: Mapping[str, tuple[Callable[[torch.dtype], str], str]] = MappingProxyType(
     {"argmax": (_least, "true"), "argmin": (_most, "false")}
 )

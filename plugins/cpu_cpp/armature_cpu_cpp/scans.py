@@ -22,11 +22,6 @@ class Form:
     start: str
     combine: str
 
-    @property
-    def function(self) -> str:
-        """The operation, as a function."""
-        return f"[](auto a, auto b) {{ return {self.combine.format('a', 'b')}; }}"
-
 
 def form_of(node: Scan) -> Form:
     """How a scan is computed."""
@@ -61,7 +56,7 @@ def step_of(name: str, node: Scan, value: str, lanes: bool) -> str:
     before = running(name)
     value = value if form.held == node.dtype else f"cast<{cpp_type(form.held)}>({value})"
     if lanes:
-        text = f"scan(l, {form.function}, {before}, {value}, {cpp_type(form.held)}({form.start}))"
+        text = f"scan(l, {reduce.function(node.op)}, {before}, {value}, {cpp_type(form.held)}({form.start}))"
     else:
         text = f"({before} = {form.combine.format(before, value)})"
     return text if form.held == node.dtype else f"cast<{cpp_type(node.dtype)}>({text})"

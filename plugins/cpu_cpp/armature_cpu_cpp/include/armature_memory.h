@@ -267,9 +267,11 @@ template <class L, class T, class F> INLINE void scatter(L l, T* p, F place, con
   auto x = spill(value);
   for (int k = 0; k < l.count; ++k) p[place(k)] = in_memory<T>(x.at[k]);
 }
-template <class L, class T, class F> INLINE void scatter_add(L l, T* p, F place, const Vec<T, L::N>& value) {
+// What is there is combined with the value, lane by lane: several may go to the same place.
+template <class L, class T, class F, class C> INLINE void scatter_into(L l, T* p, F place, const Vec<T, L::N>& value, C combine) {
   auto x = spill(value);
-  for (int k = 0; k < l.count; ++k) p[place(k)] = cast<T>(p[place(k)] + in_memory<T>(x.at[k]));
+  _Pragma("GCC unroll 16")
+  for (int k = 0; k < l.count; ++k) p[place(k)] = cast<T>(combine(p[place(k)], in_memory<T>(x.at[k])));
 }
 
 }  // namespace armature

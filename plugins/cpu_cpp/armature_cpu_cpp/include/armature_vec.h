@@ -254,8 +254,14 @@ template <class R, class F, class A> INLINE auto each(F f, const A& a, const A& 
 // ---- scalars answer to the same names ----
 
 template <class T> using scalar = typename If<!is_vec<T>, T>::type;
-template <class T> INLINE scalar<T> maximum(T a, T b) { return a > b || a != a ? a : b; }
-template <class T> INLINE scalar<T> minimum(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> INLINE scalar<T> maximum(T a, T b) {
+  const T more = a > b ? a : b;  // one instruction: only a NaN is a reason to branch
+  return a != a ? a : more;
+}
+template <class T> INLINE scalar<T> minimum(T a, T b) {
+  const T less = a < b ? a : b;
+  return a != a ? a : less;
+}
 template <class T> INLINE scalar<T> fmax(T a, T b) { return a > b || b != b ? a : b; }
 template <class T> INLINE scalar<T> fmin(T a, T b) { return a < b || b != b ? a : b; }
 template <class T> INLINE scalar<T> where(bool m, T a, T b) { return m ? a : b; }
