@@ -24,7 +24,8 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi import known_strides
-from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, FakeResult, FakeRules, check_operands
+from armature.torch_abi.fake_results import MOST, asked, remembered
+from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import written_of
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
@@ -120,23 +121,40 @@ class WatchingMode(FakeTensorMode):
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
             raise NumberAsked(args[0])
         facts, named = self.rules.of(func), kwargs or {}
+        call = None if facts.draws or facts.writes or not self.cache_enabled else asked(self, func, args, named)
+        if call is None:
+            return self._computed(facts, func, types, args, named)
+        results = self.rules.results
+        if call.key in results:
+            known = results[call.key]
+            if known is not None:
+                return known.again(self, call.tensors)
+            return self._computed(facts, func, types, args, named)
+        result = self._computed(facts, func, types, args, named)
+        if len(results) >= MOST:
+            results.clear()
+        results[call.key] = remembered(self, func, args, named, call, result)
+        return result
+
+    def _computed(self, facts: Facts, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """The result of an operator, in the layout of its kernel."""
         if facts.fake is not None:
             raise WITHOUT_FAKES[facts.fake](func)
         if facts.takes is not None:
             check_operands(facts.takes, func, args)
-        if facts.refused is not None and (error := facts.refused(func, args, named)) is not None:
+        if facts.refused is not None and (error := facts.refused(func, args, kwargs)) is not None:
             raise error
         if facts.draws:
             self.random = True
         if facts.writes:
-            self.written += tuple((one, version_of(one)) for one in written_of(func, args, named))
+            self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs))
         given = args if facts.rewritten is None else facts.rewritten(args)
-        result = super().__torch_dispatch__(func, types, given, kwargs)
-        asked = named.get("memory_format")
-        if facts.relaid is not None and result is not NotImplemented and asked in (None, torch.preserve_format):
+        result = self.dispatch(func, types, given, kwargs)
+        chosen = kwargs.get("memory_format")
+        if facts.relaid is not None and result is not NotImplemented and chosen in (None, torch.preserve_format):
             with self if facts.in_mode else NULL_CONTEXT:
                 result = facts.relaid(args, result)
-        known_strides.note(facts.axes_of_one, args, named, result)
+        known_strides.note(facts.axes_of_one, args, kwargs, result)
         return result
 
     def _of_higher_order(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

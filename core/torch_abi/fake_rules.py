@@ -12,6 +12,7 @@ import torch
 
 from armature.torch_abi import probes
 from armature.torch_abi.fake_layouts import AS_TENSORS_SAY, Rule, as_first, of_pointwise
+from armature.torch_abi.fake_results import Remembered
 from armature.torch_abi.operators import may_write
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
@@ -58,7 +59,7 @@ class Facts:
 class FakeRules:
     """Rules by operator. relaid: gives the results the layout of the kernel's. takes: whether the kernel takes
     arguments. rewritten: the same arguments in a form that the meta function treats rightly. probed: how
-    kernels are asked what they take."""
+    kernels are asked what they take. results: of calls so far, by the key of the call; None: has to be computed."""
 
     relaid: Mapping[Any, Rule] = NONE
     takes: Mapping[Any, Callable[[Sequence[Any]], bool]] = NONE
@@ -66,6 +67,7 @@ class FakeRules:
     axes_of_one: Mapping[Any, AxesOfOne] = NONE
     fakes: Mapping[Any, FakeResult] = NONE
     probed: Mapping[Any, probes.Probed] = NONE
+    results: dict[Any, Remembered | None] = attrs.field(factory=dict, init=False, repr=False)
     _facts: dict[Any, Facts] = attrs.field(factory=dict, init=False, repr=False)
 
     def layout_of(self, op: Any) -> Rule | None:

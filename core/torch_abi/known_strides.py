@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from armature.torch_abi.fake_results import GUESSED
 from armature.torch_abi.fake_rules import AxesOfOne
-
-GUESSED = "_strides_are_guessed"  # set on fakes
 
 
 def are_known(fake: torch.Tensor) -> bool:

@@ -1,0 +1,166 @@
+"""Results of operators on fakes, remembered by the layouts and plain values that they were given.
+
+torch has such a cache, whose keys and tensors cost several times what is needed for tensors of fixed sizes, and which
+does not know the corrections of `fake_rules`. What it refuses to remember is refused here, by its own check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import NoneType
+from typing import Any, cast
+
+import attrs
+import torch
+from torch._subclasses.fake_tensor import (
+    _DISPATCH_HANDLE_DIRECTLY,
+    _DISPATCH_META_HANDLERS,
+    FakeTensor,
+    FakeTensorMode,
+    _BypassDispatchCache,
+)
+
+GUESSED = "_strides_are_guessed"  # set on fakes whose strides along axes of size 1 may not be the kernel's
+ATOMS = frozenset({
+    int, float, complex, bool, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format,
+})  # fmt: skip
+SEQUENCES = frozenset({list, tuple, torch.Size})
+MOST = 1 << 13  # results, until all are forgotten
+UNSAFE_VIEW: Any = torch.ops.aten._unsafe_view.default  # torch's cache would give it memory of its own
+
+
+@attrs.frozen(eq=False, slots=True)
+class Made:
+    """How to make one fake of a result again. shares: the number of the tensor among the arguments whose memory it has.
+    state: the attributes that torch gave to the first one, without its mode."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    offset: int
+    shares: int | None
+    state: dict[str, Any]
+
+    def again(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> FakeTensor:
+        """Another such fake."""
+        meta = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device="meta")
+        if self.shares is not None:
+            meta.set_(tensors[self.shares].untyped_storage(), self.offset, self.size, self.stride)
+        fake: Any = torch.Tensor._make_subclass(
+            FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=self.device
+        )
+        if mode._allow_unsafe_data_ptr_access:
+            torch._C._set_warn_deprecated_on_mutable_data_ptr(fake)
+        else:
+            torch._C._set_throw_on_mutable_data_ptr(fake)
+        vars(fake).update(self.state, fake_mode=mode)
+        return cast(FakeTensor, fake)
+
+
+@attrs.frozen(eq=False, slots=True)
+class Remembered:
+    """The result of an operator: what each part is made of. kind: the type of the sequence that holds them, if any."""
+
+    parts: tuple[Made | int | None, ...]
+    kind: type[Any] | None
+
+    def again(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> Any:
+        """The result for other arguments of the same layouts."""
+        with torch._C._DisableTorchDispatch():
+            made = [part.again(mode, tensors) if type(part) is Made else part for part in self.parts]
+        return made[0] if self.kind is None else self.kind(made)
+
+
+class Asked:
+    """A call of an operator: the key of its result, and the tensors among the arguments in their order."""
+
+    __slots__ = ("key", "tensors")
+
+    def __init__(self, key: tuple[Any, ...], tensors: list[FakeTensor]) -> None:
+        self.key = key
+        self.tensors = tensors
+
+
+def asked(mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
+    """The call as the cache knows it; None if its result can't be remembered."""
+    key: list[Any] = [
+        op, torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
+    ]  # fmt: skip
+    tensors: list[FakeTensor] = []
+    if mode.in_kernel_invocation or not _describe(mode, args, key, tensors):
+        return None
+    if kwargs:
+        key.extend(kwargs)
+        if not _describe(mode, kwargs.values(), key, tensors):
+            return None
+    return Asked(tuple(key), tensors)
+
+
+def _describe(mode: FakeTensorMode, values: Iterable[Any], key: list[Any], tensors: list[FakeTensor]) -> bool:
+    """Add what a result can depend on to the key. Whether that can be said of all values."""
+    for value in values:
+        kind = type(value)
+        if kind is FakeTensor:
+            if value._has_symbolic_sizes_strides or value.layout is not torch.strided or value.is_quantized:
+                return False
+            state, memory = vars(value), value.untyped_storage().nbytes()
+            if state["fake_mode"] is not mode or state["constant"] is not None or type(memory) is not int:
+                return False
+            key += (
+                kind, value.shape, value.stride(), value.storage_offset(), memory, value.dtype,
+                state["_fake_device"], value.requires_grad, value.is_inference(), value.is_conj(),
+                value.is_neg(), state.get(GUESSED, False),
+            )  # fmt: skip
+            tensors.append(value)
+        elif kind in ATOMS:
+            key += (kind, value)
+        elif kind in SEQUENCES:
+            key += (kind, len(value))
+            if not _describe(mode, value, key, tensors):
+                return False
+        else:
+            return False
+    return True
+
+
+def remembered(
+    mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Asked, result: Any
+) -> Remembered | None:
+    """How to make the result of a call again; None if each has to be computed."""
+    if op in _DISPATCH_META_HANDLERS or op in _DISPATCH_HANDLE_DIRECTLY:
+        return None
+    kind = type(result) if type(result) in (list, tuple) else None
+    try:
+        if op is not UNSAFE_VIEW:
+            mode._validate_cache_key(op, args, kwargs)
+        parts = tuple([_made(mode, one, call.tensors) for one in (result if kind else (result,))])
+    except _BypassDispatchCache:
+        return None
+    found = Remembered(parts, kind)
+    return found if _facts(mode, found.again(mode, call.tensors)) == _facts(mode, result) else None
+
+
+def _facts(mode: FakeTensorMode, result: Any) -> list[Any]:
+    """All that a result can differ in from one that is made again."""
+    tensors: list[FakeTensor] = []
+    facts: list[Any] = []
+    _describe(mode, (result,), facts, tensors)
+    memories = [one.untyped_storage()._cdata for one in tensors]
+    return [*facts, *map(torch._C._dispatch_key_set, tensors), *map(memories.index, memories)]
+
+
+def _made(mode: FakeTensorMode, one: Any, tensors: list[FakeTensor]) -> Made | int | None:
+    """How to make a part of a result, or the part itself if it is no tensor."""
+    if one is None or type(one) is int:
+        return one
+    if type(one) is not FakeTensor or not _describe(mode, (one,), [], []):
+        raise _BypassDispatchCache("not described by its layout")
+    if one.requires_grad or one.is_conj() or one.is_neg() or any(one is other for other in tensors):
+        raise _BypassDispatchCache("more than a new tensor")
+    memory, offset = one.untyped_storage()._cdata, int(one.storage_offset())
+    shares = next((n for n, other in enumerate(tensors) if other.untyped_storage()._cdata == memory), None)
+    if shares is None and offset != 0:
+        raise _BypassDispatchCache("part of other memory")
+    state = {name: value for name, value in vars(one).items() if name != "fake_mode"}
+    return Made(tuple(one.shape), one.stride(), one.dtype, one.fake_device, offset, shares, state)
