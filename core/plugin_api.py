@@ -43,7 +43,7 @@ from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
-from armature.plugin_values import PairedContextValue, call_uncompiled, tensor_of_class
+from armature.plugin_values import PairedContextValue, call_uncompiled, change_before_graph, tensor_of_class
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -80,7 +80,6 @@ from armature.trace.base import (
     type_name,
 )
 from armature.trace.data import UNCOMPILED, running_graphs
-from armature.trace.emit.precalls import change_before_graph
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import (
     Call,
@@ -126,6 +125,8 @@ from armature.trace.values.context import (
 from armature.trace.values.derived import DerivedObjectValue, derives, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
 from armature.trace.values.floats import KEEPS as TAKES_NUMBERS
+from armature.trace.values.floats import formula as float_before_graph
+from armature.trace.values.floats import now as number_now
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
 from armature.trace.values.keys import Address, Identity, Referring, end_lookup, is_by_address, looked_up
@@ -133,7 +134,6 @@ from armature.trace.values.mapping import DictValue, items_of_mapping, namespace
 from armature.trace.values.methods import ContainerValue, method_of
 from armature.trace.values.precomputed import PrecomputedNumber, PrecomputedValue, call_before_graph, known_before_graph
 from armature.trace.values.precomputed import compute as compute_before_graph
-from armature.trace.values.precomputed import now as number_now
 from armature.trace.values.sequence import (
     TUPLE_METHODS,
     ListValue,
@@ -285,6 +285,7 @@ __all__ = [
     "fake_layouts",
     "fake_of",
     "find_in_class",
+    "float_before_graph",
     "frozen_values",
     "function_of",
     "functional_collectives",

@@ -113,3 +113,16 @@ def _argument(tracer: Tracing, value: Value) -> object:
     if foreign or isinstance(value, PrecomputedNumber) or in_transform():
         tracer.graph_break("argument-of-outside-call", type=value.describe())
     return value.as_argument(tracer)
+
+
+def change_before_graph(
+    tracer: Tracing, value: Value, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]
+) -> None:
+    """Record a call before the graph that changes an object of the program; `read` returns the object's state, `write`
+    restores it.
+
+    Breaks the graph if user code in the graph might need to see the object as it was.
+    """
+    if not all(graph_nodes.is_torchs(node.target) for node in tracer.recorder.calls()):
+        tracer.graph_break("random-after-own-code", type=value.describe())
+    tracer.precalls.changed.setdefault(value, (read, write))

@@ -24,6 +24,7 @@ from armature.introspection import MISSING, dict_of, label_of
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.guard_tree import Manager, example
 from armature.torch_abi.overrides import mode_at, mode_count
+from armature.torch_abi.symbols import NAMESPACE
 
 # Plain instance attributes of nn.Module: reading them as attributes is faster than through `__dict__`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
@@ -468,6 +469,47 @@ class CallSource(Source):
 
     def load(self, out: Loader) -> None:
         load_result(out, self.fn, self.base)
+
+
+@attrs.frozen(cache_hash=True)
+class FormulaSource(Source):
+    """A number that Python computes from numbers at other sources. words: the expression, with {0} for the first of
+    them; it may name what `symbols.NAMESPACE` has."""
+
+    words: str
+    parts: tuple[Source, ...]
+
+    @property
+    def expr(self) -> str:
+        return f"({self.words.format(*[part.expr for part in self.parts])})"
+
+    def read(self, frame: Resolver) -> Any:
+        return self.function()(*map(frame.value, self.parts))
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.name(self.function())}({', '.join(map(texts.of, self.parts))})"
+
+    def manager(self, reach: Reach) -> Manager:
+        value = example(reach.resolver.value(self))
+        if len(self.parts) == 1:
+            return reach.manager(self.parts[0]).lambda_manager(self.function(), self.expr, value, None)
+        texts = Expressions(reach.request)
+        read = eval(f"lambda L: {texts.of(self)}", texts.namespace)
+        return reach.root.lambda_manager(read, self.expr, value, None)
+
+    def load(self, out: Loader) -> None:
+        function = self.function()
+        skip_code(function.__code__)
+        out.null_function(function)
+        for part in self.parts:
+            out.load_source(part)
+        out.call(len(self.parts))
+
+    def function(self) -> Callable[..., Any]:
+        """Computes it from the numbers."""
+        names = [f"n{place}" for place in range(len(self.parts))]
+        made: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {self.words.format(*names)}", dict(NAMESPACE))
+        return made
 
 
 @attrs.frozen(cache_hash=True)

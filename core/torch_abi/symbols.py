@@ -24,7 +24,9 @@ from armature.torch_abi.jagged import is_ragged
 from armature.torch_abi.overrides import Asking
 
 SYMBOLIC: tuple[type[Any], ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
-NAMESPACE: Mapping[str, Any] = {"math": math, "torch": torch, "max": max, "min": min, "abs": abs, "round": round}
+NAMESPACE: Mapping[str, Any] = {
+    "math": math, "torch": torch, "max": max, "min": min, "abs": abs, "round": round, "inf": math.inf, "nan": math.nan,
+}  # fmt: skip
 """What the text of an expression may name, besides its symbols."""
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "symbols_of",
     "text",
     "was_unbacked",
+    "words",
 ]
 
 
@@ -309,6 +312,11 @@ def depends_on_numbers(graph: fx.Graph) -> bool:
 def text(expr: Any) -> str:
     """A sympy expression in Python, over the names of its symbols and those of NAMESPACE."""
     return str(_Printer().doprint(expr))
+
+
+def words(expr: Any, names: Mapping[Any, str]) -> str:
+    """A sympy expression over ints in Python, with these texts for its symbols."""
+    return text(expr.xreplace({symbol: sympy.Symbol(name, integer=True) for symbol, name in names.items()}))
 
 
 class _OfProxies(PythonReferenceAnalysis):

@@ -15,7 +15,6 @@ from armature.frame.guards.kinds import (
     AliasGuard,
     AnswerGuard,
     ClassGuard,
-    ComparedGuard,
     DictKeysGuard,
     GlobalStateGuard,
     IdGuard,
@@ -83,10 +82,6 @@ class GuardRecorder:
         """`source == value`, of the same type."""
         if type(source) is not ObjectSource or type(value) is list:
             self.add(ValueGuard(source, value))
-
-    def compared(self, source: Source, compare: Callable[[float, float], bool], number: float, answer: bool) -> None:
-        """Guard `compare(source, number) is answer` for a float."""
-        self.add(ComparedGuard(source, compare, number, answer))
 
     def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
         """Guard the properties that the fake tensor was made from; sizes and strides only where the fake has numbers,

@@ -75,6 +75,19 @@ def under_a_mode(t, lr, wd):
         return t * lr * 2 - lr
 
 
+def made_from(t, lr, wd):
+    half = lr**0.5
+    made = (t * lr**2, t - 2**lr, t * (lr // 0.07), t * (lr % 0.3 + wd), t / (lr + 1), t * (lr / (lr + 0.5)), t + half)
+    return made, lr**2, 1 / (lr + 1), half, math.sqrt(lr + 1) * math.cos(lr), -(lr**3)
+
+
+def compares(t, lr, wd):
+    scale = min(1.0, lr * 4)
+    if lr * 2 < lr + 2 and lr**2 < 4 and not (lr + 1) <= wd:
+        return t * max(lr, -1.0) * scale, lr * 2 >= 0
+    return t - lr
+
+
 VALUES = (0.1, 0.2, 0.5, 0.3, 0.7, 0.1, -0.0, 1e-30, float("inf"))
 
 
@@ -94,6 +107,57 @@ def compiled_calls(fn: Callable[..., Any], backend: str, values: tuple[float, ..
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 def test_three_compilations(fn: Callable[..., Any], backend: str) -> None:
     assert compiled_calls(fn, backend, VALUES) == 3
+
+
+def test_what_python_computes_from_floats() -> None:
+    assert compiled_calls(made_from, "eager", (0.1, 0.2, 0.5, 0.3, 0.7, 0.1, 1e-30, 1.5)) == 3
+    assert compiled_calls(compares, "eager", (0.1, 0.2, 0.15, 0.03, 0.1, 0.24)) == 3
+    assert compiled_calls(compares, "eager", (0.1, 0.2, 0.15, 0.3, 2.5, float("nan"), 0.31)) <= 6
+
+
+def test_a_float_that_becomes_complex_or_raises() -> None:
+    def root(t: torch.Tensor, lr: float) -> Any:
+        try:
+            return t * (1 / lr), t.sum() * (lr**0.5)
+        except ZeroDivisionError:
+            return t, lr
+
+    compiled = armature.compile(root, backend="eager")
+    for lr in (0.1, 0.2, 0.3, 0.4, -0.5, 0.0, 0.6):
+        same(compiled(x(), lr), root(x(), lr), f"result for {lr}")
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_floats_computed_from_sizes(backend: str) -> None:
+    def average(t: torch.Tensor) -> Any:
+        rows, columns = t.shape
+        return t.sum(0) * (1 / rows), t / math.sqrt(rows * columns + 1), t * float(rows), rows**-0.5
+
+    armature.reset()
+    compiled = armature.compile(average, backend=backend, fullgraph=True)
+    for rows in range(2, 14):
+        given = torch.ones(rows, 3)
+        torch.testing.assert_close(compiled(given), average(given))
+    assert len(session().compilations) <= 5
+
+
+def test_an_optimizer_that_counts_its_steps() -> None:
+    def step(parameter: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> tuple[float, int]:
+        group["step"] += 1
+        first, second = 1 - group["beta"] ** group["step"], 1 - 0.999 ** group["step"]
+        rate = group["lr"] * min(1.0, group["step"] / 50) * math.sqrt(second) / first
+        parameter.sub_(grad * rate)
+        before, group["lr"] = group["lr"], group["lr"] * 0.5
+        return rate * before, group["step"]
+
+    found = []
+    armature.reset()
+    for run in (step, armature.compile(step, backend="eager", fullgraph=True)):
+        group = {"step": 0, "beta": 0.9, "lr": 0.1}
+        parameter = x()
+        found.append([(run(parameter, x() / 3, group), parameter.clone(), dict(group)) for _ in range(20)])
+    same(found[1], found[0], "results")
+    assert len(session().compilations) <= 5
 
 
 @pytest.mark.parametrize("fn", [other_dtypes, needs_the_number, decides, breaks, under_a_mode])

@@ -93,31 +93,6 @@ class ValueGuard(Guard):
 
 
 @attrs.frozen(eq=False)
-class ComparedGuard(Guard):
-    """A float compares with a number as it did while tracing: `compare(source, number) is answer`."""
-
-    source: Source
-    compare: Callable[[Any, Any], bool]
-    number: float
-    answer: bool
-    user: str = ""
-
-    @property
-    def key(self) -> Hashable:
-        return ComparedGuard, self.source, name_of(self.compare), self.number
-
-    @property
-    def words(self) -> str:
-        return f"{name_of(self.compare)}({self.source.expr}, {self.number}) is {self.answer}"
-
-    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        compare, number, answer = self.compare, self.number, self.answer
-        tree.manager(self.source).add_lambda_guard(
-            lambda found: type(found) is float and compare(found, number) is answer, parts, None
-        )
-
-
-@attrs.frozen(eq=False)
 class TensorGuard(Guard):
     """Type, dispatch keys, dtype, device, requires_grad, sizes and strides. A size or stride of None is not checked."""
 

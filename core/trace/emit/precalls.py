@@ -13,24 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.base import Value
-from armature.trace.recording import graph_nodes
 
 if TYPE_CHECKING:
-    from armature.trace.base import Rebuilding, Tracing
-
-
-def change_before_graph(
-    tracer: Tracing, value: Value, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]
-) -> None:
-    """Record a call before the graph that changes an object of the program; `read` returns the object's state, `write`
-    restores it.
-
-    Breaks the graph if user code in the graph might need to see the object as it was.
-    """
-    if not all(graph_nodes.is_torchs(node.target) for node in tracer.recorder.calls()):
-        tracer.graph_break("random-after-own-code", type=value.describe())
-    tracer.precalls.changed.setdefault(value, (read, write))
+    from armature.trace.base import Rebuilding
 
 
 def run(function: Callable[..., Any], *operands: Any) -> Any:

@@ -17,7 +17,7 @@ from armature.trace.base import NotConstant, Value, raise_unordered
 from armature.trace.errors import UserRaised
 from armature.trace.recording import aliasing
 from armature.trace.slots import COMPARISONS, OPERATORS, Comparison, Operator
-from armature.trace.values import computed, derived, symbolic
+from armature.trace.values import computed, derived, floats, symbolic
 from armature.trace.values.classes import inherits, overrides, rely_on_class
 from armature.trace.values.constant import SCALARS
 from armature.trace.values.derived import derives, native, overrides_method_for_c
@@ -71,7 +71,8 @@ def _of_tensors(tracer: Tracing, op: Operator, left: Value, right: Value, in_pla
 
 
 def _of_numbers(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    return computed.operate(tracer, op.name, left, right) or symbolic.operate(tracer, op.name, left, right)
+    found = computed.operate(tracer, op.name, left, right) or floats.operate(tracer, op.name, left, right)
+    return found or symbolic.operate(tracer, op.name, left, right)
 
 
 def _by_handler(target: Any, tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
@@ -375,7 +376,7 @@ def _compare_tensors(tracer: Tracing, row: Comparison, left: Value, right: Value
 
 
 def _compare_numbers(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
-    return symbolic.compare(tracer, row.function, left, right)
+    return floats.compare(tracer, row, left, right) or symbolic.compare(tracer, row.function, left, right)
 
 
 def _compare_by_methods(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:

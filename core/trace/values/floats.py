@@ -1,28 +1,33 @@
-"""Floats of the program that vary from call to call: each is a graph input, a 0-d tensor.
+"""Floats that vary from call to call: those of the program, and what it computes from them and from symbolic ints.
 
-Sums and products are computed in the graph, in double precision as Python does. A comparison with a known number is
-guarded by its answer. Where the program needs the number itself (`as_constant`), it becomes a guarded constant.
+Python computes them before the graph (`FormulaSource`), where each is a 0-d tensor. The answer to a comparison is
+guarded. Where the program needs the number itself (`as_constant`), it becomes a guarded constant.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import torch
 
-from armature.frame.sources import CallSource, Source
+from armature.frame.sources import CallSource, FormulaSource, Source
+from armature.torch_abi import symbols
 from armature.torch_abi.fake import tensor_of_number
+from armature.torch_abi.symbols import hint
 from armature.trace.base import Args, Kwargs, Value
-from armature.trace.slots import COMPARED_BY, UNARY, by_method
+from armature.trace.slots import OPERATORS, UNARY
 from armature.trace.values.constant import ConstantValue
+from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from armature.trace.base import Rebuilding, Tracing
+    from armature.trace.slots import Comparison
 
-ARITHMETIC = by_method("add", "sub", "mul", "truediv")
+SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
+LONGEST = 2000  # characters of a formula: one that uses its parts twice grows with each step
 # Calls whose result has the same dtype and sizes whatever the number is.
 KEEPS = frozenset({
     "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "truediv", "iadd", "isub", "imul", "itruediv",
@@ -32,24 +37,38 @@ KEEPS = frozenset({
 
 
 @attrs.define(eq=False)
-class FloatValue(Value):
-    """A float. tensor: computes it; number: its current value; leaves: the program's floats it depends on."""
+class VaryingNumber(Value):
+    """A number that is known before the graph. number: its current value."""
 
-    tensor: TensorValue
-    number: float
-    leaves: tuple[tuple[Source, float], ...]
+    number: Any
     tracer: Tracing
+    source: Source = attrs.field(kw_only=True)
+    tensor: TensorValue | None = None
     item: Value | None = None  # the node that computes it as a number
 
     is_symbolic: ClassVar[bool] = True
-    slots = frozenset({"__bool__", *UNARY, *ARITHMETIC, *COMPARED_BY})
 
     def python_type(self) -> type:
-        return float
+        return type(self.number)
+
+    def as_tensor(self) -> TensorValue:
+        """The number as a graph input, a 0-d tensor that is made anew for each call."""
+        if self.tensor is None:
+            real = tensor_of_number(self.number)
+            source = CallSource(self.source, tensor_of_number, "torch.as_tensor({})")
+            self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
+            self.tracer.objects.by_fake[id(self.tensor.fake)] = self.tensor
+        return self.tensor
+
+
+@attrs.define(eq=False)
+class FloatValue(VaryingNumber):
+    """A float that varies."""
+
+    slots = frozenset({"__bool__", *UNARY})
 
     def as_constant(self) -> Any:
-        for source, number in self.leaves:
-            self.tracer.guards.equal(source, number)
+        self.tracer.guards.equal(self.source, self.number)
         return self.number
 
     def as_argument(self, tracer: Tracing) -> object:
@@ -62,69 +81,90 @@ class FloatValue(Value):
         """The number itself, as an argument of a graph call."""
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
-                self.item = tracer.graph.call("item", (self.tensor,), {})
+                self.item = tracer.graph.call("item", (self.as_tensor(),), {})
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:
-        answer = self._compared(tracer, operator.ne, 0.0)
-        return bool(self.as_constant()) if answer is None else answer
+        answer = formula(tracer, "{0} != 0.0", bool, (self,))
+        return bool((answer or self).as_constant())
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return ConstantValue(self.as_constant()).get_attribute(tracer, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
-        found = self._computed(tracer, operator.neg, (self,)) if name == "__neg__" and not args else None
-        if found is not None:
-            return found
-        return ConstantValue(self.as_constant()).call_method(tracer, name, args, kwargs)
-
-    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
-        known = isinstance(other, ConstantValue) and type(other.value) in (int, float)
-        if known and name in COMPARED_BY:
-            answer = self._compared(tracer, COMPARED_BY[name].function, other.as_constant())
-            return None if answer is None else tracer.constant(answer)
-        if name in COMPARED_BY or not (known or isinstance(other, FloatValue)):
-            return None
-        function, swapped = ARITHMETIC[name]
-        if known and not -(2**53) <= other.as_constant() <= 2**53:
-            return None
-        return self._computed(tracer, function, (other, self) if swapped else (self, other))
-
-    def _compared(self, tracer: Tracing, compare: Callable[[float, float], bool], number: float) -> bool | None:
-        """The guarded answer to a comparison of a float input; None for a computed float."""
-        if self.source is None:
-            return None
-        answer = compare(self.number, number)
-        tracer.guards.compared(self.source, compare, number, answer)
-        return answer
-
-    def _computed(self, tracer: Tracing, function: Callable[..., Any], operands: tuple[Value, ...]) -> Value | None:
-        if tracer.overrides.has_modes:
-            return None  # modes would see tensor operations that the program does not make
-        floats = [value for value in operands if isinstance(value, FloatValue)]
-        try:
-            number = function(*(v.number if isinstance(v, FloatValue) else v.as_constant() for v in operands))
-        except ArithmeticError:  # by zero: the program's error
-            return None
-        if function is operator.truediv and isinstance(operands[1], FloatValue):
-            return None  # in another call the divisor may be zero
-        given = [v.tensor if isinstance(v, FloatValue) else ConstantValue(float(v.as_constant())) for v in operands]
-        made: Any = tracer.graph.call(function, given, {})
-        leaves = dict(leaf for value in floats for leaf in value.leaves)
-        return FloatValue(made, number, tuple(leaves.items()), tracer)
+        found = formula(tracer, "-{0}", UNARY[name], (self,)) if name == "__neg__" and not args else None
+        return found or ConstantValue(self.as_constant()).call_method(tracer, name, args, kwargs)
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.load(self.tensor)
+        out.load(self.as_tensor())
         out.method("item")
         out.call(0)
 
 
 def float_of_program(tracer: Tracing, number: float, source: Source) -> Value:
-    """The value of a float of the program."""
+    """The value of a float that is read at a source."""
     tracer.guards.type_is(source, float)
-    known = tracer.sizes.floats.get(source)
-    if known is None:
-        where = CallSource(source, tensor_of_number, "torch.as_tensor({})")
-        given = cast("TensorValue", tracer.objects.wrap(tensor_of_number(number), where))
-        known = tracer.sizes.floats[source] = FloatValue(given, number, ((source, number),), tracer, source=source)
+    known: Value = tracer.sizes.floats.setdefault(source, FloatValue(number, tracer, source=source))
     return known
+
+
+def now(value: Value) -> Any:
+    """The current number of a value."""
+    if isinstance(value, SymbolicValue):
+        return hint(value.fake)
+    return value.number if isinstance(value, VaryingNumber) else value.as_constant()
+
+
+def formula(tracer: Tracing, words: str, function: Callable[..., Any], operands: Args) -> Value | None:
+    """A float or bool that Python computes before the graph from numbers, some of which vary. words: the function as an
+    expression, with {0} for the first operand. None: not such numbers, or the function raises.
+
+    A bool is guarded. A float varies if it depends on one that does, or had other values in earlier compilations.
+    """
+    given = [_part(tracer, value) for value in operands]
+    if None in given:
+        return None
+    parts = tuple(part for part in given if not isinstance(part, str))
+    texts = [part if isinstance(part, str) else f"{{{parts.index(part)}}}" for part in given]
+    try:
+        number = function(*map(now, operands))
+    except Exception:  # the program's error
+        return None
+    source = FormulaSource(words.format(*texts), parts)
+    if type(number) not in (float, bool) or not parts or len(source.expr) > LONGEST:
+        return None
+    varies = any(isinstance(value, FloatValue) for value in operands)
+    if type(number) is float and (varies or tracer.sizes.changes(number, source)):
+        return float_of_program(tracer, number, source)
+    tracer.guards.equal(source, number)
+    return ConstantValue(number)
+
+
+def _part(tracer: Tracing, value: Value) -> Any:
+    """A number in a formula: its text, or where it is read, as a size or int of the program is; None for others."""
+    if isinstance(value, SymbolicValue) and type(number := value.fake) is torch.SymInt:
+        found, sizes = symbols.symbols_of(number), tracer.sizes
+        if not sizes.quantities.keys() - sizes.symbols.ragged >= set(found):
+            return None
+        parts = [sizes.quantities[symbol] for symbol in found]
+        names = {symbol: parts[place].read(f"{{{place}}}") for place, symbol in enumerate(found)}
+        return FormulaSource(symbols.words(symbols.expression(number), names), tuple(part.source for part in parts))
+    known: Any = value.as_constant() if isinstance(value, ConstantValue) else None
+    if type(known) in (int, float, bool):
+        return f"({known})" if known < 0 else f"{known}"
+    return value.source if isinstance(value, FloatValue) else None
+
+
+def operate(tracer: Tracing, name: str, left: Value, right: Value) -> Value | None:
+    """`left <op> right`, if its result is a float and an operand varies; otherwise None."""
+    operands = (left, right)
+    if name not in SYMBOLS or not (name == "truediv" or any(value.python_type() is float for value in operands)):
+        return None
+    return formula(tracer, f"{{0}} {SYMBOLS[name]} {{1}}", OPERATORS[name].function, operands)
+
+
+def compare(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
+    """A comparison with a float that varies; otherwise None."""
+    if not isinstance(left, FloatValue) and not isinstance(right, FloatValue):
+        return None
+    return formula(tracer, f"{{0}} {row.symbol} {{1}}", row.function, (left, right))

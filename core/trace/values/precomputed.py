@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 
-from armature.frame.sources import CallSource, ItemSource, Source
-from armature.torch_abi.fake import tensor_of_number
-from armature.torch_abi.symbols import hint, is_unbacked
+from armature.frame.sources import ItemSource, Source
+from armature.torch_abi.symbols import is_unbacked
 from armature.trace.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.slots import COMPARISONS, by_method
 from armature.trace.slots import UNARY as UNARY_OPERATORS
 from armature.trace.values.constant import ConstantValue
-from armature.trace.values.floats import FloatValue
+from armature.trace.values.floats import VaryingNumber, now
 from armature.trace.values.sequence import ListValue
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
@@ -53,20 +52,10 @@ class PrecomputedValue(Value):
 
 
 @attrs.define(eq=False)
-class PrecomputedNumber(Value):
-    """An int, float or bool. number: its value while tracing; only its type is relied on."""
+class PrecomputedNumber(VaryingNumber):
+    """An int, float or bool, of which only the type is relied on."""
 
-    number: Any
-    tracer: Tracing
-    source: Source = attrs.field(kw_only=True)
-    tensor: TensorValue | None = None
-    item: Value | None = None  # the node that computes it as a number
-
-    is_symbolic: ClassVar[bool] = True
     slots = frozenset({"__bool__", *UNARY_OPERATORS, *BINARY})
-
-    def python_type(self) -> type:
-        return type(self.number)
 
     def describe(self) -> str:
         return f"a {type(self.number).__name__} that is not known while tracing"
@@ -75,15 +64,9 @@ class PrecomputedNumber(Value):
         raise NotConstant(self)
 
     def as_tensor(self) -> TensorValue:
-        """The number as a graph input, a 0-d tensor."""
-        if self.tensor is None:
-            if type(self.number) is int and self.number.bit_length() > BITS:
-                self.tracer.graph_break("integers-too-large", operation="a tensor")
-            real = tensor_of_number(self.number)
-            source = CallSource(self.source, tensor_of_number, "torch.as_tensor({})")
-            self.tensor = TensorValue(self.tracer.fakes.of(real), None, real, source=source)
-            self.tracer.objects.by_fake[id(self.tensor.fake)] = self.tensor
-        return self.tensor
+        if type(self.number) is int and self.number.bit_length() > BITS:
+            self.tracer.graph_break("integers-too-large", operation="a tensor")
+        return super().as_tensor()
 
     def as_argument(self, tracer: Tracing) -> object:
         return self._item(tracer).as_argument(tracer)
@@ -142,14 +125,14 @@ def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tup
     first = SAME_WITH_TENSORS.get(name)
     if first is None or len(args) != 2:
         return None
-    place = next((place for place, value in enumerate(args) if isinstance(value, PrecomputedNumber | FloatValue)), None)
+    place = next((place for place, value in enumerate(args) if isinstance(value, VaryingNumber)), None)
     if place is None:
         return None
     number: Any = args[place]
     tensor = args[1 - place]
     if (place == 0 and not first) or not isinstance(tensor, TensorValue) or not takes(tensor, number.python_type()):
         return None
-    given: Any = number.tensor if isinstance(number, FloatValue) else number.as_tensor()
+    given = number.as_tensor()
     # between 0-d tensors, the dtypes must agree for the result's dtype to be right
     if tensor.fake.dim() == 0 and given.dtype != tensor.dtype:
         given = tracer.graph.call("to", (given, ConstantValue(tensor.dtype)), {})
@@ -167,14 +150,7 @@ def known_before_graph(value: Value) -> bool:
         return type(value.value) in NUMBERS
     if isinstance(value, SymbolicValue):
         return type(value.fake) is torch.SymInt and not is_unbacked(value.fake)
-    return isinstance(value, PrecomputedNumber) or (isinstance(value, FloatValue) and value.source is not None)
-
-
-def now(value: Value) -> Any:
-    """The current number of a value."""
-    if isinstance(value, SymbolicValue):
-        return hint(value.fake)
-    return value.number if isinstance(value, (PrecomputedNumber, FloatValue)) else value.as_constant()
+    return isinstance(value, VaryingNumber)
 
 
 def compute(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:

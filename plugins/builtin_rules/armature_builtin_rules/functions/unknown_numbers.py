@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from armature.plugin_api import (
     as_graph_number,
     compute_before_graph,
     computed_float,
+    float_before_graph,
     is_computed,
     is_runtime_number,
     kind_of_number,
@@ -34,6 +36,7 @@ from armature.plugin_api import (
     symbolic_number,
 )
 
+OF_INTS = frozenset(found for found in vars(math).values() if isinstance(found, BuiltinFunctionType))
 FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
 COMPENSATES = sum([0.1] * 10) == 1.0  # whether `sum` of floats compensates rounding errors, as in later Python versions
 
@@ -121,6 +124,10 @@ def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -
         return None
     if function is float and operands[0].is_symbolic and operands[0].python_type() is float:
         return operands[0]
+    if isinstance(operands[0], SymbolicNumber) and (function is float or function in OF_INTS):
+        words = "float({0})" if function is float else f"math.{function.__name__}({{0}})"
+        if (found := float_before_graph(tracer, words, function, operands)) is not None:
+            return found
     if (found := of_varying_float(tracer, function, f"{function.__name__}({{}})", operands[0])) is not None:
         return found
     if not is_runtime_number(operands[0]) or kind_of_number(operands[0]) is None:
