@@ -5,7 +5,8 @@ Passes of plugins and back ends see it as `armature.services.Services`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from armature.config import Config
     from armature.events import CompileEvent
     from armature.graph.data import PassRun
+    from armature.graph.facts import Operator
     from armature.plugins.tables import Tables
     from armature.run.cache import Cache
     from armature.run.timeline import Timeline
@@ -49,6 +51,11 @@ class CompileContext:
     def choices(self) -> Cache:
         """Store of choices between kernels that were measured."""
         return self.cache if self.shared_choices is None else self.shared_choices
+
+    @property
+    def operators(self) -> Mapping[Any, Operator]:
+        """The facts that plugins tell of operators."""
+        return self.tables.operators
 
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from armature.breaks.types import BreakEvent, BreakType
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
-    from armature.graph.data import Decomposition, Lowering, Operator, Pass
+    from armature.graph.data import Decomposition, Lowering, Pass
+    from armature.graph.facts import Operator
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
     from armature.run.replay import LaunchRecorder

@@ -37,7 +37,8 @@ from armature.frame.sources import (
     object_source,
 )
 from armature.graph.constants import KnownValues, NotKnown, written_number
-from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, Split
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
+from armature.graph.facts import Operator
 from armature.graph.frozen import frozen_values, with_all_inputs
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
 
     from armature.config import Config
     from armature.events import CompileEvent
+    from armature.graph.facts import Operator
     from armature.run.cache import Cache
     from armature.run.workers import Workers
 
@@ -31,6 +33,10 @@ class Services(Protocol):
 
     @property
     def compile_id(self) -> int: ...
+
+    @property
+    def operators(self) -> Mapping[Any, Operator]:
+        """The facts that plugins tell of operators."""
 
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from armature.graph.data import Operator
+from armature.graph.facts import Operator
 from armature.torch_abi.operators import direct
 
 Operators = Mapping[torch._ops.OpOverload, Operator]

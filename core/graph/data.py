@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import torch
 from torch import fx
-
-from armature.torch_abi.fake_rules import AxesOfOne, FakeResult, FakeRules
-from armature.torch_abi.probes import Probed
 
 if TYPE_CHECKING:
     from armature.services import Services
@@ -113,41 +110,3 @@ class Lowering:
     op: torch._ops.OpOverload
     fn: Callable[..., object]
     priority: int = 0
-
-
-@attrs.frozen
-class Operator:
-    """Facts about an operator that neither its schema nor torch's meta kernel states.
-
-    function: an equivalent of the operator that is faster to call. reliable_strides: the results always have the
-    strides of the meta kernel; other operators' results are checked each time the operator has run.
-    relaid: `relaid(args, result)`, called on fake tensors while code is traced; returns the result with the strides
-    that the operator's real kernels produce, if the meta kernel's are wrong. takes: `takes(args)`, whether the kernels
-    accept arguments of these dtypes and sizes, if the meta kernel accepts more; probed: how the kernel of a CPU is
-    asked that. understood: `understood(args)`, the same arguments in a form for which the meta kernel's answer is
-    right. fake: why the operator has no fake result, though it has a meta kernel. axes_of_one: what the strides of the
-    results are along axes of size 1, unless that follows from `relaid` and torch's tags. changes_part: the result is
-    the first argument with other numbers in part of it.
-    """
-
-    op: torch._ops.OpOverload
-    function: Callable[..., Any] | None = None
-    reliable_strides: bool = False
-    relaid: Callable[[Sequence[Any], Any], Any] | None = None
-    takes: Callable[[Sequence[Any]], bool] | None = None
-    understood: Callable[[Sequence[Any]], Sequence[Any]] | None = None
-    probed: Probed | None = None
-    fake: FakeResult | None = None
-    axes_of_one: AxesOfOne | None = None
-    changes_part: bool = False
-    priority: int = 0
-
-
-def fake_rules(rows: Iterable[Operator]) -> FakeRules:
-    """What rows tell of fakes; of several for one operator, the first that tells it decides."""
-    rows = tuple(rows)
-
-    def told(field: str) -> dict[Any, Any]:
-        return {row.op: getattr(row, field) for row in reversed(rows) if getattr(row, field) is not None}
-
-    return FakeRules(*map(told, ("relaid", "takes", "understood", "axes_of_one", "fake", "probed")))

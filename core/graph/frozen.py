@@ -16,8 +16,8 @@ import attrs
 import torch
 from torch import Tensor, fx
 
+from armature.graph.facts import Rows, may_return_view, may_write
 from armature.torch_abi.computing import undisturbed
-from armature.torch_abi.operators import UNTOLD_VIEWS, may_write
 from armature.trace.data import GraphInput
 
 Call = Callable[[list[Any]], Any]
@@ -26,11 +26,6 @@ GROWTH = 2
 """A value with more than this many times the bytes of what it is computed from is computed in each call."""
 SMALL = 1 << 12  # bytes below which growth does not matter
 _VERSION, _ADDRESS = operator.attrgetter("_version"), Tensor.data_ptr
-UNSET = frozenset((
-    torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default, torch.ops.aten.empty_like.default,
-    torch.ops.aten.empty_permuted.default, torch.ops.aten.new_empty.default, torch.ops.aten.new_empty_strided.default,
-))  # fmt: skip
-"""Operators whose result is whatever the memory held."""
 
 
 def mark(module: fx.GraphModule, inputs: Sequence[GraphInput]) -> None:
@@ -52,24 +47,28 @@ def _counts_writes(given: GraphInput) -> bool:
     return not real.is_inference()
 
 
-def frozen_values(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes whose values depend on frozen inputs and constants alone, the former and the latter among them."""
+def frozen_values(graph: fx.Graph, rows: Rows) -> set[fx.Node]:
+    """The nodes whose values depend on frozen inputs and constants alone, the former and the latter among them. rows:
+    what plugins tell of operators."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
         fixed = node.op == "get_attr" or (node.op == "placeholder" and node.meta.get("frozen", False))
-        if fixed or (_is_pure(node) and all(needed in found for needed in node.all_input_nodes)):
+        if fixed or (_is_pure(node, rows) and all(needed in found for needed in node.all_input_nodes)):
             found.add(node)
     return found
 
 
-def _is_pure(node: fx.Node) -> bool:
+def _is_pure(node: fx.Node, rows: Rows) -> bool:
     """Whether the node computes the same of the same inputs, and does nothing besides."""
     target = node.target
     if target is operator.getitem:
         return True
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in OWN or target in UNSET:
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in OWN:
         return False
-    return not may_write(target) and torch.Tag.nondeterministic_seeded not in target.tags
+    row = rows.get(target)
+    if row is not None and row.unset:
+        return False
+    return not may_write(target, rows) and torch.Tag.nondeterministic_seeded not in target.tags
 
 
 @attrs.frozen(eq=False)
@@ -82,15 +81,15 @@ class Preparation:
     layouts: tuple[Tensor, ...]
 
 
-def take_out(module: fx.GraphModule) -> Preparation | None:
+def take_out(module: fx.GraphModule, rows: Rows) -> Preparation | None:
     """Remove from the graph what depends on frozen inputs alone, and give it placeholders for those values. None if
     there is nothing worth keeping; the graph is then as before."""
     graph = module.graph
-    known = frozen_values(graph)
+    known = frozen_values(graph, rows)
     places = graph.find_nodes(op="placeholder")
     if not any(place.meta.get("frozen") for place in places):
         return None
-    cached = list(_cached(graph, known))
+    cached = list(_cached(graph, known, rows))
     if not cached:
         return None
     inner = fx.Graph()
@@ -115,10 +114,10 @@ def take_out(module: fx.GraphModule) -> Preparation | None:
     return preparation
 
 
-def _cached(graph: fx.Graph, known: set[fx.Node]) -> Iterator[fx.Node]:
+def _cached(graph: fx.Graph, known: set[fx.Node], rows: Rows) -> Iterator[fx.Node]:
     """The nodes whose values are kept: those nearest to readers that depend on more. Views and constants stay in the
     graph."""
-    results = _reached_by_results(graph)
+    results = _reached_by_results(graph, rows)
     todo = [needed for reader in graph.nodes if reader not in known for needed in reader.all_input_nodes]
     seen: set[fx.Node] = set()
     while todo:
@@ -126,13 +125,13 @@ def _cached(graph: fx.Graph, known: set[fx.Node]) -> Iterator[fx.Node]:
         if node in seen or node not in known or node.op != "call_function":
             continue
         seen.add(node)
-        if _is_view(node) or node in results or not _is_worth_keeping(node) or not _hangs_on_inputs(node):
+        if _is_view(node, rows) or node in results or not _is_worth_keeping(node) or not _hangs_on_inputs(node):
             todo += node.all_input_nodes
         else:
             yield node
 
 
-def _reached_by_results(graph: fx.Graph) -> set[fx.Node]:
+def _reached_by_results(graph: fx.Graph, rows: Rows) -> set[fx.Node]:
     """What the graph returns, and what that consists of views of: each call gives a tensor of its own."""
     found: set[fx.Node] = set()
     todo = list(graph.output_node().all_input_nodes)
@@ -140,17 +139,15 @@ def _reached_by_results(graph: fx.Graph) -> set[fx.Node]:
         node = todo.pop()
         if node not in found:
             found.add(node)
-            todo += node.all_input_nodes if _is_view(node) else ()
+            todo += node.all_input_nodes if _is_view(node, rows) else ()
     return found
 
 
-def _is_view(node: fx.Node) -> bool:
+def _is_view(node: fx.Node, rows: Rows) -> bool:
     """Whether the node is a view, or one result of an operator that makes several."""
     if node.target is operator.getitem:
-        return _is_view(node.all_input_nodes[0])
-    schema = getattr(node.target, "_schema", None)
-    may_return_input = node.target in UNTOLD_VIEWS
-    return may_return_input or (schema is not None and any(one.alias_info is not None for one in schema.returns))
+        return _is_view(node.all_input_nodes[0], rows)
+    return may_return_view(node.target, rows)
 
 
 def _hangs_on_inputs(node: fx.Node) -> bool:

@@ -134,7 +134,7 @@ class _Compilation:
         if freezes:
             frozen.mark(graph, self.traced.inputs)
         graph = run_passes("post_grad", graph, self.ctx)
-        preparation = frozen.take_out(graph) if freezes else None
+        preparation = frozen.take_out(graph, self.ctx.operators) if freezes else None
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         prepared = range(len(self.traced.inputs), len(places)) if preparation is not None else range(0)
         fixed = frozenset(k for k, given in enumerate(self.traced.inputs) if given.is_parameter).union(prepared)

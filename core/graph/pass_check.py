@@ -9,7 +9,7 @@ import attrs
 import torch
 from torch import Tensor, fx
 
-from armature.torch_abi.operators import may_write
+from armature.graph.facts import Rows, may_write
 
 Call = tuple[object, object, object]
 
@@ -27,7 +27,7 @@ class State:
         return cls({node: _call(node) for node in module.graph.nodes}, _results(module))
 
 
-def problem(before: State, module: fx.GraphModule) -> str:
+def problem(before: State, module: fx.GraphModule, rows: Rows) -> str:
     """A description of what is wrong with a graph after a pass; "" if nothing is."""
     try:
         module.graph.lint()
@@ -37,7 +37,7 @@ def problem(before: State, module: fx.GraphModule) -> str:
     if after != before.results:
         return f"the graph gives {_first_other(after, before.results)}"
     for node in module.graph.nodes:
-        if before.calls.get(node) != _call(node) and (found := _wrong_with(node)):
+        if before.calls.get(node) != _call(node) and (found := _wrong_with(node, rows)):
             return f"{found}{_where(node)}"
     return ""
 
@@ -72,10 +72,10 @@ def _first_other(found: tuple[object, ...], wanted: tuple[object, ...]) -> str:
     return f"{found[place]} as result {place}, not {wanted[place]}"
 
 
-def _wrong_with(node: fx.Node) -> str:
+def _wrong_with(node: fx.Node, rows: Rows) -> str:
     """Check that nodes which the pass has made or changed state the result that their operator has."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or may_write(target):
+    if not isinstance(target, torch._ops.OpOverload) or may_write(target, rows):
         return ""
     if "val" not in node.meta:
         return f"{target} has no meta['val']"

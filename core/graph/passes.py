@@ -66,7 +66,7 @@ def _ran(step: Pass, subject: T, ctx: CompileContext) -> T:
         raise _failure(step, ctx, f"{type(error).__name__}: {error}") from error
     if not isinstance(changed, type(subject)):
         raise _failure(step, ctx, f"it returned {type(changed).__name__}, not {type(subject).__name__}")
-    if state is not None and isinstance(changed, fx.GraphModule) and (found := problem(state, changed)):
+    if state is not None and isinstance(changed, fx.GraphModule) and (found := problem(state, changed, ctx.operators)):
         raise _failure(step, ctx, found)
     return changed
 

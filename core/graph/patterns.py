@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,7 +17,8 @@ from torch import Tensor, fx
 from torch.fx.proxy import GraphAppendingTracer
 
 from armature.errors import InvariantError, invariant
-from armature.graph.spellings import EITHER_WAY, function_of, spelled
+from armature.graph.facts import commuting
+from armature.graph.spellings import function_of, spelled
 from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.overrides import Asking
 from armature.torch_abi.views import share_memory
@@ -87,9 +88,10 @@ class Pattern:
         invariant(called, "a pattern has to return the result of a call", pattern=fn, gives=type(result))
         return cls(result.node, frozenset(str(n.target) for n in graph.find_nodes(op="placeholder") if n.users))
 
-    def match(self, root: fx.Node) -> Match | None:
-        """Match the pattern with `root` as its result; None if it does not match."""
-        for bound, inner in _unify(self.output, root, {}, {}):
+    def match(self, root: fx.Node, commuting: Container[object] = ()) -> Match | None:
+        """Match the pattern with `root` as its result; None if it does not match. commuting: functions of two operands
+        of which either may be the first."""
+        for bound, inner in _Unifier(commuting).unify(self.output, root, {}, {}):
             if bound.keys() == self.parameters:
                 return Match(root, bound, frozenset(inner.values()))
         return None
@@ -106,49 +108,53 @@ Inner = dict[fx.Node, fx.Node]
 """Nodes of the pattern, and the nodes of the graph that they match."""
 
 
-def _unify(wanted: object, found: object, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
-    """All ways in which a value of the pattern matches a value of the graph."""
-    if isinstance(wanted, fx.Node):
-        if wanted.op == "placeholder":
-            name = str(wanted.target)
-            if name not in bound:
-                yield {**bound, name: found}, inner
-            elif _equal(bound[name], found):
-                yield bound, inner
-        elif wanted in inner:
-            if inner[wanted] is found:
-                yield bound, inner
-        elif isinstance(found, fx.Node):
-            yield from _unify_calls(wanted, found, bound, inner)
-    elif isinstance(wanted, (list, tuple)):
-        if isinstance(found, (list, tuple)) and len(wanted) == len(found):
-            yield from _unify_all(wanted, found, bound, inner)
-    elif _equal(wanted, found):
-        yield bound, inner
+@attrs.frozen(eq=False)
+class _Unifier:
+    """Matches values of a pattern with values of a graph."""
 
+    commuting: Container[object]
 
-def _unify_calls(wanted: fx.Node, found: fx.Node, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
-    if function_of(wanted) != function_of(found):
-        return
-    one, other = spelled(wanted), spelled(found)
-    if one is None or other is None or one.arguments.keys() != other.arguments.keys():
-        return
-    names = list(one.arguments)
-    pattern, given = list(one.arguments.values()), [other.arguments[name] for name in names]
-    inner = {**inner, wanted: found}
-    yield from _unify_all(pattern, given, bound, inner)
-    if one.function in EITHER_WAY:
-        yield from _unify_all(pattern, [given[1], given[0], *given[2:]], bound, inner)
+    def unify(self, wanted: object, found: object, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
+        """All ways in which a value of the pattern matches a value of the graph."""
+        if isinstance(wanted, fx.Node):
+            if wanted.op == "placeholder":
+                name = str(wanted.target)
+                if name not in bound:
+                    yield {**bound, name: found}, inner
+                elif _equal(bound[name], found):
+                    yield bound, inner
+            elif wanted in inner:
+                if inner[wanted] is found:
+                    yield bound, inner
+            elif isinstance(found, fx.Node):
+                yield from self.calls(wanted, found, bound, inner)
+        elif isinstance(wanted, (list, tuple)):
+            if isinstance(found, (list, tuple)) and len(wanted) == len(found):
+                yield from self.all(wanted, found, bound, inner)
+        elif _equal(wanted, found):
+            yield bound, inner
 
+    def calls(self, wanted: fx.Node, found: fx.Node, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
+        if function_of(wanted) != function_of(found):
+            return
+        one, other = spelled(wanted), spelled(found)
+        if one is None or other is None or one.arguments.keys() != other.arguments.keys():
+            return
+        names = list(one.arguments)
+        pattern, given = list(one.arguments.values()), [other.arguments[name] for name in names]
+        inner = {**inner, wanted: found}
+        yield from self.all(pattern, given, bound, inner)
+        if one.function in self.commuting:
+            yield from self.all(pattern, [given[1], given[0], *given[2:]], bound, inner)
 
-def _unify_all(
-    wanted: Sequence[object], found: Sequence[object], bound: Bound, inner: Inner
-) -> Iterator[tuple[Bound, Inner]]:
-    if not wanted:
-        yield bound, inner
-        return
-    for first_bound, first_inner in _unify(wanted[0], found[0], bound, inner):
-        yield from _unify_all(wanted[1:], found[1:], first_bound, first_inner)
+    def all(
+        self, wanted: Sequence[object], found: Sequence[object], bound: Bound, inner: Inner
+    ) -> Iterator[tuple[Bound, Inner]]:
+        if not wanted:
+            yield bound, inner
+            return
+        for first_bound, first_inner in self.unify(wanted[0], found[0], bound, inner):
+            yield from self.all(wanted[1:], found[1:], first_bound, first_inner)
 
 
 def _equal(one: object, other: object) -> bool:
@@ -186,10 +192,10 @@ class Rewriting:
         if not isinstance(module, fx.GraphModule):
             return module
         changed = False
-        by_root = self._by_root()
+        by_root, either_way = self._by_root(), commuting(ctx.operators)
         for node in list(module.graph.nodes):
             for rewrite, pattern in by_root.get(function_of(node), ()):
-                match = pattern.match(node)
+                match = pattern.match(node, either_way)
                 if match is not None and _is_replaceable(match) and rewrite.when(match):
                     replace(module.graph, match, rewrite)
                     changed = True

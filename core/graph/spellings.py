@@ -45,9 +45,6 @@ SAME: Mapping[Any, Any] = {
     functional.tanh: torch.tanh,
 }
 """Functions that give the same for the same arguments, once arguments are named as those of the second one."""
-aten = torch.ops.aten
-EITHER_WAY = frozenset((torch.add, torch.mul, torch.eq, torch.ne, aten.add.Tensor, aten.mul.Tensor))
-"""Functions of two operands, of which either may be the first."""
 MISSING = object()
 
 

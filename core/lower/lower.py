@@ -16,6 +16,7 @@ from torch import fx
 from armature import interrupts
 from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
+from armature.graph.facts import Rows, may_write
 from armature.lower import layout, symints
 from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGraph, Origin, Reading, View
@@ -27,7 +28,6 @@ from armature.lower.sharing import shared_memory
 from armature.lower.values import Spec, TensorValue
 from armature.lower.written_back import is_written_back
 from armature.torch_abi.fake import detached
-from armature.torch_abi.operators import may_write
 from armature.torch_abi.views import share_memory
 from armature.torch_abi.wrappers import is_part_placeholder
 
@@ -187,11 +187,11 @@ class _Lowering:
         kwargs = fx.map_arg(node.kwargs, lambda n: self.values[n])
         origin = node.meta.get("origin") or Origin(str(target))
         used = _used_results(node, len(specs)) if several else [True]
-        back = bool(self.mutations) and is_written_back(node, self.ctx.tables.operators)
+        back = bool(self.mutations) and is_written_back(node, self.ctx.operators)
         self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
-        if results is None and _computes_nothing(target, wanted):
+        if results is None and _computes_nothing(target, wanted, self.ctx.operators):
             b = self.builder
             results = tuple(None if spec is None else b.whole(b.new_buffer(spec)) for spec in wanted)
         if results is None or isinstance(results, CallInstead):
@@ -305,11 +305,11 @@ class _Lowering:
         return self.copies[name]
 
 
-def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None]) -> bool:
+def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None], rows: Rows) -> bool:
     """Whether all results that are read are new tensors without elements. An operator of another library, or one that
     draws random numbers or writes, may have other effects."""
     plain = target.namespace == "aten" and torch.Tag.nondeterministic_seeded not in target.tags
-    new = not may_write(target) and all(result.alias_info is None for result in target._schema.returns)
+    new = not may_write(target, rows) and all(result.alias_info is None for result in target._schema.returns)
     read = [spec for spec in specs if spec is not None]
     return plain and new and bool(read) and all(0 in spec.shape for spec in read)
 

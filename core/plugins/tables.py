@@ -13,7 +13,8 @@ import torch
 
 from armature.breaks.types import BreakEvent, BreakType
 from armature.errors import DuplicateRow, HookFailed, PluginError, UnknownBreakType
-from armature.graph.data import STAGES, Decomposition, Lowering, Operator, Pass, fake_rules
+from armature.graph.data import STAGES, Decomposition, Lowering, Pass
+from armature.graph.facts import Operator, fake_rules
 from armature.introspection import Subject, is_object_of
 from armature.plugins.calls import Implementation, Plugin, call, failed, invalid, origin_of, rows_of
 from armature.plugins.pass_order import in_order

@@ -20,7 +20,8 @@ from torch import Tensor, fx
 
 from armature import config
 from armature.context import CompileContext
-from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Operator, Pass, fake_rules
+from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
+from armature.graph.facts import Operator, fake_rules
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.features import Features
 from armature.lower.lower import lower

@@ -27,7 +27,7 @@ from armature.torch_abi import known_strides
 from armature.torch_abi.fake_results import MOST, asked, remembered
 from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
-from armature.torch_abi.operators import written_of
+from armature.torch_abi.operators import arguments_at
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
 from armature.torch_abi.wrappers import flatten, innermost, is_wrapper
 
@@ -146,8 +146,9 @@ class WatchingMode(FakeTensorMode):
             raise error
         if facts.draws:
             self.random = True
-        if facts.writes:
-            self.written += tuple((one, version_of(one)) for one in written_of(func, args, kwargs))
+        if facts.writes is not None:
+            written = arguments_at(func, facts.writes(args), args, kwargs)
+            self.written += tuple((one, version_of(one)) for one in written)
         given = args if facts.rewritten is None else facts.rewritten(args)
         result = self.dispatch(func, types, given, kwargs)
         chosen = kwargs.get("memory_format")

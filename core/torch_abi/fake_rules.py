@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from armature.torch_abi import probes
 from armature.torch_abi.fake_layouts import AS_TENSORS_SAY, Rule, as_first, of_pointwise
 from armature.torch_abi.fake_results import Remembered
-from armature.torch_abi.operators import may_write
+from armature.torch_abi.operators import writes_of_schema
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -42,7 +42,8 @@ class FakeResult(enum.Enum):
 @attrs.frozen(eq=False)
 class Facts:
     """All that the fake mode asks of one operator. refused: the kernel's error for the arguments of a call, if a kernel
-    has to be asked. in_mode: whether `relaid` is called in the fake mode. draws: whether it draws random numbers."""
+    has to be asked. in_mode: whether `relaid` is called in the fake mode. draws: whether it draws random numbers.
+    writes: the positions of the arguments that a call writes to, if it may write to any."""
 
     fake: FakeResult | None
     takes: Callable[[Sequence[Any]], bool] | None
@@ -51,7 +52,7 @@ class Facts:
     in_mode: bool
     refused: probes.Probe | None
     draws: bool
-    writes: bool
+    writes: Callable[[Sequence[Any]], Iterable[int]] | None
     axes_of_one: AxesOfOne
 
 
@@ -59,7 +60,8 @@ class Facts:
 class FakeRules:
     """Rules by operator. relaid: gives the results the layout of the kernel's. takes: whether the kernel takes
     arguments. rewritten: the same arguments in a form that the meta function treats rightly. probed: how
-    kernels are asked what they take. results: of calls so far, by the key of the call; None: has to be computed."""
+    kernels are asked what they take. writes: the positions of the arguments that a call writes to, where the schema
+    does not say. results: of calls so far, by the key of the call; None: has to be computed."""
 
     relaid: Mapping[Any, Rule] = NONE
     takes: Mapping[Any, Callable[[Sequence[Any]], bool]] = NONE
@@ -67,6 +69,7 @@ class FakeRules:
     axes_of_one: Mapping[Any, AxesOfOne] = NONE
     fakes: Mapping[Any, FakeResult] = NONE
     probed: Mapping[Any, probes.Probed] = NONE
+    writes: Mapping[Any, Callable[[Sequence[Any]], Iterable[int]]] = NONE
     results: dict[Any, Remembered | None] = attrs.field(factory=dict, init=False, repr=False)
     _facts: dict[Any, Facts] = attrs.field(factory=dict, init=False, repr=False)
 
@@ -87,7 +90,7 @@ class FakeRules:
                 in_mode=relaid not in AS_TENSORS_SAY,
                 refused=probes.of_operator(op, self.probed.get(op)),
                 draws=torch.Tag.nondeterministic_seeded in op.tags,
-                writes=may_write(op),
+                writes=self.writes.get(op) or writes_of_schema(op),
                 axes_of_one=self._axes_of_one(op),
             )
         return known

@@ -17,24 +17,7 @@ from armature.torch_abi.pytree import tree_leaves
 
 T = TypeVar("T")
 
-# They write running statistics (the arguments 3 and 4) when training (the argument 5). The schemas of all but the last
-# do not say so, and that of the last does not say when.
-WRITE_STATISTICS = frozenset({
-    torch.ops.aten.native_batch_norm.default,
-    torch.ops.aten.cudnn_batch_norm.default,
-    torch.ops.aten.miopen_batch_norm.default,
-    torch.ops.aten._native_batch_norm_legit.default,
-})  # fmt: skip
-
-# Their results are views, which their schemas do not say.
-UNTOLD_VIEWS = frozenset({torch.ops.aten._unsafe_view.default, torch.ops.aten._reshape_alias.default})
-
 OWN = ("aten::", "prims::")  # operators of torch itself
-
-
-def may_write(target: torch._ops.OpOverload) -> bool:
-    """Whether an operator may write to an argument."""
-    return target._schema.is_mutable or target in WRITE_STATISTICS
 
 
 def direct(target: torch._ops.OpOverload) -> Callable[..., Any]:
@@ -64,15 +47,18 @@ def written_positions(target: torch._ops.OpOverload) -> frozenset[int]:
     return frozenset(n for n, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write)
 
 
-def written_of(
-    target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+def writes_of_schema(target: torch._ops.OpOverload) -> Callable[[Sequence[Any]], Iterable[int]] | None:
+    """The positions of arguments that a call writes to, as a function of its arguments; None if it writes to none."""
+    positions = written_positions(target)
+    return (lambda args: positions) if positions else None
+
+
+def arguments_at(
+    target: torch._ops.OpOverload, positions: Iterable[int], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
-    """The tensors among the arguments that an operator writes to."""
+    """The tensors among the arguments of a call at some positions of the operator's schema."""
     arguments = target._schema.arguments
-    places = written_positions(target)
-    if target in WRITE_STATISTICS:
-        places = frozenset((3, 4)) if args[5] else frozenset()
-    given = [args[n] if n < len(args) else kwargs.get(arguments[n].name) for n in places]
+    given = [args[n] if n < len(args) else kwargs.get(arguments[n].name) for n in positions]
     return tuple(leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor))
 
 

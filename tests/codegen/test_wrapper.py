@@ -11,7 +11,7 @@ from armature.codegen.program import generate
 from armature.codegen.show import show
 from armature.codegen.verify import verify
 from armature.errors import InvariantError
-from armature.graph.data import Operator
+from armature.graph.facts import Operator
 from armature.lower import layout
 from armature.lower.data import LoopGraph, Reading
 from armature.lower.index import Size

@@ -196,5 +196,5 @@ def test_values_larger_than_what_they_are_made_of_stay_in_the_graph() -> None:
     x = graph.placeholder("x")
     graph.output((graph.call_function(aten.add.Tensor, (whole, x)),))
     module = fx.GraphModule({}, graph)
-    preparation = frozen.take_out(module)
+    preparation = frozen.take_out(module, {})
     assert preparation is not None and [len(one.shape) for one in preparation.layouts] == [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from armature.graph.data import Operator
+from armature.graph.facts import Operator
 from armature.lower.written_back import is_written_back
 from armature.plugins import manager
 
@@ -38,3 +38,13 @@ def test_an_input_that_is_read_later_is_not_written_to() -> None:
     graph, made = written(aten.slice_scatter.default, 0, 1, 2)
     graph.call_function(aten.sin.default, (made.args[0],))
     assert not is_written_back(made, manager().tables().operators)
+
+
+def test_an_input_that_gives_its_layout_alone_may_be_written_to() -> None:
+    scatter, copy = aten.slice_scatter.default, aten.copy.default
+    rows = {scatter: Operator(scatter, changes_part=True)}
+    graph, made = written(scatter, 0, 1, 2)
+    part = graph.call_function(aten.select.int, (made.args[0], 0, 1))
+    graph.call_function(copy, (part, made.args[1]))
+    assert not is_written_back(made, rows)
+    assert is_written_back(made, {**rows, copy: Operator(copy, layout_only=True)})

@@ -11,14 +11,10 @@ from torch import Tensor, fx
 
 from armature.plugin_api import Services
 from armature_aten_lowerings.layouts import is_view
+from armature_aten_lowerings.operators import COMMUTING
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
-EITHER_WAY = frozenset((
-    aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor,
-    aten.logical_and.default, aten.logical_or.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,
-))  # fmt: skip
-"""Operators of two operands, of which either may be the first."""
 
 
 def share_common_values(module: object, ctx: Services) -> object:
@@ -118,7 +114,7 @@ def returned(graph: fx.Graph) -> set[fx.Node]:
 def _key(node: fx.Node) -> Hashable | None:
     """The operator and its arguments; None if arguments can't be compared."""
     args: Hashable = _frozen(node.args)
-    if node.target in EITHER_WAY and not node.kwargs and all(isinstance(one, fx.Node) for one in node.args):
+    if node.target in COMMUTING and not node.kwargs and all(isinstance(one, fx.Node) for one in node.args):
         # The result's layout also depends on the order.
         args = (frozenset(node.args), node.meta["val"].stride())
     try:

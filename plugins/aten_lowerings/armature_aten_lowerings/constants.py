@@ -17,6 +17,7 @@ from torch import Tensor, fx
 from armature.plugin_api import KnownValues, NotKnown, Services, written_number
 from armature_aten_lowerings.common import is_pure, returned
 from armature_aten_lowerings.layouts import is_view
+from armature_aten_lowerings.operators import UNSET
 
 aten = torch.ops.aten
 MOST_BYTES = 1 << 20
@@ -34,11 +35,6 @@ CHEAP = frozenset((
     aten.logical_or.default, aten.logical_not.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,
     aten.bitwise_not.default, aten.minimum.default, aten.maximum.default, aten.clamp.default,
 ))  # fmt: skip
-UNSET = frozenset((
-    aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.empty_permuted.default,
-    aten.new_empty.default, aten.new_empty_strided.default,
-))  # fmt: skip
-"""Operators whose result is whatever the memory held."""
 
 
 def compute_constants(module: object, ctx: Services) -> object:

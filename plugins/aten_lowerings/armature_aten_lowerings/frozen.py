@@ -25,7 +25,7 @@ def fold_batch_norms(module: object, ctx: Services) -> object:
     if not isinstance(module, fx.GraphModule):
         return module
     norms = module.graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_no_training.default)
-    known = frozen_values(module.graph) if norms else set()
+    known = frozen_values(module.graph, ctx.operators) if norms else set()
     for norm in norms:
         convolution = norm.args[0]
         if convolution.target is aten.convolution.default and len(convolution.users) == 1:
@@ -91,7 +91,7 @@ def pack_convolutions(module: object, ctx: Services) -> object:
     if not isinstance(module, fx.GraphModule) or not onednn.is_there():
         return module
     convolutions = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
-    known = frozen_values(module.graph) if convolutions else set()
+    known = frozen_values(module.graph, ctx.operators) if convolutions else set()
     for node in convolutions:
         if node.args[1] in known and _is_packable(node):
             _pack(node)

@@ -3,7 +3,7 @@ rules for the others, and what kernels refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -40,10 +40,34 @@ CHANGING_PART = (
     aten.slice_scatter.default, aten.select_scatter.default, aten.index_put.default, aten._unsafe_index_put.default,
     aten.scatter.src, aten.scatter.value, aten.scatter_add.default,
 )  # fmt: skip
+UNSET = (
+    aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.empty_permuted.default,
+    aten.new_empty.default, aten.new_empty_strided.default,
+)  # fmt: skip
+VIEWS_UNTOLD = (aten._unsafe_view.default, aten._reshape_alias.default)
+COMMUTING = (
+    aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor,
+    aten.logical_and.default, aten.logical_or.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,
+)  # fmt: skip
+# The schemas of all but the last do not say that these write, and that of the last does not say when.
+BATCH_NORMS = (
+    aten.native_batch_norm.default, aten.cudnn_batch_norm.default, aten.miopen_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+)  # fmt: skip
+
+
+def running_statistics(args: Sequence[Any]) -> tuple[int, ...]:
+    """A batch norm writes to its running mean and variance when `training` is true."""
+    return (3, 4) if args[5] else ()
+
+
 # The other fields of rows, by operator.
 BY_FIELD: Mapping[str, Mapping[torch._ops.OpOverload, Any]] = {
     "relaid": LAYOUTS, "takes": CHECKS, "understood": UNDERSTOOD, "probed": PROBED, "fake": FAKES,
     "axes_of_one": AXES_OF_ONE, "changes_part": dict.fromkeys(CHANGING_PART, True),
+    "writes": dict.fromkeys(BATCH_NORMS, running_statistics), "unset": dict.fromkeys(UNSET, True),
+    "may_return_view": dict.fromkeys(VIEWS_UNTOLD, True), "layout_only": {aten.copy.default: True},
+    "commutes": dict.fromkeys(COMMUTING, True),
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import torch
 
 import armature
 from armature.codegen.externs import binding_of
+from armature.torch_abi.operators import written_positions
 from armature.torch_abi.pytree import tree_leaves, tree_map
 from armature_aten_lowerings.operators import rows
 
@@ -144,3 +145,19 @@ def test_assignments_along_later_axes(program, trains):
             first.square().sum().backward()
         results.append((value, x.grad))
     torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("target", [op for op, row in ROWS_OF.items() if row.writes is not None], ids=str)
+def test_running_statistics_stand_where_rows_say(target: torch._ops.OpOverload) -> None:
+    names = [one.name for one in target._schema.arguments]
+    assert names[3:6] == ["running_mean", "running_var", "training"]
+    assert written_positions(target) in (frozenset(), frozenset((3, 4)))
+    writes = ROWS_OF[target].writes
+    assert writes is not None and [tuple(writes([None] * 5 + [training])) for training in (False, True)] == [(), (3, 4)]
+
+
+@pytest.mark.parametrize("target", [op for op, row in ROWS_OF.items() if row.commutes], ids=str)
+def test_operands_of_what_commutes_may_change_places(target: torch._ops.OpOverload) -> None:
+    x, y = torch.arange(6) % 4, torch.arange(6) % 3
+    assert torch.equal(target(x, y), target(y, x))
+    assert callable(getattr(torch, target._opname))
