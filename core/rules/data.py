@@ -26,7 +26,8 @@ class Answer(Enum):
     """What the result of a call with constants only, which is not a tensor, depends on; then it is folded. For
     functions of torch.
 
-    Other functions count as functions of their arguments, because putting them in the graph promises that.
+    Other functions count as functions of their arguments, because putting them in the graph promises that. One that is
+    traced into and cached (`functools.lru_cache`) may compute its results anew if a rule says OF_ARGUMENTS.
     """
 
     UNKNOWN = "unknown"  # neither folded nor called while tracing: the graph breaks

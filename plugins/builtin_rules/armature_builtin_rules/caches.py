@@ -10,9 +10,11 @@ import attrs
 import torch
 
 from armature.plugin_api import (
+    Answer,
     Args,
     AttrSource,
     CachedCallSource,
+    Decision,
     DictValue,
     GraphBreak,
     Identity,
@@ -34,9 +36,6 @@ from armature.plugin_api import (
 )
 
 OF_THE_CACHE = frozenset({"cache_info", "cache_clear", "cache_parameters"})
-
-# Functions of sizes whose results their library only reads: lists, which the frame may make anew for symbols.
-ONLY_READ = frozenset({"einops.einops._reconstruct_from_shape_uncached"})
 
 
 @attrs.define(eq=False)
@@ -83,7 +82,7 @@ class CachedFunctionValue(Value):
                 return self.known[key]
         made = self._computed(tracer, args, kwargs)
         function = self.obj.__wrapped__
-        trusted = is_trusted(function) or assumed_constant(function) or is_only_read(function)
+        trusted = is_trusted(function) or assumed_constant(function) or may_be_made_anew(tracer, function)
         number = key is None and (made.is_constant or made.is_symbolic)
         if not (trusted or number or is_new_in_frame(key)):
             for _, value in given:  # a size becomes a constant
@@ -139,9 +138,10 @@ def holds_symbols(value: Value) -> bool:
     return value.is_symbolic or (isinstance(value, TupleValue) and any(map(holds_symbols, value.items)))
 
 
-def is_only_read(function: object) -> bool:
-    """Whether nobody can tell the function's results from new ones."""
-    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}" in ONLY_READ
+def may_be_made_anew(tracer: Tracing, function: object) -> bool:
+    """Whether nobody can tell the function's results from new ones, as a rule says."""
+    verdict = tracer.calls.verdict(function)
+    return verdict.decision is Decision.INLINE and verdict.answer is Answer.OF_ARGUMENTS
 
 
 def is_new_in_frame(key: Any) -> bool:
