@@ -44,7 +44,14 @@ from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
-from armature.plugin_values import PairedContextValue, call_uncompiled, change_before_graph, tensor_of_class
+from armature.plugin_values import (
+    PairedContextValue,
+    as_index,
+    call_uncompiled,
+    change_before_graph,
+    running_graphs,
+    tensor_of_class,
+)
 from armature.rules.data import SKIPPED, Answer, Decision, Rule, RuleOrigin, RuleTable, Verdict
 from armature.services import Services
 from armature.torch_abi import collectives as functional_collectives
@@ -80,7 +87,7 @@ from armature.trace.base import (
     raise_missing,
     type_name,
 )
-from armature.trace.data import UNCOMPILED, running_graphs
+from armature.trace.data import UNCOMPILED
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import (
     Call,
@@ -140,7 +147,6 @@ from armature.trace.values.sequence import (
     ListValue,
     SequenceValue,
     TupleValue,
-    as_index,
     is_named_tuple,
 )
 from armature.trace.values.slices import RangeValue, SliceValue

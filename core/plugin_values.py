@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 import torch
+from torch import fx
 
 from armature.torch_abi.fake import PLAIN_TENSORS, alias, count_write, in_transform
 from armature.torch_abi.overrides import OWN_CLASSES
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.base import Args, Rebuilding, Tracing, Value
-from armature.trace.data import uncompiled
+from armature.trace.base import Args, Rebuilding, Tracing, Value, raise_lacking
+from armature.trace.data import UNCOMPILED, is_uncompiled, uncompiled
 from armature.trace.locations import Location, locations_of
 from armature.trace.recording import graph_nodes
 from armature.trace.values.context import ContextValue
 from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import PrecomputedNumber
-from armature.trace.values.sequence import TupleValue
+from armature.trace.values.sequence import TupleValue, index_of
 from armature.trace.values.tensor import TensorValue
 
 
@@ -126,3 +127,18 @@ def change_before_graph(
     if not all(graph_nodes.is_torchs(node.target) for node in tracer.recorder.calls()):
         tracer.graph_break("random-after-own-code", type=value.describe())
     tracer.precalls.changed.setdefault(value, (read, write))
+
+
+def as_index(tracer: Tracing, position: Value) -> Any:
+    """The int that an argument represents. TypeError of the program if it is not one."""
+    if not hasattr(position.python_type(), "__index__"):
+        raise_lacking(tracer, position, "__index__")
+    return index_of(tracer, position)
+
+
+def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
+    """Wrap a function that runs graphs as the target of a node. It isn't passed to a back end if they have uncompiled
+    calls. writes: whether it may write to its arguments."""
+    if any(is_uncompiled(node) for module in graphs for node in module.graph.nodes):
+        setattr(function, UNCOMPILED, None if writes else frozenset())
+    return function

@@ -4,7 +4,8 @@ been compiled: at its line, with the changes made before it, in its own handlers
 This is sound because deferred changes are made after the graph has run. The graph's own changes are undone first.
 Torch's state is always restored. Memory of inputs and random number states are copied if they are small: before the
 first call, which shows whether every operator has a kernel, and before each call if an operator may raise because of
-values. Otherwise, or if the graph calls code of the program, its error goes straight to the caller.
+values; within a `try`, of any size. Otherwise, or if the graph calls code of the program, its error goes straight to
+the caller.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Undo:
     that leave it. written: positions of the inputs whose memory changes. remembered: those of them whose change
     autograd records, which can't be undone; the graph must raise before it. altered: inputs that become other tensors.
     draws: random numbers. saves: whether all of these are saved until the graph is `proven` by a call that did not
-    raise; always: after that too.
+    raise; always: after that too; handled: however large they are, because a `try` of the program may handle the error.
     """
 
     states: tuple[Switch, ...] = ()
@@ -60,6 +61,7 @@ class Undo:
     draws: bool = False
     saves: bool = False
     always: bool = False
+    handled: bool = False
     proven: bool = False
     _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory could not be restored
 
@@ -105,7 +107,8 @@ class Undo:
             return Before(known)
         tensors = tuple(args[position] for position in self.written)
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
-        if sum(storage.nbytes() for storage in storages.values()) > (MOST_BYTES if self.proven else MOST_BYTES_ONCE):
+        limit = MOST_BYTES if self.proven else MOST_BYTES_ONCE
+        if not self.handled and sum(storage.nbytes() for storage in storages.values()) > limit:
             return Before(known)
         return Before(
             known,

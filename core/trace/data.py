@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 from weakref import ReferenceType
@@ -18,6 +18,7 @@ from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeTensor
 from armature.torch_abi.operators import is_kernel_operator, written_positions
 
+HANDLED = "handled"  # in the meta of a node within a `try` of the program
 LEAVE = "leave"  # in the meta of a node that enters a context: the function that leaves it
 # attribute of a function: positions of the arguments it may write to, None if it may write to any
 UNCOMPILED = "runs_uncompiled"
@@ -53,14 +54,6 @@ def uncompiled(function: Callable[..., None], name: str, writes: frozenset[int])
     call.__name__ = call.__qualname__ = name
     setattr(call, UNCOMPILED, writes)
     return call
-
-
-def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule], writes: bool) -> Callable[..., Any]:
-    """Wrap a function that runs graphs as the target of a node. It isn't passed to a back end if they have uncompiled
-    calls. writes: whether it may write to its arguments."""
-    if any(is_uncompiled(node) for module in graphs for node in module.graph.nodes):
-        setattr(function, UNCOMPILED, None if writes else frozenset())
-    return function
 
 
 class CompiledGraphSlot:

@@ -338,6 +338,39 @@ def test_what_raises_before_a_tensor_with_gradients_is_changed(handled: bool, ba
     assert len(records.compilations) == 1
 
 
+def caught(cache: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, str]:
+    cache.add_(1)
+    try:
+        with contextlib.nullcontext():
+            found = cache[index] * 2
+    except IndexError:
+        cache.mul_(3)
+        return cache.sum(), "caught"
+    return found.sum(), "found"
+
+
+def cleaned_up(cache: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, str]:
+    try:
+        cache.add_(1)
+        found = cache[index] * 2
+    finally:
+        cache.mul_(3)
+    return found.sum(), "found"
+
+
+@pytest.mark.parametrize("program", [caught, cleaned_up])
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_a_try_sees_errors_however_much_memory_was_written(program: Callable[..., Any], backend: str) -> None:
+    seen = []
+    for run in (program, armature.compile(program, backend=backend)):
+        cache = torch.ones(MOST_BYTES // 2)
+        for index in (3, 5, len(cache) + 1, 7):
+            with contextlib.suppress(IndexError):
+                seen.append(run(cache, torch.tensor([index])))
+            seen.append(cache[:2].clone())
+    assert difference(seen[len(seen) // 2 :], seen[: len(seen) // 2]) == 0.0
+
+
 def test_much_memory_is_not_copied_before_each_call() -> None:
     def program(t, a):
         t.add_(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, TypeAlias, cast
 
@@ -74,6 +75,17 @@ def decode(code: CodeType) -> tuple[Instruction, ...]:
             if entry.start <= instruction.offset < entry.end:
                 instruction.protection = protection
     return tuple(decoded)
+
+
+def may_catch(instructions: Sequence[Instruction], position: int) -> bool:
+    """Whether an error there meets a `try` of the function, not only ends of `with` blocks."""
+    protection = instructions[position].protection
+    while protection is not None:
+        first, second = instructions[protection.target : protection.target + 2]
+        if first.opname == "PUSH_EXC_INFO" and second.opname != "WITH_EXCEPT_START":
+            return True
+        protection = first.protection
+    return False
 
 
 @functools.lru_cache(maxsize=4096)

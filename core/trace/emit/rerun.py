@@ -16,7 +16,7 @@ from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.raising import may_raise, tensors_of
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.base import Effects
-from armature.trace.data import LEAVE
+from armature.trace.data import HANDLED, LEAVE
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld) -> Undo:
         fakes.random,
     )
     undo.saves = undo.happens and all(map(_is_plain, recorder.graph.nodes))
-    undo.always = any(map(may_raise, called))
+    raising = [node for node in called if may_raise(node)]
+    undo.always, undo.handled = bool(raising), any(HANDLED in node.meta for node in raising)
     return undo
 
 

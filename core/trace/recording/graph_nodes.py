@@ -28,7 +28,8 @@ from armature.torch_abi.symbols import SYMBOLIC, is_unbacked
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.base import Args, Kwargs, Value
 from armature.trace.break_ids import OPERATOR_ERROR, OPERATOR_ERRORS
-from armature.trace.data import LEAVE
+from armature.trace.bytecode.instructions import may_catch
+from armature.trace.data import HANDLED, LEAVE
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import number_asked
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
@@ -141,6 +142,8 @@ def _recorded(
         fn = under_default_dtype(tracer, fn, tracer.effects.chosen_dtype)
     node = record(tracer, "call_method" if isinstance(fn, str) else "call_function", fn, arguments, named)
     made = from_fake(tracer, result, node)
+    if any(may_catch(frame.instructions, frame.position - 1) for frame in tracer.stack.frames):
+        node.meta[HANDLED] = True
     if tracer.recorder.mutates:
         mutation.note_error(tracer, breaks, node, first)
     return made

@@ -17,7 +17,6 @@ from armature.trace.base import (
     Value,
     Write,
     is_nan,
-    raise_lacking,
     raise_unordered,
     type_name,
 )
@@ -315,13 +314,6 @@ def index_of(tracer: Tracing, key: Value, kind: type = list) -> Any:
     tracer.raise_error(
         TypeError, f"{kind.__name__} indices must be integers or slices, not {type_name(key.python_type())}"
     )
-
-
-def as_index(tracer: Tracing, position: Value) -> Any:
-    """The int that an argument represents. TypeError of the program if it is not one."""
-    if not hasattr(position.python_type(), "__index__"):
-        raise_lacking(tracer, position, "__index__")
-    return index_of(tracer, position)
 
 
 def leaves(value: Value) -> list[Value]:
