@@ -103,6 +103,29 @@ def scatter_reduce(
     return mean
 
 
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
+    """The weight and the norms of its slices, as the kernel gives both."""
+    if not _has_plain_norms(v, g, dim):
+        return NotImplemented
+    norm = torch.linalg.vector_norm(v, 2, [k for k in range(v.dim()) if k != dim], keepdim=True)
+    return v * (g / norm), norm
+
+
+def weight_norm_backward(grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int) -> Any:
+    """The gradients of the weight's direction and of its length."""
+    if not _has_plain_norms(saved_v, saved_g, dim):
+        return NotImplemented
+    axes = [k for k in range(saved_v.dim()) if k != dim]
+    along = (grad_w * saved_v).sum(axes, keepdim=True) / saved_norms
+    return saved_g / saved_norms * (grad_w - saved_v * (along / saved_norms)), along
+
+
+def _has_plain_norms(v: Tensor, g: Tensor, dim: int) -> bool:
+    """Whether norms are those of contiguous slices, in the weight's own dtype."""
+    wide = v.dtype == g.dtype and v.dtype in (torch.float32, torch.float64)
+    return wide and v.dim() > 1 and dim in (0, v.dim() - 1) and v.is_contiguous() and g.is_contiguous()
+
+
 def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """As the kernel computes it. torch's own subtracts 1 from a sigmoid, which loses all precision near 1."""
     factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
@@ -170,6 +193,8 @@ OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
     getattr(aten.random, "from"): random_from,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
+    aten._weight_norm_interface.default: weight_norm,
+    aten._weight_norm_interface_backward.default: weight_norm_backward,
     aten.smooth_l1_loss_backward.default: smooth_l1_loss_backward,
     aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
     aten.native_dropout.default: native_dropout,

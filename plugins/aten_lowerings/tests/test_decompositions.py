@@ -150,3 +150,31 @@ def test_integers_between_ends_that_change_share_code() -> None:
     for end in (3, 7, 12, 50, -13):
         torch.testing.assert_close(compiled(x, end), program(x, end))
     assert len(session().compilations) == 2  # for 3, and for any
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weight_norms_become_loops(dtype: torch.dtype, dim: int) -> None:
+    v, g = torch.randn(5, 3, 4, dtype=dtype), torch.rand([5 if dim == 0 else 1, 1, 4 if dim == 2 else 1], dtype=dtype)
+    aten = torch.ops.aten
+    compiled_as_loops(lambda v, g: aten._weight_norm_interface(v, g, dim), v, g)
+
+    def program(v: Tensor, g: Tensor) -> Tensor:
+        return torch._weight_norm(v, g, dim).sin()
+
+    given = [[t.clone().requires_grad_() for t in (v, g)] for _ in range(2)]
+    compiled = armature.compile(program, fullgraph=True)
+    found, expected = (
+        torch.autograd.grad(f(*args), args, torch.ones_like(v))
+        for f, args in zip((compiled, program), given, strict=True)
+    )
+    torch.testing.assert_close(found, expected)
+    graphs = [graph for record in session().compilations for graph in record.graphs]
+    assert not [step.target for graph in graphs for step in graph.plan.steps if isinstance(step, ExternCall)]
+
+
+def test_a_weight_without_length_has_the_norm_of_eager() -> None:
+    v, g = torch.zeros(2, 3), torch.ones(2, 1)
+    v[0] = 1
+    found = armature.compile(torch._weight_norm, fullgraph=True)(v, g, 0)
+    torch.testing.assert_close(found, torch._weight_norm(v, g, 0), equal_nan=True)
