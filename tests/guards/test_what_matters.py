@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+import armature
 from armature.pipeline.session import session
 
 SCALE = 2.0
@@ -419,6 +421,48 @@ def test_values(name: str, watch: Any) -> None:
     compiled = watch(fn).compiled
     for value in (first, second, first):
         assert compiled(x(), value)[1] == fn(x(), value)[1]
+
+
+WHOLE: dict[str, tuple[Any, Any]] = {
+    "another item": ((1, 2), (1, 3)),
+    "shorter": ((1, 2), (1,)),
+    "longer": ((1, 2), (1, 2, 3)),
+    "empty": ((1,), ()),
+    "bool for int": ((1, 2), (True, 2)),
+    "float for int": ([1, 2], [1, 2.0]),
+    "sign of zero": ((0.0, 1), (-0.0, 1)),
+    "none": ((1, None), (1, 0)),
+    "list for tuple": ((1, 2), [1, 2]),
+    "torch.Size for tuple": ((1, 2), torch.Size((1, 2))),
+    "nested": (((1, 2), (3, 4)), ((1, 2), (3, 5))),
+    "nested list": (((1, 2), (3,)), ((1, 2), [3])),
+    "dtype": ((1, torch.float32), (1, torch.float64)),
+    "many items": (tuple(range(40)), (*range(39), 40)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_sequences_taken_whole(name: str, watch: Any) -> None:
+    def fn(t: Any, value: Any) -> Any:
+        return t * 2, repr(value)
+
+    first, second = WHOLE[name]
+    compiled = watch(fn).compiled
+    for value in (first, second, first, second):
+        assert compiled(x(), value)[1] == fn(x(), value)[1]
+
+
+def test_no_python_runs_to_check_the_settings_of_convolutions() -> None:
+    """One call of a function for each tuple would take longer than all other guards of the layer."""
+    model = nn.Sequential(nn.Conv2d(2, 2, 3, stride=2, padding=1), nn.AvgPool2d(2), nn.MaxPool2d((2, 1)))
+    compiled, given, called = armature.compile(model), torch.ones(1, 2, 8, 8), []
+    compiled(given)
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
+    try:
+        compiled(given)
+    finally:
+        sys.setprofile(None)
+    assert not [code for code in called if "frame/guards" in code.co_filename]
 
 
 def net_case(change: Callable[[Net], Any]) -> Callable[[Any], Case]:

@@ -24,6 +24,7 @@ from armature.introspection import is_written_in_c
 from armature.torch_abi import guard_tree, symbols
 from armature.torch_abi.overrides import without_overrides
 
+SHORT = 16  # most items of a list or tuple that are compared one by one
 _GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
 
 
@@ -80,16 +81,27 @@ class ValueGuard(Guard):
         return f"{self.source.expr} == {shown(self.value)}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        manager, value = tree.manager(self.source), self.value
-        if value is None:
-            manager.add_none_match_guard(parts, None)
-        elif is_by_identity(value):
-            tree.watch(value)
-            manager.add_id_match_guard(id(value), parts, None)
-        elif is_by_equality(value):
-            manager.add_equals_match_guard(value, parts, None)
-        else:
-            manager.add_lambda_guard(lambda found: same(found, value), parts, None)
+        _add_value(tree, tree.manager(self.source), self.source.expr, self.value, parts)
+
+
+def _add_value(tree: TreeBuilder, manager: guard_tree.Manager, expr: str, value: object, parts: list[str]) -> None:
+    """Guard that an object is this constant. A short list or tuple is compared item by item, as a call of `same` would
+    take longer than all else that is guarded of a convolution."""
+    if value is None:
+        manager.add_none_match_guard(parts, None)
+    elif is_by_identity(value):
+        tree.watch(value)
+        manager.add_id_match_guard(id(value), parts, None)
+    elif is_by_equality(value):
+        manager.add_equals_match_guard(value, parts, None)
+    elif isinstance(value, (list, tuple)) and type(value) in (list, tuple) and len(value) <= SHORT:
+        manager.add_type_match_guard(id(type(value)), parts, None)
+        manager.add_length_check_guard(len(value), parts, None)
+        item = manager.list_getitem_manager if type(value) is list else manager.tuple_getitem_manager
+        for k, member in enumerate(value):
+            _add_value(tree, item(k, f"{expr}[{k}]", member, None), f"{expr}[{k}]", member, parts)
+    else:
+        manager.add_lambda_guard(lambda found: same(found, value), parts, None)
 
 
 @attrs.frozen(eq=False)
