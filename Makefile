@@ -53,7 +53,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p armature $(PLUGINS:%=-p armature_%)
 	PYTHONPATH=src $(BIN)/lint-imports
-	PYTHONPATH=src $(BIN)/lint-imports .importlinter-trace
+	PYTHONPATH=src $(BIN)/lint-imports .importlinter-annotations
 
 bench: setup
 	$(BIN)/python -m benchmarks.run $(ARGS)

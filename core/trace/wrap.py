@@ -116,7 +116,7 @@ def _fresh_dict(tracer: Tracing, obj: dict[object, object]) -> Value:
     return made
 
 
-FRESH: dict[type, Callable[[Any, Any], Value]] = {
+FRESH: dict[type, Callable[[Tracing, Any], Value]] = {
     list: lambda tracer, obj: ListValue([tracer.as_value(item) for item in obj]),
     dict: _fresh_dict,
     slice: _fresh_slice,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import re
@@ -148,3 +149,15 @@ def test_folders_of_the_core_are_on_the_map() -> None:
     assert [
         name for name in (*folders, *modules) if name != "__pycache__" and not re.search(rf"\b{name}\b", drawn)
     ] == []
+
+
+def test_rooms_of_tracing_are_drawn_in_the_order_of_their_imports() -> None:
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter-annotations")
+    layers = contracts["importlinter:contract:rooms-of-tracing"]["layers"].strip().splitlines()
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = text.split("core/trace/ ", 1)[1].split("```")[0].splitlines()[1:]
+    names = [re.split(r"\s{2,}", line.strip())[0].split() for line in drawn]
+    assert [{name.rstrip("/") for name in line} for line in names] == [set(layer.split(" | ")) for layer in layers]
+    folders = {path.name for path in (ROOT / "core/trace").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert {name.rstrip("/") for line in names for name in line if name.endswith("/")} == folders

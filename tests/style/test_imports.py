@@ -1,4 +1,4 @@
-"""The import contracts of `.importlinter` and `.importlinter-trace`."""
+"""The import contracts of `.importlinter` and `.importlinter-annotations`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imp
 
 
 def test_the_contracts_are_found() -> None:
-    assert [path.name for path in CONTRACTS] == [".importlinter", ".importlinter-trace"]
+    assert [path.name for path in CONTRACTS] == [".importlinter", ".importlinter-annotations"]
 
 
 @pytest.mark.parametrize("contracts", CONTRACTS, ids=lambda path: path.name)

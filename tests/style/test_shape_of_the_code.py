@@ -110,8 +110,13 @@ FRAMES = frozenset({"frame", "frames"})  # and in plugins, frames of it
 @pytest.mark.parametrize("path", PRODUCT, ids=name_of)
 def test_a_trace_is_never_any(path: Path) -> None:
     names = TRACES | FRAMES if path.is_relative_to(ROOT / "plugins") else TRACES
-    args = (node for node in ast.walk(parse(path)) if isinstance(node, ast.arg) and node.arg in names)
-    found = [node.lineno for node in args if node.annotation is not None and "Any" in ast.unparse(node.annotation)]
+    declared = (one for one in ast.walk(parse(path)) if isinstance(one, ast.arg | ast.AnnAssign) and one.annotation)
+    found = [
+        one.lineno
+        for one in declared
+        if (one.arg if isinstance(one, ast.arg) else dotted(one.target).rpartition(".")[2]) in names
+        and re.search(r"\bAny\b", ast.unparse(one.annotation or one))
+    ]
     assert not found, f"{name_of(path)}:{found} takes Any for the trace"
 
 
