@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.fake_results import asked
 from armature.torch_abi.fake_rules import FakeRules
 
 CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -118,3 +119,11 @@ def test_a_part_of_fixed_size_of_memory_of_unknown_size_is_computed(rules: FakeR
     with world.mode:
         assert (x[:1].view(4) + 1).shape == (4,)
         assert x.as_strided((2,), (1,)).clone().shape == (2,)
+
+
+def test_what_a_key_does_not_say_is_not_asked_of_memory() -> None:
+    world, other, add = FakeWorld(), FakeWorld(), torch.ops.aten.add.Tensor
+    x, real = world.of(torch.rand(3)), torch.rand(3)
+    assert asked(world.mode, add, (x, x), {"alpha": 2}) is not None
+    unknown = (real, other.of(real), world.of(torch.rand(4), axes=(0,)), world.of(torch.rand(3).to_sparse()), object())
+    assert all(asked(world.mode, add, (x, one), {}) is None for one in unknown)
