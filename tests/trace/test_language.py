@@ -390,7 +390,11 @@ def iterators(x, y):
     product = list(itertools.product([1, 2], "ab"))
     folded = functools.reduce(lambda p, q: p * q, [1, 2, 3, 4])
     part = functools.partial(torch.add, alpha=2)
+    named = {part: "part", functools.partial(torch.add, alpha=2): "another"}
     return (
+        named[part],
+        len(named),
+        len({part, part}),
         a,
         rest,
         next(it, "end"),

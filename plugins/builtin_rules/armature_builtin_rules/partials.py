@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from armature.plugin_api import (
     AttrSource,
     Call,
     ClosureValue,
+    Identity,
     Kwargs,
     MethodValue,
     NotConstant,
@@ -42,10 +44,13 @@ class PartialValue(Value):
     attributes: dict[str, Value] = attrs.field(factory=dict)
 
     mutable: ClassVar[bool] = True
-    slots = frozenset({"__call__"})
+    slots = frozenset({"__call__", "__hash__"})
 
     def python_type(self) -> type:
         return self.kind
+
+    def key(self, tracer: Tracing) -> Hashable:
+        return Identity(self) if self.source is None else super().key(tracer)
 
     def contents(self) -> object:
         return self.function, self.args, self.kwargs

@@ -133,3 +133,14 @@ def shape_as_tensor(call: Call, self: Value) -> Value | None:
     sizes = call.tracing.as_value(list).call(call.tracing, (self.get_attribute(call.tracing, "shape"),), {})
     options = {"dtype": call.constant(torch.int64), "device": call.constant(torch.device("cpu"))}
     return call.tracing.as_value(torch.tensor).call(call.tracing, (sizes,), options)
+
+
+RESULTS = tuple(dict.fromkeys(kind for kind in vars(torch.return_types).values() if hasattr(kind, "n_sequence_fields")))
+
+
+@handles(*RESULTS)
+def make_result(call: Call, iterable: Value) -> Value | None:
+    """The tuple that an operator returns (torch.return_types.max), made from its items."""
+    kind: Any = call.fn
+    items = call.tracing.unpack(iterable)
+    return TupleValue(items, kind) if len(items) == kind.n_sequence_fields == kind.n_fields else None
