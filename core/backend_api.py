@@ -3,7 +3,7 @@
 Versioned with `plugin_api`, by its API_VERSION. That module has rules, handlers, values and passes.
 """
 
-from armature.codegen.backend import DeviceBackend
+from armature.codegen.backend import CompilesCalls, DeviceBackend
 from armature.codegen.data import KernelChoice, KernelSource, Tried
 from armature.codegen.nodes import (
     Accumulate,
@@ -26,6 +26,7 @@ from armature.codegen.printer import (
     print_op,
     rounded,
 )
+from armature.graph.data import GraphCall
 from armature.lower import index, layout, philox
 from armature.lower.builder import Builder
 from armature.lower.data import (
@@ -68,6 +69,7 @@ from armature.lower.values import Spec, TensorValue
 from armature.run.replay import LaunchRecorder, NotRecorded
 from armature.schedule.batch import Body, Row, body_of
 from armature.schedule.data import Batch, Kernel, KernelPlan, Pass, Work
+from armature.schedule.expression import Expression
 from armature.schedule.walk import (
     depends,
     operands,
@@ -79,6 +81,7 @@ from armature.schedule.walk import (
     store_roots,
     with_operands,
 )
+from armature.torch_abi.attention import autocast_to
 from armature.torch_abi.streams import raw_stream_getter
 
 __all__ = [
@@ -91,9 +94,12 @@ __all__ = [
     "Buffer",
     "Builder",
     "CallInstead",
+    "CompilesCalls",
     "Const",
     "DeviceBackend",
+    "Expression",
     "Features",
+    "GraphCall",
     "Guarded",
     "Index",
     "IndexPrinter",
@@ -131,6 +137,7 @@ __all__ = [
     "Work",
     "Write",
     "add",
+    "autocast_to",
     "body_of",
     "bounds",
     "collect_lowerings",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from armature.codegen.data import KernelSource
+from armature.graph.data import GraphCall
 from armature.lower.features import Features
 from armature.schedule.data import KernelPlan, Work
 
@@ -29,3 +30,12 @@ class DeviceBackend(Protocol):
 
     def missing(self) -> str | None:
         """None if the back end works here; else what is missing and the command that installs it."""
+
+
+@runtime_checkable
+class CompilesCalls(Protocol):
+    """What a back end has besides if its features name `graph_calls`."""
+
+    def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., Any] | None:
+        """A callable that takes the arguments of `call.op`, built now as far as its sizes are known. None: this call is
+        left to torch's own operator. Errors: BackendError."""

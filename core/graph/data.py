@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -61,6 +61,23 @@ class Split:
     module: fx.GraphModule
     parameters: Mapping[fx.Node, torch.nn.Parameter]
     cuts: frozenset[fx.Node] = frozenset()
+
+
+@attrs.frozen(eq=False)
+class GraphCall:
+    """A call, in a captured graph, of an operator that takes graphs. It runs between compiled parts of the graph.
+
+    args: the operator's arguments: fake tensors, numbers, `fx.GraphModule`s, and tuples of these. gradients: whether
+    the results may need a derivative. expression: `expression(module, examples, given, derivative=False)`, a graph of
+    numbers as an `armature.backend_api.Expression`, or None; examples: a tensor like each of its inputs; given: the
+    nodes that stand for some of them, by position; derivative: with the gradient of the first input as a second value,
+    and the result's gradient as the last input.
+    """
+
+    op: object
+    args: tuple[Any, ...]
+    gradients: bool
+    expression: Callable[..., Any]
 
 
 STAGES = ("split", "pre_grad", "joint", "post_grad", "loops", "kernels")

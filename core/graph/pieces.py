@@ -16,9 +16,9 @@ import attrs
 import torch
 from torch import fx
 
-from armature.torch_abi import views
+from armature.torch_abi import altering, views
 from armature.torch_abi.fake import enable_python_dispatcher, version_of
-from armature.torch_abi.grad_modes import set_grad_enabled
+from armature.torch_abi.grad_modes import NESTING, set_grad_enabled
 from armature.torch_abi.pytree import tree_leaves, tree_map
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
@@ -27,6 +27,8 @@ from armature.trace.recording.tensor_state import BETWEEN_PIECES
 
 CONDITION: object = torch.ops.higher_order.cond
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
+# Takes a call of an operator that takes graphs: the operator, its arguments, and whether gradients are needed.
+CompileCall = Callable[[Any, tuple[Any, ...], bool], Callable[..., Any] | None]
 OF_PIECES = (BETWEEN_PIECES,)  # meta keys that a piece's copy of a node does not get
 OF_WHOLE = (BETWEEN_PIECES, "counts_writes")
 
@@ -43,7 +45,12 @@ def runs_between_kernels(node: fx.Node) -> bool:
 
 def calls_graphs(node: fx.Node) -> bool:
     """Whether a node's arguments include graphs that it calls: branches, the body of a loop."""
-    return node.op == "call_function" and any(used.op == "get_attr" for used in node.all_input_nodes)
+    return node.op == "call_function" and any(map(is_graph, node.all_input_nodes))
+
+
+def is_graph(node: fx.Node) -> bool:
+    """Whether a node is a graph that another one calls."""
+    return node.op == "get_attr"
 
 
 @attrs.frozen(eq=False)
@@ -137,6 +144,21 @@ class Outer:
         self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
         self.count += 1
 
+    def compiled_call(self, node: fx.Node, compile_call: CompileCall) -> bool:
+        """Add a call of an operator that takes graphs, if a back end compiles it."""
+        graphs: dict[fx.Node, Any] = {
+            used: self.whole.get_submodule(str(used.target)) for used in node.all_input_nodes if is_graph(used)
+        }
+        args: Any = fx.map_arg(node.args, lambda used: graphs[used] if used in graphs else self.fake(used))
+        run = None if node.kwargs else compile_call(node.target, args, self.learns)
+        if run is None:
+            return False
+        given = fx.map_arg(node.args, lambda used: copied(self.graph, used, self.copies))
+        self.copies[node] = self.graph.call_function(named(run, f"call_{self.count}"), given)
+        self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
+        self.count += 1
+        return True
+
     def fake(self, node: fx.Node) -> Any:
         """The current fake of a node's result."""
         known = self.inputs.get(node)
@@ -201,9 +223,13 @@ class Outer:
 
 
 def compiled(
-    traced: TracedFrame, compile_piece: CompilePiece, apart: Callable[[fx.Node], bool]
+    traced: TracedFrame,
+    compile_piece: CompilePiece,
+    apart: Callable[[fx.Node], bool],
+    compile_call: CompileCall | None = None,
 ) -> Callable[..., Any] | None:
-    """The graph's callable; None if it has to run operator by operator. apart: whether a node runs between pieces."""
+    """The graph's callable; None if it has to run operator by operator. apart: whether a node runs between pieces.
+    compile_call: for calls of operators that take graphs."""
     whole = traced.graph
     steps = None if whole is None else steps_of(whole.graph, apart)
     if whole is None or steps is None:
@@ -222,7 +248,7 @@ def compiled(
                 continue
             if step.target is CONDITION and not outer.learns:
                 outer.choose(step, compile_piece)
-            else:
+            elif compile_call is None or not calls_graphs(step) or not outer.compiled_call(step, compile_call):
                 outer.copy(step)
             if step.target is set_grad_enabled:
                 set_grad_enabled(*step.args)  # as it will be when the pieces after it run
@@ -309,14 +335,19 @@ def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[P
     """The pieces and the calls between them, in order; None if some value can't be passed between pieces."""
     groups: list[list[fx.Node]] = [[]]
     apart: list[fx.Node] = []
+    depth = 0  # of transforms
     for node in graph.nodes:
         if node.op in ("placeholder", "output", "get_attr") or is_number(node):
             continue
         linked = LEAVE in node.meta or any(LEAVE in used.meta for used in node.all_input_nodes)
-        if "changes_state" in node.meta and node.target is not set_grad_enabled and not linked:
+        nests = NESTING.get(node.target, 0)
+        if "changes_state" in node.meta and node.target is not set_grad_enabled and not linked and not nests:
             return None  # linked nodes must be in one piece, and can't be separated
+        depth += nests
         taken = node.target is operator.getitem and node.args[0] in apart
         if stands_apart(node) or taken or node.target is set_grad_enabled:
+            if depth:
+                return None  # so must what enters a transform and what leaves it
             apart.append(node)
             groups.append([])
         else:
@@ -355,7 +386,7 @@ def memory_of(node: fx.Node) -> int | None:
     fake = node.meta.get("example_value")
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return None
-    return int(fake.untyped_storage()._cdata)
+    return int(altering.memory_of(fake)._cdata)
 
 
 def _owners(graph: fx.Graph) -> dict[int | None, fx.Node]:

@@ -43,6 +43,8 @@ class Features:
     launched separately. random: the devices' generators, if its kernels can compute what eager's dropout draws.
     products: dtypes of matrices whose product it computes in a kernel, with what precedes and follows, or leaves to a
     library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
+    graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
+    as in eager mode.
     """
 
     ops: frozenset[str]
@@ -58,3 +60,4 @@ class Features:
     batch: int = 0
     random: RandomNumbers | None = None
     products: frozenset[torch.dtype] = frozenset()
+    graph_calls: frozenset[object] = frozenset()

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import torch
 from torch import fx
 
+from armature.codegen.backend import CompilesCalls
 from armature.context import CompileContext
 from armature.errors import DeviceBackendUnready, InvariantError, NoDeviceBackend, invariant
 from armature.graph import grad_enabled, inference, pieces, segments
 from armature.graph.as_captured import only_as_captured, runs_as_captured
+from armature.graph.data import AtenGraph, GraphCall, GraphKind
 from armature.graph.functional import compile_graph
+from armature.lower.data import Node
 from armature.pipeline.kernels import KernelCompiler
 from armature.pipeline.notices import warn_once
 from armature.pipeline.session import Compilation
 from armature.pipeline.users_backend import UsersBackend
 from armature.plugins.tables import Tables
+from armature.schedule.expression import Expression, expression
 from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.torch_abi.numbers import graph_of_numbers
 from armature.torch_abi.operators import is_of_library
+from armature.torch_abi.pytree import tree_leaves
 from armature.trace.data import GraphInput, TracedFrame
 
 NATIVE = ("auto", "armature")  # backends implemented by this package's stages
@@ -53,7 +60,12 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     if traced.graph is not None and runs_as_captured(traced, traced.graph):
         return traced.graph.forward
     if traced.graph is not None and any(map(pieces.runs_between_kernels, traced.graph.graph.nodes)):
-        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), pieces.runs_between_kernels)
+        run = pieces.compiled(
+            traced,
+            lambda piece: as_kernels(piece, ctx, record),
+            pieces.runs_between_kernels,
+            partial(compile_call, ctx),
+        )
         return traced.graph.forward if run is None else run
     # The backward graph is compiled later, from data that it holds until then; guards would keep example tensors alive.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
@@ -69,6 +81,29 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     for graph in record.graphs:  # find a kernel that can't be built now, while eager can still take over
         graph.ready()
     return run
+
+
+def compile_call(ctx: CompileContext, op: object, args: tuple[Any, ...], gradients: bool) -> GraphCallable | None:
+    """A call of an operator that takes graphs, compiled by the back end of its device; None: torch's own is called."""
+    device = next((leaf.device.type for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), "")
+    backend = ctx.tables.device_backend(device)
+    if backend is None or op not in backend.features.graph_calls or not isinstance(backend, CompilesCalls):
+        return None
+    return backend.compile_call(GraphCall(op, args, gradients, partial(expression_of, ctx)), ctx)
+
+
+def expression_of(
+    ctx: CompileContext,
+    module: fx.GraphModule,
+    examples: Sequence[torch.Tensor],
+    given: Mapping[int, Node],
+    derivative: bool = False,
+) -> Expression | None:
+    """See `GraphCall.expression`."""
+    rows = {op: row.fn for op, row in ctx.tables.decompositions.items()}
+    made, fakes = graph_of_numbers(module, examples, rows, derivative)
+    aten = AtenGraph("numbers", GraphKind.INFERENCE, made, fakes)
+    return expression(aten, given, ctx)
 
 
 def split_at_opaque_derivatives(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable | None:

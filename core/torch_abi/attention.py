@@ -21,6 +21,15 @@ NESTED_ATTENTION: Any = sdpa
 CASTS = {"cpu": DispatchKey.AutocastCPU, "cuda": DispatchKey.AutocastCUDA}
 
 
+def autocast_to(tensor: torch.Tensor) -> torch.Tensor:
+    """An argument of flexible attention in the dtype that autocast wants, where torch's operator casts it too."""
+    kind = tensor.device.type
+    if CASTS.get(kind) not in flex_attention.py_kernels or not torch.is_autocast_enabled(kind):
+        return tensor
+    cast: torch.Tensor = _cast(tensor, kind, torch.get_autocast_dtype(kind))
+    return cast
+
+
 def item_by_tensors(tensor: torch.Tensor, index: Any) -> torch.Tensor:
     """`tensor[index]` inside the functions passed to attention: there a one-element int tensor is an index like any
     other, while elsewhere Python makes a number of it."""
@@ -41,8 +50,7 @@ def attention_results(
     """Attention's results for fakes of query, key and value: output, log-sum-exp and largest scores, with the dtypes
     and strides of eager mode. buffers: further arguments of the score and mask functions."""
     kind = tensors[0].device.type
-    if CASTS.get(kind) in flex_attention.py_kernels and torch.is_autocast_enabled(kind):
-        tensors = [_cast(one, kind, torch.get_autocast_dtype(kind)) for one in tensors]
+    tensors = [autocast_to(one) for one in tensors]
     with Asking(), torch.no_grad(), torch.autocast(kind, enabled=False):
         return dense(*tensors, score, mask, scale, {}, *buffers)
 

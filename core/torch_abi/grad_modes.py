@@ -85,13 +85,18 @@ DUAL_LEVEL = Switch(in_dual_level, leave_dual_level)
 # Passes of torch turn it off temporarily; a context entered then and left later would turn it off for good.
 AUTOCAST_CACHE = Switch(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
 
+# Functions that enter a level of a transform, and that leave one.
+NESTING: Mapping[object, int] = {
+    **{getattr(LEVELS, f"_{kind}_increment_nesting"): 1 for kind in ("grad", "jvp", "vmap")},
+    **{getattr(LEVELS, f"_{kind}_decrement_nesting"): -1 for kind in ("grad", "jvp", "vmap")},
+}
+
 # The state that a function in a graph changes without an object that could restore it.
 CHANGED_BY: Mapping[object, Switch] = {
     set_grad_enabled: GRAD_MODE,
     torch._C._set_fwd_grad_enabled: FORWARD_MODE,
     LEVELS.set_inplace_requires_grad_allowed: IN_PLACE,
-    **{getattr(LEVELS, f"_{kind}_increment_nesting"): TRANSFORMS for kind in ("grad", "jvp", "vmap")},
-    **{getattr(LEVELS, f"_{kind}_decrement_nesting"): TRANSFORMS for kind in ("grad", "jvp", "vmap")},
+    **dict.fromkeys(NESTING, TRANSFORMS),
     torch._C._enter_dual_level: DUAL_LEVEL,
     torch._C._exit_dual_level: DUAL_LEVEL,
 }

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import torch
 
-from armature.backend_api import Features, KernelChoice, KernelPlan, KernelSource, Work, raw_stream_getter
+from armature.backend_api import Features, GraphCall, KernelChoice, KernelPlan, KernelSource, Work, raw_stream_getter
 from armature.plugin_api import BackendError
-from armature_gpu_triton import launch, measured
+from armature_gpu_triton import flexible, launch, measured
 from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.blocks import Device
 from armature_gpu_triton.features import FEATURES
@@ -117,6 +117,14 @@ class TritonBackend:
         if any(group.alternatives for group in groups):
             groups = _Chooser(self, build).run(groups)
         return launch.join(groups, build.launches(launch.specs_of(groups)), build.device_type)
+
+    def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., Any] | None:
+        """Flexible attention. Errors: BackendError."""
+
+        def build(source: KernelSource, specs: Sequence[KernelSpec]) -> Mapping[KernelSpec, launch.Launch]:
+            return _Build(source, ctx, self.processes, self.interpret).launches(specs)
+
+        return flexible.compile_call(call, build, "cpu" if self.interpret else "cuda")
 
 
 @attrs.frozen(eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from armature.backend_api import OPS, REDUCTIONS, Features
+from armature_gpu_triton.flexible import FLEX_ATTENTION
 from armature_gpu_triton.ops import FORMS, TYPES
 from armature_gpu_triton.random_numbers import CudaRandomNumbers
 from armature_gpu_triton.reduce import SCANS
@@ -23,4 +24,5 @@ FEATURES = Features(
     batch=MOST_ARGUMENTS,
     random=RANDOM,
     products=frozenset((torch.float16, torch.bfloat16, torch.float32, torch.int8)),
+    graph_calls=frozenset((FLEX_ATTENTION,)),
 )

@@ -1,0 +1,349 @@
+"""Plans for flexible attention: the kernels that compute it for a layout of the arguments, with sizes and strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from armature.backend_api import Expression, IndexValue, KernelSource, Load, Node, Op, Var, postorder
+from armature_gpu_triton import attention_printer as printer
+from armature_gpu_triton.attention_printer import DELTA, FORWARD, OF_KEYS, OF_QUERY, Body, Form, Rows, Text
+from armature_gpu_triton.kernel_printer import print_module
+from armature_gpu_triton.launch import Launch
+from armature_gpu_triton.ops import POINTERS
+from armature_gpu_triton.spec import KernelSpec
+
+DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
+WIDEST = 256  # elements of a row that a program holds
+SMALLEST = 16  # side of a block: that of a matrix unit's operand
+BITS = 31
+ALIGNED = 16
+SCORE_INPUTS, MASK_INPUTS = 5, 4  # a score with batch, head, row and column; the last four
+Build = Callable[[KernelSource, Sequence[KernelSpec]], Mapping[KernelSpec, Launch]]
+
+
+@attrs.frozen
+class Blocks:
+    """The sizes of a block of scores, and the resources of a program."""
+
+    m: int
+    n: int
+    num_warps: int
+    num_stages: int
+
+
+# Elements of two bytes, by the longest row; measured on an H100 with 4096 rows, a causal mask and rows of 64 and 128.
+SHAPES: Mapping[str, tuple[tuple[int, Blocks], ...]] = {
+    FORWARD: ((64, Blocks(128, 64, 4, 3)), (128, Blocks(128, 64, 4, 2)), (WIDEST, Blocks(64, 32, 4, 2))),
+    DELTA: ((WIDEST, Blocks(64, 16, 4, 1)),),
+    OF_QUERY: ((64, Blocks(64, 64, 4, 3)), (128, Blocks(64, 64, 4, 2)), (WIDEST, Blocks(32, 32, 4, 1))),
+    OF_KEYS: ((64, Blocks(64, 64, 4, 3)), (128, Blocks(64, 64, 4, 2)), (WIDEST, Blocks(32, 32, 4, 1))),
+}
+IN_FLOAT32: Mapping[str, Blocks] = {
+    FORWARD: Blocks(64, 32, 4, 2),
+    DELTA: Blocks(64, 16, 4, 1),
+    OF_QUERY: Blocks(32, 32, 4, 1),
+    OF_KEYS: Blocks(32, 32, 4, 1),
+}
+
+
+class Unfit(Exception):
+    """A call that is left to torch's own operator."""
+
+
+@attrs.frozen(eq=False)
+class Mask:
+    """A block mask. of_rows: for each block of rows, which blocks of columns are computed; of_columns: the other way
+    round. Each has counts and places of the blocks that need the mask, then of those that don't; None: there are none.
+    m, n: rows and columns of a block."""
+
+    of_rows: tuple[torch.Tensor | None, ...]
+    of_columns: tuple[torch.Tensor | None, ...]
+    m: int
+    n: int
+
+    @classmethod
+    def of(cls, flat: Sequence[Any]) -> Mask:
+        """From a block mask as the operator takes it."""
+        return cls(tuple(flat[2:6]), tuple(flat[6:10]), flat[-3], flat[-2])
+
+    @property
+    def lists(self) -> list[torch.Tensor]:
+        """All that there are."""
+        return [one for one in (*self.of_rows, *self.of_columns) if one is not None]
+
+
+@attrs.frozen(eq=False)
+class Given:
+    """The tensors of a call. own: those that the functions read, the score's first."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    mask: Mask
+    own: tuple[torch.Tensor, ...]
+
+    @property
+    def layout(self) -> tuple[object, ...]:
+        """All that a plan depends on."""
+        every = (self.query, self.key, self.value, *self.own)
+        lists = (*self.mask.of_rows, *self.mask.of_columns)
+        return (
+            *((one.shape, one.stride(), one.dtype) for one in every),
+            *(None if one is None else one.shape for one in lists),
+            self.query.device,
+            self.mask.m,
+            self.mask.n,
+        )
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes are numbers."""
+        every = (self.query, self.key, self.value, *self.own, *self.mask.lists)
+        return all(isinstance(size, int) for one in every for size in (*one.shape, *one.stride()))
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """The launches for a layout. numbers: what each takes besides tensors. strides: of the tensors that they make."""
+
+    launches: Mapping[str, Launch]
+    numbers: Mapping[str, tuple[int, ...]]
+    strides: Mapping[str, tuple[int, ...]]
+
+
+@attrs.frozen(eq=False)
+class Functions:
+    """The program's functions as graphs. shared: how many of the tensors that they read are the score's."""
+
+    score: Any
+    mask: Any
+    shared: int
+    scale: float
+    expression: Callable[..., Expression | None]
+
+
+@attrs.frozen
+class Tiles:
+    """How blocks of scores cover the rows and columns that a kernel walks over. steps: blocks of scores in a block of
+    the mask, as text: a number, or the name of a parameter where the mask is a single block."""
+
+    blocks: Blocks
+    m_masked: bool
+    n_masked: bool
+    steps: int
+    text: str
+
+    @classmethod
+    def of(cls, kind: str, blocks: Blocks, given: Given) -> Tiles:
+        """Those of a kernel, which walks over columns, or over rows if it computes gradients of the keys."""
+        rows, keys, mask = given.query.shape[2], given.key.shape[2], given.mask
+        down = kind == OF_KEYS
+        block, sparse, extent = (blocks.m, mask.m, rows) if down else (blocks.n, mask.n, keys)
+        steps = -(-min(sparse, extent) // block)
+        m_span, n_span = (block * steps, blocks.n) if down else (blocks.m, block * steps)
+        text = "steps" if sparse > extent else str(steps)
+        return cls(blocks, bool(rows % m_span), bool(keys % n_span), steps, text)
+
+
+def blocks_for(kind: str, given: Given) -> Blocks:
+    """The size of a block of scores: a power of two that divides the blocks of the mask. Errors: Unfit."""
+    longest = max(given.query.shape[-1], given.value.shape[-1])
+    if given.query.dtype == torch.float32:
+        found = IN_FLOAT32[kind]
+    else:
+        found = next(blocks for most, blocks in SHAPES[kind] if longest <= most)
+    few = max(SMALLEST, 1 << (given.query.shape[2] - 1).bit_length())
+    m, n = math.gcd(min(found.m, few), given.mask.m), math.gcd(found.n, given.mask.n)
+    if min(m, n) < SMALLEST:
+        raise Unfit
+    return attrs.evolve(found, m=m, n=n)
+
+
+def ordered(shape: Sequence[int], like: Sequence[int]) -> tuple[int, ...]:
+    """Dense strides in the order of others, with neighbours along the last axis: those of the operator's results."""
+    axes = sorted(range(len(shape) - 1), key=lambda axis: (like[axis], -axis))
+    strides, step = [0] * len(shape), 1
+    for axis in (len(shape) - 1, *axes):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def strides_of(given: Given) -> dict[str, tuple[int, ...]]:
+    """The strides of all tensors, by their names in kernels."""
+    query, key, value = given.query, given.key, given.value
+    out = ordered((*query.shape[:3], value.shape[3]), query.stride())
+    return {
+        "query": query.stride(),
+        "key": key.stride(),
+        "value": value.stride(),
+        "out": out,
+        "grad_out": out,
+        "grad_query": ordered(query.shape, query.stride()),
+        "grad_key": ordered((query.shape[0], *key.shape[1:]), key.stride()),
+        "grad_value": ordered((query.shape[0], *value.shape[1:]), value.stride()),
+    }
+
+
+def check(given: Given) -> None:
+    """Errors: Unfit."""
+    query, key, value = given.query, given.key, given.value
+    fits = (
+        query.dtype in DTYPES
+        and {key.dtype, value.dtype} == {query.dtype}
+        and max(query.shape[-1], value.shape[-1]) <= WIDEST
+        and 0 not in (*query.shape, *key.shape, *value.shape)
+        and value.shape[:3] == key.shape[:3]
+        and key.shape[0] in (1, query.shape[0])
+        and all(one.dtype == torch.int32 for one in given.mask.lists)
+    )
+    if not fits:
+        raise Unfit
+
+
+@attrs.define(eq=False)
+class Planning:
+    """Makes a plan: prints the kernels, has them built, and notes what they are called with."""
+
+    functions: Functions
+    given: Given
+    strides: Mapping[str, tuple[int, ...]]
+    place: tuple[Var, ...]
+    asserts: bool = False
+    bodies: dict[str, str] = attrs.field(factory=dict)
+    texts: list[str] = attrs.field(factory=list)
+    numbers: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, functions: Functions, given: Given) -> Planning:
+        """For a layout. Errors: Unfit."""
+        check(given)
+        extents = (*given.query.shape[:3], given.key.shape[2])
+        return cls(functions, given, strides_of(given), tuple(map(Var, ("b", "h", "m", "n"), extents)))
+
+    def run(self, build: Build, learns: bool) -> Plan:
+        """The plan. Errors: Unfit, BackendError."""
+        kinds = (FORWARD, DELTA, OF_QUERY, OF_KEYS) if learns else (FORWARD,)
+        specs = {kind: self.spec(kind) for kind in kinds}
+        meta = {"groups": (), "bodies": self.bodies}
+        source = KernelSource("gpu_triton", "python", print_module(self.texts), {}, meta=meta)
+        launches = build(source, list(specs.values()))
+        return Plan({kind: launches[spec] for kind, spec in specs.items()}, self.numbers, self.strides)
+
+    def spec(self, kind: str) -> KernelSpec:
+        """Print a kernel; what is needed to build it."""
+        given = self.given
+        tiles = Tiles.of(kind, blocks_for(kind, given), given)
+        form = self.form(kind, tiles)
+        numbers = self.numbers[kind] = self.called_with(kind, tiles)
+        if self.reaches_far(form):
+            raise Unfit
+        blocks, mask = tiles.blocks, given.mask
+        constants = {"BLOCK_M": blocks.m, "BLOCK_N": blocks.n, "SPARSE_M": mask.m, "SPARSE_N": mask.n}
+        texts, unchanged = ({}, False) if kind == DELTA else self.sections(kind, form)
+        own = [f"given{at}" for at in range(len(given.own))]
+        name = f"attention_{kind}"
+        self.bodies[name] = text = printer.print_kernel(form, texts, unchanged, own, list(constants))
+        self.texts.append(f"@triton.jit\ndef {name}{text}")
+        pointers = self.pointers(kind)
+        wide = len(printer.NUMBERS[kind])
+        whole = (*(None for _ in pointers), *numbers)
+        return KernelSpec(
+            name,
+            (*pointers, *["i64"] * wide, *["i32"] * (len(numbers) - wide)),
+            tuple(at for at, number in enumerate(whole) if number is None or number % ALIGNED == 0),
+            tuple(constants.items()),
+            self.grid(kind, blocks),
+            blocks.num_warps,
+            blocks.num_stages,
+            given.query.device.index,
+            self.asserts,
+        )
+
+    def grid(self, kind: str, blocks: Blocks) -> tuple[int, int, int]:
+        """Programs along rows or columns, and for each batch and head."""
+        (batches, heads, rows, _), (_, key_heads, keys, _) = self.given.query.shape, self.given.key.shape
+        if kind == OF_KEYS:
+            return -(-keys // blocks.n), batches * key_heads, 1
+        return -(-rows // blocks.m), batches * heads, 1
+
+    def called_with(self, kind: str, tiles: Tiles) -> tuple[int, ...]:
+        """Strides of batches and heads, then sizes. Errors: Unfit."""
+        (_, heads, rows, _), (_, key_heads, keys, _) = self.given.query.shape, self.given.key.shape
+        strides = [self.strides[name][axis] for name in printer.STRIDES[kind] for axis in (0, 1)]
+        if kind == DELTA:
+            return (*strides, rows, heads)
+        count, places, *_ = self.given.mask.of_columns if kind == OF_KEYS else self.given.mask.of_rows
+        if count is None or places is None:
+            raise Unfit
+        mask_batches, mask_heads, blocks = count.shape
+        sizes = (rows, keys, heads, key_heads, heads // key_heads, blocks, places.shape[3], tiles.steps)
+        return (*strides, *sizes, mask_batches, mask_heads)
+
+    def reaches_far(self, form: Form) -> bool:
+        """Whether offsets within a head need more than 32 bits."""
+        longest = max(self.given.query.shape[2], self.given.key.shape[2])
+        return any(abs(step) * longest >> BITS for view in form.views.values() for step in (view.row, view.column))
+
+    def form(self, kind: str, tiles: Tiles) -> Form:
+        """What determines the kernel's text besides the functions."""
+        given, m, n = self.given, tiles.m_masked, tiles.n_masked
+        wide, long = given.query.shape[-1], given.value.shape[-1]
+        rows = {
+            "q": ("query", wide, m), "k": ("key", wide, n), "v": ("value", long, n), "o": ("out", long, m),
+            "g": ("grad_out", long, m), "dq": ("grad_query", wide, m), "dk": ("grad_key", wide, n),
+            "dv": ("grad_value", long, n),
+        }  # fmt: skip
+        views = {
+            name: Rows(self.strides[of][2], self.strides[of][3], size, masked)
+            for name, (of, size, masked) in rows.items()
+        }
+        lists = given.mask.of_columns if kind == OF_KEYS else given.mask.of_rows
+        own_keys = given.key.shape[0] == given.query.shape[0]
+        scale = self.functions.scale
+        return Form(kind, given.query.dtype, views, own_keys, lists[2] is not None, m, n, scale, tiles.text)
+
+    def pointers(self, kind: str) -> list[str]:
+        """The types of the tensors."""
+        stored = POINTERS[self.given.query.dtype]
+        found = ["*fp32" if name in printer.IN_FLOAT32 else stored for name in printer.TENSORS[kind]]
+        if kind != DELTA:
+            found += ["*i32"] * len(printer.LISTS) + [POINTERS[one.dtype] for one in self.given.own]
+        return found
+
+    def sections(self, kind: str, form: Form) -> tuple[dict[str, Text], bool]:
+        """What the functions do with a score, by the name of the template's part, and whether that is nothing but a
+        mask. Errors: Unfit."""
+        of, given, device = self.functions, self.given, self.given.query.device
+        number, spot = (torch.empty((), dtype=dtype, device=device) for dtype in (torch.float32, torch.int32))
+        inputs = [number, *[spot] * MASK_INPUTS, *given.own[: of.shared]]
+        block = self.place[2:]
+        spots: list[Node] = [IndexValue(var, torch.int32) for var in self.place]
+        nodes: dict[int, Node] = dict(enumerate([Load(printer.SCORE, block, torch.float32), *spots]))
+        back = kind in (OF_QUERY, OF_KEYS)
+        if back:
+            nodes[len(inputs)] = Load(printer.GRADIENT, block, torch.float32)
+        found = self.expression(of.score, inputs, nodes, back)
+        names = {name: f"given{at - SCORE_INPUTS}" for name, at in found.positions.items()}
+        scores = Body(found, names, "post", self.place, form)
+        inputs = [*[spot] * MASK_INPUTS, *given.own[of.shared :]]
+        found = self.expression(of.mask, inputs, dict(enumerate(spots)))
+        names = {name: f"given{at - MASK_INPUTS + of.shared}" for name, at in found.positions.items()}
+        (mask,) = Body(found, names, "mask", self.place, form).texts()
+        parts = ("score", "gradient") if back else ("score",)
+        return {**dict(zip(parts, scores.texts(), strict=True)), "mask": mask}, scores.unchanged and of.scale > 0
+
+    def expression(
+        self, module: Any, inputs: Sequence[torch.Tensor], nodes: Mapping[int, Node], derivative: bool = False
+    ) -> Expression:
+        """A function of the program. Errors: Unfit."""
+        found = self.functions.expression(module, inputs, nodes, derivative)
+        if found is None:
+            raise Unfit
+        self.asserts |= any(isinstance(one, Op) and one.op == "check_index" for one in postorder(found.values))
+        return found

@@ -1,0 +1,195 @@
+"""Prints the kernels of flexible attention: templates for the loops over blocks, and in them what the program's
+functions do with a score and its place, printed as in all other kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import jinja2
+import torch
+
+from armature.backend_api import Buffer, Expression, Kernel, Lines, Load, Node, Pass, Store, Var, Write, walk_kernel
+from armature_gpu_triton import autotune
+from armature_gpu_triton.kernel_printer import KernelPrinter
+from armature_gpu_triton.loops import Tile
+from armature_gpu_triton.ops import TYPES, cast_text
+from armature_gpu_triton.product_printer import TEMPLATES, precision
+
+SCORE, GRADIENT = "score", "grad"  # names of buffers that stand for values of a block
+FORWARD, DELTA, OF_QUERY, OF_KEYS = "forward", "delta", "query", "keys"
+TENSORS: Mapping[str, tuple[str, ...]] = {
+    FORWARD: ("query", "key", "value", "out", "logsumexp", "largest_score"),
+    DELTA: ("out", "grad_out", "delta_of_rows"),
+    OF_QUERY: ("query", "key", "value", "grad_out", "logsumexp", "delta_of_rows", "grad_query"),
+    OF_KEYS: ("query", "key", "value", "grad_out", "logsumexp", "delta_of_rows", "grad_key", "grad_value"),
+}
+IN_FLOAT32 = frozenset(("logsumexp", "largest_score", "delta_of_rows"))
+STRIDES = {kind: tuple(name for name in names if name not in IN_FLOAT32) for kind, names in TENSORS.items()}
+"""The tensors of which a kernel takes the strides of batches and heads, in elements."""
+NUMBERS = {kind: tuple(f"{name}_{axis}" for name in names for axis in "bh") for kind, names in STRIDES.items()}
+
+LISTS = ("count", "places", "count_full", "places_full")
+SIZES = ("rows", "keys", "heads", "key_heads", "group", "blocks", "columns", "steps", "mask_batches", "mask_heads")
+"""What all kernels but `delta` take besides: lists of blocks, and numbers."""
+
+
+@attrs.frozen
+class Rows:
+    """How a kernel reads a tensor's rows: strides along and within them, elements of a row, and of the block that
+    holds it. masked: there may be fewer rows than a block has."""
+
+    row: int
+    column: int
+    size: int
+    masked: bool
+
+    @property
+    def width(self) -> int:
+        """Elements of a block's row: a power of two, and large enough for matrix units."""
+        return max(16, 1 << (self.size - 1).bit_length())
+
+    def mask(self, rows: str, columns: str, store: bool = False) -> str:
+        """The mask of an access to a block, with what is read elsewhere."""
+        found = [f"{rows}_in"] if self.masked else []
+        found += [f"({columns} < {self.size})"] if self.width != self.size else []
+        other = "" if store else ", 0.0"
+        return f", {' & '.join(found)}{other}" if found else ""
+
+
+@attrs.frozen
+class Text:
+    """Statements, and the value that they compute."""
+
+    text: str
+    value: str
+
+
+@attrs.frozen(eq=False)
+class Form:
+    """What determines the text of a kernel besides the functions. views: how it reads and writes tensors. own_keys:
+    each batch has keys of its own. full: some blocks need no mask. m_masked, n_masked: the last blocks reach past the
+    end. steps: blocks of scores in a block of the mask, as text."""
+
+    kind: str
+    dtype: torch.dtype
+    views: Mapping[str, Rows]
+    own_keys: bool
+    full: bool
+    m_masked: bool
+    n_masked: bool
+    scale: float
+    steps: str
+
+
+class Body(KernelPrinter):
+    """Prints expressions over a block of scores."""
+
+    def __init__(self, of: Expression, names: Mapping[str, str], prefix: str, place: Sequence[Var], form: Form) -> None:
+        _, _, m, n = place
+        results = [f"result{at}" for at in range(len(of.values))]
+        dtypes = {
+            **dict.fromkeys(LEAVES, torch.float32),
+            **dict(zip(results, (v.dtype for v in of.values), strict=True)),
+        }
+        shape, strides = (m.extent, n.extent), (n.extent, 1)
+        block = {name: Buffer(name, dtype, DEVICE, shape, strides) for name, dtype in dtypes.items()}
+        stores = tuple(Store(name, (m, n), value) for name, value in zip(results, of.values, strict=True))
+        kernel = Kernel(
+            "scores", DEVICE, tuple(place), (), (Pass((), (), stores),), (*of.buffers, *LEAVES), tuple(results)
+        )
+        # Tile sizes are the template's, so nothing may depend on those of the configuration.
+        config = autotune.Config(1, 1, 1, persistent=True)
+        super().__init__(Tile(kernel, m, n, config, form.m_masked, form.n_masked, False), {**of.buffers, **block})
+        self.body = walk_kernel(kernel, prefix)
+        self.kernel = self.body.kernel
+        self.arguments = {**{name: name for name in LEAVES}, **names}
+        self.index = attrs.evolve(self.index, names={})
+        self.rounded = False
+
+    def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
+        """As for other kernels, with names of this one's masks."""
+        masks = {self.tile.x: ("m_in", self.tile.x_masked), self.tile.r: ("n_in", self.tile.r_masked)}
+        found = {var: name for var, (name, masked) in masks.items() if var in depends and masked and var is not None}
+        names = [*found.values(), *(guard.name for guard in self.guards)]
+        return " & ".join(names), frozenset(found).union(*(guard.depends for guard in self.guards))
+
+    def load(self, node: Load) -> str:
+        """As for other kernels; a score is a value."""
+        return node.buffer if node.buffer in LEAVES else super().load(node)
+
+    def texts(self) -> list[Text]:
+        """The statements of each value after those of the values before it, and the value as float32 or bool."""
+        (item,) = self.body.passes
+        found: list[Text] = []
+        for statement in (*item.before, *item.inside, *item.after):
+            if isinstance(statement, Write):
+                found.append(self.taken(statement.store.value))
+            else:
+                self.statements([statement], persistent=False)
+        return found
+
+    def taken(self, node: Node) -> Text:
+        """The statements since the last call, and a value."""
+        text = str(self.lines) if self.lines.lines else ""
+        self.lines = Lines()
+        plain = node.dtype in (torch.bool, torch.float32)
+        return Text(text, self.value(node) if plain else cast_text(self.value(node), node.dtype, torch.float32))
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the first value is the score itself."""
+        value = self.kernel.stores[0].value
+        return isinstance(value, Load) and value.buffer == SCORE
+
+
+DEVICE = torch.device("cuda")
+LEAVES = (SCORE, GRADIENT)
+
+
+def engine() -> jinja2.Environment:
+    """The environment of the templates."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(TEMPLATES)),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def parameters(form: Form, buffers: Sequence[str]) -> list[str]:
+    """The kernel's parameters: tensors, the program's own tensors, numbers."""
+    if form.kind == DELTA:
+        return [*TENSORS[DELTA], *NUMBERS[DELTA], "rows", "heads"]
+    return [*TENSORS[form.kind], *LISTS, *buffers, *NUMBERS[form.kind], *SIZES]
+
+
+def print_kernel(
+    form: Form, texts: Mapping[str, Text], unchanged: bool, buffers: Sequence[str], sizes: Sequence[str]
+) -> str:
+    """The function's parameters and body. texts: what the functions do with a score; unchanged: nothing but a mask.
+    sizes: names of the constants."""
+    kinds = [(True, "count", "places")] + ([(False, "count_full", "places_full")] if form.full else [])
+    body = (
+        engine()
+        .get_template(f"attention_{form.kind}.py.j2")
+        .render(
+            **form.views,
+            **texts,
+            kinds=kinds,
+            precision=precision(form.dtype),
+            stored=TYPES[form.dtype],
+            unchanged=unchanged,
+            factor=repr(math.log2(math.e) * (form.scale if unchanged else 1)),
+            scale=repr(form.scale),
+            steps=form.steps,
+            m_masked=form.m_masked,
+            n_masked=form.n_masked,
+            own_keys=form.own_keys,
+        )
+    )
+    names = [*parameters(form, buffers), *(f"{name}: tl.constexpr" for name in sizes)]
+    return f"({', '.join(names)}):\n{body}"
