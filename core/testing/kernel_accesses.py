@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -28,6 +29,18 @@ from armature.testing.kernel_shapes import case, f32, variables
 ACCESS_CASES: list[Case] = []  # filled by this module, and read by backend_kit only
 
 # Gathers, masks and scatters.
+
+
+def _of_dtype(group: str, name: str, dtype: torch.dtype, draw: Callable[[Sketch], Sketch]) -> Case:
+    """A case for back ends that have the dtype."""
+    full_name = f"{name}_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if dtype not in features.dtypes:
+            raise Skip
+        return draw(Sketch(full_name, device))
+
+    return Case(group, full_name, make)
 
 
 def _embedding(name: str, bad: bool) -> Case:
@@ -67,12 +80,9 @@ def gather_along_the_last(device: torch.device, features: Features) -> Sketch:
 
 
 def _steps(step: int, dtype: torch.dtype) -> Case:
-    name = f"every_{step}th_{str(dtype).removeprefix('torch.')}"
+    """Neighbours read every so many elements, and the last element in memory."""
 
-    def make(device: torch.device, features: Features) -> Sketch:
-        if dtype not in features.dtypes:
-            raise Skip
-        k = Sketch(name, device)
+    def draw(k: Sketch) -> Sketch:
         i, j = variables(3, 45)
         k.buffer("x", dtype, (3, 45 * step), randn(3, 45 * step, dtype=dtype))
         k.buffer("out", dtype, (3, 45))
@@ -84,7 +94,7 @@ def _steps(step: int, dtype: torch.dtype) -> Case:
         kept = Masked(here, last, Const(0, dtype), dtype)
         return k.pointwise((i, j), Store("out", (i, j), value), Store("inside", (i, j), kept))
 
-    return Case("steps", name, make)
+    return _of_dtype("steps", f"every_{step}th", dtype, draw)
 
 
 ACCESS_CASES += [_steps(step, F32) for step in (2, 3, 4, 5)] + [_steps(2, dtype) for dtype in (F64, I64, BOOL, BF16)]
@@ -93,12 +103,8 @@ ACCESS_CASES += [_steps(7, dtype) for dtype in (F64, I64, BOOL, BF16)]
 
 def _repeats(times: int, dtype: torch.dtype) -> Case:
     """Neighbours read at quotients and remainders of their number, which are values too."""
-    name = f"repeats_{times}_{str(dtype).removeprefix('torch.')}"
 
-    def make(device: torch.device, features: Features) -> Sketch:
-        if dtype not in features.dtypes:
-            raise Skip
-        k = Sketch(name, device)
+    def draw(k: Sketch) -> Sketch:
         i, j = variables(5, 13 * times)
         k.buffer("x", dtype, (5, 13), randn(5, 13, dtype=dtype))
         k.buffer("out", dtype, (5, 13 * times))
@@ -114,7 +120,7 @@ def _repeats(times: int, dtype: torch.dtype) -> Case:
             Store("numbers", (i, j), IndexValue(add(mul(floordiv(j, times), 2), mul(row, -1)), I64)),
         )
 
-    return Case("gathers", name, make)
+    return _of_dtype("gathers", f"repeats_{times}", dtype, draw)
 
 
 ACCESS_CASES += [_repeats(times, F32) for times in (2, 3, 7)] + [_repeats(3, dtype) for dtype in (F64, I64, BF16)]
@@ -122,12 +128,8 @@ ACCESS_CASES += [_repeats(times, F32) for times in (2, 3, 7)] + [_repeats(3, dty
 
 def _rows_of_a_column(dtype: torch.dtype) -> Case:
     """Neighbours read one column of rows of their own, some of them nothing."""
-    name = f"rows_of_a_column_{str(dtype).removeprefix('torch.')}"
 
-    def make(device: torch.device, features: Features) -> Sketch:
-        if dtype not in features.dtypes:
-            raise Skip
-        k = Sketch(name, device)
+    def draw(k: Sketch) -> Sketch:
         (j,) = variables(45)
         k.buffer("ids", I64, (45,), randn(45, dtype=I64).abs() % 9)
         k.buffer("x", dtype, (9, 5), randn(9, 5, dtype=dtype))
@@ -139,7 +141,7 @@ def _rows_of_a_column(dtype: torch.dtype) -> Case:
         kept = Masked(here, k.load("x", row, 3, indirect=[(row, k.load("ids", j))]), Const(0, dtype), dtype)
         return k.pointwise((j,), Store("out", (j,), value), Store("some", (j,), kept))
 
-    return Case("gathers", name, make)
+    return _of_dtype("gathers", "rows_of_a_column", dtype, draw)
 
 
 ACCESS_CASES += [_rows_of_a_column(dtype) for dtype in (F32, F64, I64, BOOL, BF16)]

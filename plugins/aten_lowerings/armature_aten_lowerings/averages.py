@@ -249,66 +249,49 @@ def windows_of(
     return Windows(axes, include_pad, divisor)
 
 
-@lowers(aten.avg_pool2d.default)
-def avg_pool2d(
-    b: Builder,
-    x: TensorValue,
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    include_pad: bool = True,
-    divisor: int | None = None,
-) -> TensorValue:
-    sizes = x.shape[-2:], b.spec().shape[-2:]
-    return pool(b, x, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+def _average(axes: int) -> Callable[..., TensorValue]:
+    """The lowering of the operator that pools along this many axes."""
+
+    def lowering(
+        b: Builder,
+        x: TensorValue,
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        include_pad: bool = True,
+        divisor: int | None = None,
+    ) -> TensorValue:
+        sizes = x.shape[-axes:], b.spec().shape[-axes:]
+        return pool(b, x, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+
+    return lowering
 
 
-@lowers(aten.avg_pool3d.default)
-def avg_pool3d(
-    b: Builder,
-    x: TensorValue,
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    include_pad: bool = True,
-    divisor: int | None = None,
-) -> TensorValue:
-    sizes = x.shape[-3:], b.spec().shape[-3:]
-    return pool(b, x, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+def _average_backward(axes: int) -> Callable[..., TensorValue]:
+    """The lowering of its backward."""
+
+    def lowering(
+        b: Builder,
+        grad: TensorValue,
+        x: TensorValue,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        include_pad: bool,
+        divisor: int | None,
+    ) -> TensorValue:
+        sizes = x.shape[-axes:], grad.shape[-axes:]
+        return spread(b, grad, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+
+    return lowering
 
 
-@lowers(aten.avg_pool2d_backward.default)
-def avg_pool2d_backward(
-    b: Builder,
-    grad: TensorValue,
-    x: TensorValue,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    include_pad: bool,
-    divisor: int | None,
-) -> TensorValue:
-    sizes = x.shape[-2:], grad.shape[-2:]
-    return spread(b, grad, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
-
-
-@lowers(aten.avg_pool3d_backward.default)
-def avg_pool3d_backward(
-    b: Builder,
-    grad: TensorValue,
-    x: TensorValue,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    ceil_mode: bool,
-    include_pad: bool,
-    divisor: int | None,
-) -> TensorValue:
-    sizes = x.shape[-3:], grad.shape[-3:]
-    return spread(b, grad, windows_of(*sizes, kernel, stride, padding, ceil_mode, include_pad, divisor))
+avg_pool2d = lowers(aten.avg_pool2d.default)(_average(2))
+avg_pool3d = lowers(aten.avg_pool3d.default)(_average(3))
+avg_pool2d_backward = lowers(aten.avg_pool2d_backward.default)(_average_backward(2))
+avg_pool3d_backward = lowers(aten.avg_pool3d_backward.default)(_average_backward(3))
 
 
 @lowers(aten._adaptive_avg_pool2d.default)
