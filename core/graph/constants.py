@@ -13,20 +13,20 @@ from armature.graph.patterns import fake_of
 from armature.torch_abi.computing import NotKnown as NotKnown
 from armature.torch_abi.computing import on_constants
 from armature.torch_abi.fake import is_fake, of_transform
+from armature.torch_abi.memory import HOST
 from armature.torch_abi.pytree import tree_map
 
 MOST_BYTES = 1 << 26  # limit for the memory of one value
-CPU = torch.device("cpu")
 
 
 @attrs.define(eq=False)
 class KnownValues:
-    """Values of nodes, computed on the CPU on demand and cached."""
+    """Values of nodes, computed in the memory of the process, on demand and cached."""
 
     values: dict[fx.Node, Any] = attrs.field(factory=dict)
 
     def of(self, node: fx.Node) -> Any:
-        """The node's value, with tensors on the CPU. Errors: NotKnown."""
+        """The node's value, with tensors in the memory of the process. Errors: NotKnown."""
         for needed in self._missing(node):
             self.values[needed] = self._computed(needed)
         return self.values[node]
@@ -135,10 +135,10 @@ def _function(node: fx.Node) -> Callable[..., Any]:
 
 
 def _on_cpu(value: object) -> object:
-    """An argument, with a device replaced by the CPU."""
+    """An argument, with a device replaced by the memory of the process."""
     if isinstance(value, str):
         try:
             value = torch.device(value)
         except RuntimeError:  # a string that is not a device
             return value
-    return CPU if isinstance(value, torch.device) else value
+    return HOST if isinstance(value, torch.device) else value

@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from armature.graph.data import AtenGraph
+from armature.torch_abi.memory import on_host
 
 COLUMN = 88
 
@@ -38,7 +39,7 @@ def describe(value: Any) -> str:
         return str(value)
     dtype = str(value.dtype).removeprefix("torch.")
     sizes = ", ".join(str(s) for s in value.shape)
-    device = "" if value.device.type == "cpu" else f" {value.device}"
+    device = "" if on_host(value) else f" {value.device}"
     return f"{dtype}[{sizes}] strides ({', '.join(str(s) for s in value.stride())}){device}"
 
 

@@ -23,6 +23,7 @@ from armature.lower.features import RandomNumbers
 from armature.lower.index import Index, Var
 from armature.lower.values import Spec, TensorValue, axes, coordinates
 from armature.torch_abi import computing
+from armature.torch_abi.memory import HOST
 
 
 @attrs.define(eq=False)
@@ -60,7 +61,7 @@ class Builder(Elements):
         self._readers = tuple(readers)
         self.written_back = written_back
         self.origin = None if origin is None else attrs.evolve(origin, node=name)
-        self.device = next((str(s.device) for s in specs if s is not None), "cpu")
+        self.device = next((str(s.device) for s in specs if s is not None), HOST.type)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:

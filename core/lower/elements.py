@@ -19,6 +19,7 @@ from armature.lower.features import Features
 from armature.lower.index import Index, Var
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.values import TensorValue
+from armature.torch_abi.memory import HOST
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -43,7 +44,7 @@ class Elements:
 
     ctx: CompileContext
     origin: Origin | None = None
-    device: str = "cpu"  # of the loop being built
+    device: str = HOST.type  # of the loop being built
     _features: dict[str, Features | None] = attrs.field(factory=dict)
 
     def features_of(self, device: torch.device) -> Features | None:

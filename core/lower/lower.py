@@ -28,6 +28,7 @@ from armature.lower.sharing import shared_memory
 from armature.lower.values import Spec, TensorValue
 from armature.lower.written_back import is_written_back
 from armature.torch_abi.fake import detached
+from armature.torch_abi.memory import HOST
 from armature.torch_abi.views import share_memory
 from armature.torch_abi.wrappers import is_part_placeholder
 
@@ -149,7 +150,7 @@ class _Lowering:
         """A float computed from sizes, as a 0-d tensor for operators that take one."""
         if not any(isinstance(user.target, torch._ops.OpOverload) for user in node.users):
             return None
-        device = next((buffer.device for buffer in self.builder.buffers.values()), torch.device("cpu"))
+        device = next((buffer.device for buffer in self.builder.buffers.values()), HOST)
         spec = Spec((), torch.float64, device, ())
         target = torch.ops.aten.scalar_tensor.default
         self.builder.begin(node.name, target, [spec], node.meta.get("origin"))

@@ -25,6 +25,7 @@ from armature.pipeline.users_backend import UsersBackend
 from armature.plugins.tables import Tables
 from armature.schedule.expression import Expression, expression
 from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.torch_abi.memory import HOST
 from armature.torch_abi.numbers import graph_of_numbers
 from armature.torch_abi.operators import is_of_library
 from armature.torch_abi.pytree import tree_leaves
@@ -166,7 +167,7 @@ def backend_for(backend: str | Callable[..., Any], tables: Tables, record: Compi
 def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
     """Warn about devices that no plugin makes kernels for. Raises DeviceBackendUnready if a back end can't work."""
     tensors = [given.fake for given in traced.inputs if isinstance(given.fake, torch.Tensor)]
-    for device in sorted({tensor.device.type for tensor in tensors} or {"cpu"}):
+    for device in sorted({tensor.device.type for tensor in tensors} or {HOST.type}):
         found = ctx.tables.device_backend(device)
         if found is None:
             warn_once(record, ("device", device), str(NoDeviceBackend(device=device)))

@@ -16,6 +16,7 @@ from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
 from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
+from armature.torch_abi.memory import HOST
 
 
 @attrs.frozen
@@ -109,7 +110,7 @@ class _Planner:
     def give_up_released(self) -> None:
         """Return released memory to torch's allocator, because something else is about to be allocated. Allocators of
         devices other than the CPU cache memory, so holding it back would only cause a shortage."""
-        for place in [place for place in self.free if place.device.type != "cpu"]:
+        for place in [place for place in self.free if place.device.type != HOST.type]:
             del self.free[place]
 
     def own(self, name: str) -> None:

@@ -10,6 +10,9 @@ from torch import Tensor
 
 _C: Any = torch._C
 
+HOST = torch.device("cpu")
+"""The device whose memory is that of the process."""
+
 
 def _same_addresses(tensors: Sequence[Any], addresses: Sequence[int | None], positions: Sequence[int]) -> bool:
     return all(tensors[k].data_ptr() == addresses[k] for k in positions)
@@ -30,6 +33,11 @@ def storage_number(tensor: Tensor) -> int:
     storage's Python object, so that asking for it later does not change the count."""
     number: int = tensor.untyped_storage()._cdata
     return number
+
+
+def on_host(tensor: Tensor) -> bool:
+    """Whether a tensor is in the memory of the process, so that its numbers are there once a call has returned."""
+    return tensor.device.type == HOST.type
 
 
 def copy_all(targets: list[Tensor], values: list[Tensor]) -> None:

@@ -173,6 +173,13 @@ def test_the_core_names_no_device_and_no_plugin() -> None:
     same(found, NAMES_A_COMPILER, "names a device or a plugin")
 
 
+def test_the_core_has_no_device_as_a_text() -> None:
+    free = ("core/torch_abi/", "core/cli/", "core/testing/")
+    inside = [p for p in PRODUCT if name_of(p).startswith("core/") and not name_of(p).startswith(free)]
+    texts = ((path, node.value) for path in inside for node in ast.walk(parse(path)) if isinstance(node, ast.Constant))
+    assert {(name_of(path), text) for path, text in texts if text in ("cpu", "cuda", "mps", "xpu")} == set()
+
+
 def test_tracing_in_the_core_names_no_class_that_plugins_have_rows_for() -> None:
     inside = [path for path in PRODUCT if name_of(path).startswith(("core/trace/", "core/frame/guards/"))]
     found = {f"{name_of(path)} {name}" for path in inside for name in names_of_plugins(path)}

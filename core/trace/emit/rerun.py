@@ -13,6 +13,7 @@ from armature.torch_abi.altering import has_history
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import FakeWorld, version_of
 from armature.torch_abi.grad_modes import CHANGED_BY
+from armature.torch_abi.memory import on_host
 from armature.torch_abi.raising import may_raise, tensors_of
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.base import Effects
@@ -52,7 +53,7 @@ def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld) -> Undo:
 def _is_plain(node: fx.Node) -> bool:
     """Whether the result of a node is a plain strided tensor in this process's memory."""
     return all(
-        tensor.device.type == "cpu" and tensor.layout is torch.strided and not is_wrapper(type(tensor))
+        on_host(tensor) and tensor.layout is torch.strided and not is_wrapper(type(tensor))
         for tensor in tensors_of(node)
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from armature.torch_abi.effects import CHECK
+from armature.torch_abi.memory import on_host
 from armature.trace.errors import GraphBreak
 from armature.trace.values.tensor import TensorValue
 
@@ -37,7 +38,7 @@ def may_assume(frame: Frame, value: TensorValue) -> bool:
     """Whether the graph can check the value, and no handler of the program would catch the error."""
     tracer = frame.tracer
     inside = tracer.stack.atomic_depth or tracer.overrides.present or tracer.sizes.floats or tracer.precalls.calls
-    if inside or value.fake.numel() != 1 or value.fake.device.type != "cpu":
+    if inside or value.fake.numel() != 1 or not on_host(value.fake):
         return False
     return not any(is_handled(each) for each in tracer.stack.frames)
 

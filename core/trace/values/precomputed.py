@@ -14,6 +14,7 @@ import attrs
 import torch
 
 from armature.frame.sources import ItemSource, Source
+from armature.torch_abi.memory import on_host
 from armature.torch_abi.symbols import is_unbacked
 from armature.trace.base import Args, BoundMethod, Kwargs, NotConstant, Value
 from armature.trace.slots import COMPARISONS, by_method
@@ -141,7 +142,7 @@ def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tup
 
 def takes(tensor: TensorValue, kind: type) -> bool:
     """Whether a tensor computes the same with a number of a type as with a tensor of that number."""
-    return kind is not bool and tensor.fake.device.type == "cpu" and tensor.dtype in FLOATS
+    return kind is not bool and on_host(tensor.fake) and tensor.dtype in FLOATS
 
 
 def known_before_graph(value: Value) -> bool:

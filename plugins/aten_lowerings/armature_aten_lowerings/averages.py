@@ -83,7 +83,7 @@ class Axis:
 
 
 @attrs.frozen
-class Parts:
+class EvenWindows:
     """Windows that divide `size` elements along one axis into `out` parts, as evenly as whole numbers can; neighbours
     may share an element. The same properties as those of Axis."""
 
@@ -108,7 +108,7 @@ class Parts:
     @property
     def touching(self) -> int:
         """The most windows that hold one element."""
-        return Parts(self.out, self.size).window
+        return EvenWindows(self.out, self.size).window
 
     def begin(self, window: Index) -> Index:
         """The coordinate of a window's first element."""
@@ -149,7 +149,7 @@ def _smaller(b: Builder, one: Index, other: Index) -> Node:
 class Windows:
     """The windows of an operator, and what their sums are divided by."""
 
-    axes: tuple[Axis | Parts, ...]
+    axes: tuple[Axis | EvenWindows, ...]
     include_pad: bool = True
     divisor: int | None = None
 
@@ -316,21 +316,23 @@ def adaptive_avg_pool3d_backward(b: Builder, grad: TensorValue, x: TensorValue) 
     return spread(b, grad, Windows(parts_of(x.shape[-3:], grad.shape[-3:])))
 
 
-def parts_of(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis | Parts, ...]:
+def parts_of(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis | EvenWindows, ...]:
     """The windows that divide an image. Errors: NotSupported if their sizes change."""
-    axes: list[Axis | Parts] = []
+    axes: list[Axis | EvenWindows] = []
     for size, count in zip(image, out, strict=True):
         if not isinstance(size, int) or not isinstance(count, int) or not count or not size:
             raise NotSupported("windows whose sizes change")
         whole = not size % count
-        axes.append(Axis(size, count, size // count, size // count, 0, partial=False) if whole else Parts(size, count))
+        axes.append(
+            Axis(size, count, size // count, size // count, 0, partial=False) if whole else EvenWindows(size, count)
+        )
     return tuple(axes)
 
 
-def refuse_wide(x: TensorValue, axes: Sequence[Axis | Parts]) -> None:
+def refuse_wide(x: TensorValue, axes: Sequence[Axis | EvenWindows]) -> None:
     """Errors: NotSupported for windows of several sizes with which ATen's kernel is faster: each lane of a vector along
     rows reads many elements from positions of its own."""
-    if isinstance(axes[-1], Parts) and _in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
+    if isinstance(axes[-1], EvenWindows) and _in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
         raise NotSupported("wide windows of several sizes in rows")
 
 

@@ -163,7 +163,7 @@ def _scattered(
     return (*p[:dim], bound[0], *p[dim + 1 :]), value, (bound,)
 
 
-class _Places:
+class _IndexLayout:
     """The layout of `x[indices]`: which axes of the result come from the index tensors, which from `x`."""
 
     def __init__(self, x: TensorValue, indices: Sequence[Maybe]) -> None:
@@ -202,10 +202,10 @@ class _Places:
 
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(b: Builder, x: TensorValue, indices: Sequence[Maybe]) -> TensorValue:
-    places = _Places(x, indices)
+    indexed = _IndexLayout(x, indices)
 
     def element(p: Position) -> Node:
-        where, bounds = places.at(b, p)
+        where, bounds = indexed.at(b, p)
         return b.load(x, where, bounds)
 
     return b.loop(element)
@@ -232,14 +232,14 @@ def index_put(
 ) -> TensorValue | None:
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype == torch.bool:
         return _put_where(b, x, indices[0], values, accumulate)
-    places = _Places(x, indices)
-    shape = places.result_shape()
+    indexed = _IndexLayout(x, indices)
+    shape = indexed.result_shape()
     if 0 in shape:
         return None
     out = _into_copy(b, x)
 
     def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:
-        where, bounds = places.at(b, p)
+        where, bounds = indexed.at(b, p)
         return where, b.read(values, p, values.dtype), bounds
 
     b.store(out.buffer, shape, element, atomic=accumulate)
