@@ -36,6 +36,14 @@ def in_place(t, lr, wd):
     return t, t.addcdiv(t, t + 3, value=-lr)
 
 
+def lists(t, lr, wd):
+    made = [t * 2, t + 1]
+    torch._foreach_mul_(made, 1 - lr * wd)
+    torch._foreach_add_(made, [t, t * 2], alpha=-lr)
+    torch._foreach_addcdiv_(made, [t, t], [t + 3, t + 4], value=lr * 2)
+    return made, torch._foreach_add(made, lr), torch._foreach_div(made, math.pow(lr, 2) + 1)
+
+
 def bounds(t, lr, wd):
     made = [torch.full((2,), lr), torch.linspace(0, lr, 3), torch.linspace(-lr, 1, 3)]
     inside = [t.clamp(max=lr), t.clamp(-1, lr), torch.clip(t, min=lr), t.clone().clamp_(lr), t.clamp_min(lr)]
@@ -103,7 +111,7 @@ def compiled_calls(fn: Callable[..., Any], backend: str, values: tuple[float, ..
     return len(session().compilations)
 
 
-@pytest.mark.parametrize("fn", [scales, in_place, bounds])
+@pytest.mark.parametrize("fn", [scales, in_place, lists, bounds])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 def test_three_compilations(fn: Callable[..., Any], backend: str) -> None:
     assert compiled_calls(fn, backend, VALUES) == 3
@@ -144,7 +152,7 @@ def test_floats_computed_from_sizes(backend: str) -> None:
 def test_an_optimizer_that_counts_its_steps() -> None:
     def step(parameter: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> tuple[float, int]:
         group["step"] += 1
-        first, second = 1 - group["beta"] ** group["step"], 1 - 0.999 ** group["step"]
+        first, second = 1 - math.pow(group["beta"], group["step"]), 1 - 0.999 ** group["step"]
         rate = group["lr"] * min(1.0, group["step"] / 50) * math.sqrt(second) / first
         parameter.sub_(grad * rate)
         before, group["lr"] = group["lr"], group["lr"] * 0.5

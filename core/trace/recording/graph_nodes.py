@@ -38,7 +38,7 @@ from armature.trace.values.computed import real_power
 from armature.trace.values.constant import ConstantValue, is_atom
 from armature.trace.values.floats import KEEPS, FloatValue
 from armature.trace.values.precomputed import as_tensors
-from armature.trace.values.sequence import ListValue, TupleValue
+from armature.trace.values.sequence import ListValue, TupleValue, leaves
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
@@ -167,8 +167,8 @@ def under_default_dtype(tracer: Tracing, fn: Called, chosen: torch.dtype) -> Cal
 
 def takes_floats(fn: Called, args: Args, kwargs: Kwargs) -> bool:
     """Whether floats of the program may stay unknown as arguments."""
-    name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
-    values = (*args, *kwargs.values())
+    name = (fn if isinstance(fn, str) else getattr(fn, "__name__", "")).removeprefix("_foreach_")
+    values = [leaf for value in (*args, *kwargs.values()) for leaf in leaves(value)]
     kinds = [value.dtype for value in values if isinstance(value, TensorValue)]
     enough = kinds or (name in ("full", "linspace") and "dtype" not in kwargs)
     given = any(isinstance(value, FloatValue) for value in values)

@@ -36,7 +36,7 @@ from armature.plugin_api import (
     symbolic_number,
 )
 
-OF_INTS = frozenset(found for found in vars(math).values() if isinstance(found, BuiltinFunctionType))
+OF_NUMBERS = frozenset(found for found in vars(math).values() if isinstance(found, BuiltinFunctionType))
 FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
 COMPENSATES = sum([0.1] * 10) == 1.0  # whether `sum` of floats compensates rounding errors, as in later Python versions
 
@@ -118,13 +118,15 @@ def of_varying_float(tracer: Tracing, function: Callable[[float], Any], words: s
 
 
 def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
-    """The result of `int`, `float` or a function of `math` for a number that varies or is only known at run time; None
+    """The result of `int`, `float` or a function of `math` for numbers that vary, or one known at run time only; None
     for other functions or arguments."""
     if len(operands) != 1:
-        return None
+        places = ", ".join(f"{{{place}}}" for place in range(len(operands)))
+        words = f"math.{function.__name__}({places})"
+        return float_before_graph(tracer, words, function, operands) if function in OF_NUMBERS else None
     if function is float and operands[0].is_symbolic and operands[0].python_type() is float:
         return operands[0]
-    if isinstance(operands[0], SymbolicNumber) and (function is float or function in OF_INTS):
+    if isinstance(operands[0], SymbolicNumber) and (function is float or function in OF_NUMBERS):
         words = "float({0})" if function is float else f"math.{function.__name__}({{0}})"
         if (found := float_before_graph(tracer, words, function, operands)) is not None:
             return found
