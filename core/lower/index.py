@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 import attrs
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Var:
     """A loop variable: runs from 0 to `extent` - 1 in steps of 1. Identified by name and extent."""
 
@@ -101,12 +101,14 @@ def _terms(value: Index) -> tuple[dict[Atom, int], int]:
 
 
 def _sum(terms: Mapping[Atom, int], const: int) -> Index:
-    kept = tuple((f, c) for f, c in terms.items() if c)
+    kept = [(f, c) for f, c in terms.items() if c]
     if not kept:
         return const
-    if len(kept) == 1 and kept[0][1] == 1 and const == 0:
+    if len(kept) > 1:
+        kept.sort(key=lambda item: str(item[0]))
+    elif kept[0][1] == 1 and const == 0:
         return kept[0][0]
-    return Sum(tuple(sorted(kept, key=lambda item: str(item[0]))), const)
+    return Sum(tuple(kept), const)
 
 
 def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
@@ -159,6 +161,9 @@ def add(*values: Index) -> Index:
     terms: dict[Atom, int] = {}
     const = 0
     for value in values:
+        if isinstance(value, int):
+            const += value
+            continue
         more, extra = _terms(value)
         const += extra
         for factor, coefficient in more.items():
@@ -176,6 +181,8 @@ def mul(left: Index, right: Index) -> Index:
     if isinstance(left, int):
         left, right = right, left
     if isinstance(right, int):
+        if right == 1:
+            return left
         terms, const = _terms(left)
         return _sum({f: c * right for f, c in terms.items()}, const * right)
     if isinstance(left, Sum) or isinstance(right, Sum):
