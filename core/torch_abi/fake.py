@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi import known_strides
-from armature.torch_abi.fake_results import MOST, asked, remembered
+from armature.torch_abi.fake_results import MOST, QUERIES, asked, remembered
 from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import arguments_at
@@ -116,6 +116,8 @@ class WatchingMode(FakeTensorMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (query := QUERIES.get(func)) is not None:  # nearly half of what AOTAutograd asks is devices
+            return query(args)
         if isinstance(func, torch._ops.HigherOrderOperator):  # torch would look for a rule for this very class
             return self._of_higher_order(func, types, args, kwargs)
         if func is NUMBER and self.knows is not None and self.knows(args[0]):

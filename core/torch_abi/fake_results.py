@@ -6,8 +6,8 @@ does not know the corrections of `fake_rules`. What it refuses to remember is re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import NoneType
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType, NoneType
 from typing import Any, cast
 
 import attrs
@@ -26,6 +26,7 @@ ATOMS = frozenset({
 })  # fmt: skip
 SEQUENCES = frozenset({list, tuple, torch.Size})
 MOST = 1 << 13  # results, until all are forgotten
+QUERIES: Mapping[Any, Callable[[Any], Any]] = MappingProxyType(_DISPATCH_META_HANDLERS)  # of devices and sizes
 UNSAFE_VIEW: Any = torch.ops.aten._unsafe_view.default  # torch's cache would give it memory of its own
 
 
@@ -128,7 +129,7 @@ def remembered(
     mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Asked, result: Any
 ) -> Remembered | None:
     """How to make the result of a call again; None if each has to be computed."""
-    if op in _DISPATCH_META_HANDLERS or op in _DISPATCH_HANDLE_DIRECTLY:
+    if op in _DISPATCH_HANDLE_DIRECTLY:
         return None
     kind = type(result) if type(result) in (list, tuple) else None
     try:

@@ -64,7 +64,8 @@ def run(rules: FakeRules, call: Callable[..., Any], context: Callable[[], Any], 
     world = FakeWorld(rules=rules)
     world.mode.cache_enabled = remembers
     with context():
-        given = world.of(torch.rand(3, 4, requires_grad=True)), world.of(torch.rand(3, 4))
+        reals = torch.rand(3, 4, requires_grad=True), torch.rand(3, 4)  # a world knows them by their ids
+        given = world.of(reals[0]), world.of(reals[1])
         with world.mode:
             result = call(*given)
             assert all(one.fake_mode is world.mode for one in pytree.tree_leaves(result) if type(one) is FakeTensor)
@@ -115,7 +116,8 @@ def test_draws_and_writes_are_told_each_time(rules: FakeRules) -> None:
 
 def test_a_part_of_fixed_size_of_memory_of_unknown_size_is_computed(rules: FakeRules) -> None:
     world = FakeWorld(rules=rules)
-    x = world.of(torch.rand(6, 4), axes=(0,))
+    real = torch.rand(6, 4)
+    x = world.of(real, axes=(0,))
     with world.mode:
         assert (x[:1].view(4) + 1).shape == (4,)
         assert x.as_strided((2,), (1,)).clone().shape == (2,)
@@ -123,7 +125,8 @@ def test_a_part_of_fixed_size_of_memory_of_unknown_size_is_computed(rules: FakeR
 
 def test_what_a_key_does_not_say_is_not_asked_of_memory() -> None:
     world, other, add = FakeWorld(), FakeWorld(), torch.ops.aten.add.Tensor
-    x, real = world.of(torch.rand(3)), torch.rand(3)
+    real, longer, sparse = torch.rand(3), torch.rand(4), torch.rand(3).to_sparse()  # worlds know them by their ids
+    x = world.of(real)
     assert asked(world.mode, add, (x, x), {"alpha": 2}) is not None
-    unknown = (real, other.of(real), world.of(torch.rand(4), axes=(0,)), world.of(torch.rand(3).to_sparse()), object())
+    unknown = (real, other.of(real), world.of(longer, axes=(0,)), world.of(sparse), object())
     assert all(asked(world.mode, add, (x, one), {}) is None for one in unknown)
