@@ -132,7 +132,7 @@ def _cached(graph: fx.Graph, known: set[fx.Node], rows: Rows) -> Iterator[fx.Nod
 
 
 def _reached_by_results(graph: fx.Graph, rows: Rows) -> set[fx.Node]:
-    """What the graph returns, and what that consists of views of: each call gives a tensor of its own."""
+    """The graph's results, and the nodes of whose memory they are views: each call has to return new tensors."""
     found: set[fx.Node] = set()
     todo = list(graph.output_node().all_input_nodes)
     while todo:

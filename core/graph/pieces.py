@@ -118,7 +118,7 @@ class Outer:
         if node.meta.get("example_value") is None:
             return
         if calls_graphs(node):
-            self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
+            self.fakes[node] = tree_map(self.in_this_mode, node.meta["example_value"])
             return
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.fake)
         with self.mode or contextlib.nullcontext(), enable_python_dispatcher():
@@ -141,7 +141,7 @@ class Outer:
         run = named(by_condition(*map(compile_piece, parts)), f"choice_{self.count}")
         arguments = (predicate, *operands)
         self.copies[node] = self.graph.call_function(run, tuple(self.copies[used] for used in arguments))
-        self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
+        self.fakes[node] = tree_map(self.in_this_mode, node.meta["example_value"])
         self.count += 1
 
     def compiled_call(self, node: fx.Node, compile_call: CompileCall) -> bool:
@@ -155,7 +155,7 @@ class Outer:
             return False
         given = fx.map_arg(node.args, lambda used: copied(self.graph, used, self.copies))
         self.copies[node] = self.graph.call_function(named(run, f"call_{self.count}"), given)
-        self.fakes[node] = tree_map(self.made_again, node.meta["example_value"])
+        self.fakes[node] = tree_map(self.in_this_mode, node.meta["example_value"])
         self.count += 1
         return True
 
@@ -164,8 +164,8 @@ class Outer:
         known = self.inputs.get(node)
         return known.fake if known is not None else self.fakes.get(node, node.meta.get("example_value"))
 
-    def made_again(self, result: Any) -> Any:
-        """What a branch or a loop gives, as a fake of this mode."""
+    def in_this_mode(self, result: Any) -> Any:
+        """A fake like the result of a branch or a loop, made in the mode of the pieces' inputs."""
         if self.mode is None or fake_mode_of([result]) in (None, self.mode):
             return result
         with self.mode, torch.enable_grad():

@@ -49,8 +49,10 @@ def save_inputs_of_views(forward: fx.GraphModule, backward: fx.GraphModule, outp
 
 
 def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
-    """Also pass each symbol that the backward graph computes with but no argument of it gives: the partitioner saves
-    results such as `n - (n + 1) // 2`, from which `n` can't be solved."""
+    """Pass the backward graph each symbol that it needs and that none of its arguments determines.
+
+    The partitioner may save only results such as `n - (n + 1) // 2`, from which `n` can't be computed.
+    """
     places = backward.graph.find_nodes(op="placeholder")
     given = {str(symbol) for place in places for symbol in _given(place.meta.get("val"))}
     wanted = {

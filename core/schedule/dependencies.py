@@ -97,7 +97,7 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
 
 
 def used(units: Sequence[Unit], deps: Dependencies) -> list[Unit]:
-    """The units without loops whose results nobody reads. `deps` was computed for `units`."""
+    """The units, except loops whose results are never read. `deps` was computed for `units`."""
     needed: set[int] = set()
     for number in reversed(range(len(units))):
         unit = units[number]

@@ -28,9 +28,11 @@ class Expression:
 
 
 def expression(aten: AtenGraph, given: Mapping[int, Node], ctx: CompileContext) -> Expression | None:
-    """The results of the graph, which are numbers. given: what stands for inputs that are numbers, by position; the
-    others are tensors that are loaded from. None if an operator has no loops, or makes a tensor of more than one
-    element."""
+    """The results of a graph that returns numbers, as expressions.
+
+    given: the nodes for inputs that are numbers, by position; the other inputs are tensors to load from. None if an
+    operator has no loops, or makes a tensor of more than one element.
+    """
     loops = lower(aten, ctx)
     values = {name: given[position] for position, name in enumerate(loops.inputs) if position in given}
 

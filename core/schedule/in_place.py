@@ -81,7 +81,7 @@ class _Merging:
                 self.writes.setdefault(name, []).append(place)
 
     def merge(self, place: int) -> None:
-        """Replace a copy by its source, if nobody can tell the difference."""
+        """Let writes go to the source of a copy instead, where the source's old elements are not needed any more."""
         copy = self.copies[place]
         old, new = copy.source, copy.target
         written = self.writes[new]

@@ -150,8 +150,11 @@ class _Inliner:
         return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
 
     def turns_layout(self, item: Item, store: Store, readers: list[Item]) -> bool:
-        """Whether it reads across rows of memory what readers of many more points would then read so again and again,
-        as the weight of a convolution whose image has channels last."""
+        """Whether it copies into another memory layout for readers that read each element many times.
+
+        Inlined into them, its strided reads would be made again at each of their points. An example is the weight of
+        a convolution whose image has channels last.
+        """
         strides = self.buffers[store.buffer].strides
         along = [v for v, stride in zip(store.index, strides, strict=True) if isinstance(v, Var) and stride == 1]
         along = [v for v in along if v.extent != 1]

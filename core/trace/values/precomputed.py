@@ -171,7 +171,7 @@ def call_before_graph(tracer: Tracing, function: Callable[..., Any], operands: A
 
 
 def of_example(tracer: Tracing, example: object, source: Source) -> Value:
-    """The value of what a call gives."""
+    """The value of a call's result, which has the structure of `example`."""
     if type(example) in NUMBERS:
         return PrecomputedNumber(example, tracer, source=source)
     if isinstance(example, list):

@@ -162,7 +162,7 @@ class AttributesOfObject(Value):
             rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
     def described(self, tracer: Tracing, found: Found, name: str) -> Value:
-        """The attribute that a data descriptor of the class gives."""
+        """The result of a data descriptor of the class for the attribute."""
         if name == "__class__" and in_c(found.obj):  # a proxy has properties of these names
             return tracer.as_value(self.cls)
         if name == "__dict__" and in_c(found.obj):

@@ -27,10 +27,10 @@ OF_ACTIVATIONS = (  # backward of activations, element by element, of which torc
 
 
 def drop_detached(module: object, ctx: object) -> object:
-    """In the joint graph autograd has done its work: `detach` of a value is the value itself.
+    """Remove `detach` from the joint graph, where gradients are explicit.
 
-    A backward formula that uses the operator's result reads it detached, by an operator that is not a loop, so the
-    value would have to be saved instead of recomputed.
+    A backward formula that uses an operator's result reads it through `detach`. That is not a loop, so the partitioner
+    would save the value instead of recomputing it.
     """
     if not isinstance(module, fx.GraphModule):
         return module
@@ -44,7 +44,7 @@ def drop_detached(module: object, ctx: object) -> object:
 
 
 def drop_copies(graph: fx.Graph) -> None:
-    """An activation in place has a copy of its argument made for its backward; without writes that is the argument."""
+    """Remove the copies that in-place activations make of their arguments for backward: nothing writes to those now."""
     backward = depending_on_tangents(graph)
     for node in graph.find_nodes(op="call_function", target=aten.clone.default):
         (source,) = node.all_input_nodes
@@ -54,7 +54,7 @@ def drop_copies(graph: fx.Graph) -> None:
 
 
 def same_strides(node: fx.Node, other: fx.Node) -> bool:
-    """Whether two values have the same strides for all sizes; as texts, which are compared without a guard."""
+    """Whether two values have the same strides for all sizes, compared as texts, because that adds no guard."""
     strides = [list(map(str, each.meta["val"].stride())) for each in (node, other)]
     return strides[0] == strides[1]
 
@@ -78,8 +78,10 @@ def where_above(limit: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def keep_window_positions(module: object, ctx: object) -> object:
-    """The position of a maximum within its window fits in a byte, its position in the image takes eight. Backward of
-    `max_pool2d` only needs the size and layout of the image otherwise, for which any memory will do."""
+    """Save the position of each maximum within its window, one byte, instead of its position in the image, eight.
+
+    Of the image, backward of `max_pool2d` only needs the size and layout, so it is given new memory in its place.
+    """
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
@@ -102,9 +104,10 @@ def keep_window_positions(module: object, ctx: object) -> object:
 
 
 def normalize_again(module: object, ctx: object) -> object:
-    """What a normalisation makes is a cheap function of its input and statistics, which its own backward needs anyway,
-    and so is an activation of that. Backward of an activation, or of a factor, computes it again instead of having it
-    saved."""
+    """Recompute the result of a normalisation in backward, and what activations make of it, instead of saving them.
+
+    They are cheap functions of the normalisation's input and statistics, which its own backward needs anyway.
+    """
     if not isinstance(module, fx.GraphModule):
         return module
     backward = depending_on_tangents(module.graph)
@@ -134,7 +137,7 @@ def functions_of(value: fx.Node, backward: set[fx.Node], places: Mapping[fx.Node
 
 
 def cheap_readers(value: fx.Node, backward: set[fx.Node]) -> list[fx.Node]:
-    """Who reads a value in backward; none if someone needs it in memory."""
+    """The nodes of backward that read a value; none if one of them needs it in memory."""
     readers = readers_in(backward, value)
     return readers if all(reader in value.users and is_elementwise(reader) for reader in readers) else []
 
@@ -142,8 +145,10 @@ def cheap_readers(value: fx.Node, backward: set[fx.Node]) -> list[fx.Node]:
 def compute_for(
     readers: Mapping[fx.Node, Sequence[fx.Node]], first: fx.Node, node: fx.Node, results: Mapping[int, fx.Node]
 ) -> None:
-    """Compute the values that are read from the input of the normalisation, before their first reader, if that gives
-    the same layouts."""
+    """Recompute the values of `readers` from the input of the normalisation `node`, before their first reader.
+
+    results: the nodes of its results, by position. The saved values stay in use if the others would have other layouts.
+    """
     given = [arg for arg in node.args if isinstance(arg, fx.Node)]
     again = functools.partial(of_given, NORMALIZED[node.target], node.args)
     (made,) = inlined(first, again, *given, results[1], results[2])

@@ -89,7 +89,7 @@ def ahead(iterator: Any) -> tuple[Any, ...] | None:
 
 
 def copied(iterator: Any) -> Any:
-    """Another iterator with the same position; one of a dict gives what the dict holds now."""
+    """Another iterator at the same position. One of a dict iterates over the dict's present items."""
     make, made_of, *state = iterator.__reduce__()
     made = make(*(copied(part) if type(part) in COPIED else part for part in made_of))
     if state and state[0] is not None:

@@ -26,7 +26,7 @@ def functions_of(text: str, path: str) -> Mapping[str, object]:
 
 
 def answer(job: Job) -> str:
-    """Compile, and write the file. Whatever goes wrong is told to the parent, which knows the graph."""
+    """Compile, and write the file. Errors are sent to the parent process, which knows the graph."""
     text, path, spec, capability, target = job
     try:
         toolchain.compile_function(functions_of(text, path)[spec.name], spec, capability).write(Path(target))

@@ -56,7 +56,7 @@ class CudaRandomNumbers:
             self.threads.reservations = None
 
     def numbering(self, device: torch.device, dtype: torch.dtype) -> Numbering | None:
-        """The way that gives what eager draws; None if none does, or if it can't be found out now."""
+        """The way of drawing that reproduces eager's numbers; None if none does, or if that can't be determined now."""
         if device.type != "cuda" or not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
             return None
         device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)

@@ -23,7 +23,7 @@ DENSE = ("cpu", "cuda")  # devices between which a tensor's memory may move
 
 @handles(*existing("torch._C._nn._parse_to"))
 def parse_to(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The parsed arguments of `Module.to`: constants, or first a tensor, whose device and dtype they stand for."""
+    """The arguments of `Module.to`: constants, or a tensor first, whose device and dtype are then meant."""
     if args and isinstance(args[0], TracedTensor) and not call.tracing.overrides.present:
         args = (call.constant(args[0].device), call.constant(args[0].dtype), *args[1:])
     if not all(value.is_constant for value in (*args, *kwargs.values())):

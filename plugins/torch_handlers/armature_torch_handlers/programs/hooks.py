@@ -64,7 +64,7 @@ def is_torchs_own(tracer: Tracing) -> bool:
 
 @handles(RemovableHandle.__init__)
 def make_handle(call: Call, self: Value, hooks_dict: Value, *, extra_dict: Value | None = None) -> Value:
-    """What registering a hook on a module gives. Numbers are drawn in the order in which hooks are registered."""
+    """The handle of a hook on a module. Its number is drawn in the order in which hooks are registered."""
     tracing = call.tracing
     change_before_graph(tracing, tracing.as_value(RemovableHandle), numbers_drawn, set_numbers_drawn)
     count = len(tracing.precalls.calls)
