@@ -41,7 +41,15 @@ def lists(t, lr, wd):
     torch._foreach_mul_(made, 1 - lr * wd)
     torch._foreach_add_(made, [t, t * 2], alpha=-lr)
     torch._foreach_addcdiv_(made, [t, t], [t + 3, t + 4], value=lr * 2)
+    torch._foreach_lerp_(made, [t, t], weight=lr / 2)
+    torch._foreach_clamp_min_(made, lr - 1)
+    torch._foreach_maximum_(made, lr / 100)
     return made, torch._foreach_add(made, lr), torch._foreach_div(made, math.pow(lr, 2) + 1)
+
+
+def tensors_made(t, lr, wd):
+    of_numbers = [torch.tensor([lr, lr * 2]), torch.tensor([[lr, 1.0], [wd, 2]], dtype=torch.float64), torch.tensor(lr)]
+    return of_numbers, torch.full((2,), lr, dtype=torch.float64), torch.full((), fill_value=lr, dtype=t.dtype) * t
 
 
 def bounds(t, lr, wd):
@@ -111,7 +119,7 @@ def compiled_calls(fn: Callable[..., Any], backend: str, values: tuple[float, ..
     return len(session().compilations)
 
 
-@pytest.mark.parametrize("fn", [scales, in_place, lists, bounds])
+@pytest.mark.parametrize("fn", [scales, in_place, lists, tensors_made, bounds])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 def test_three_compilations(fn: Callable[..., Any], backend: str) -> None:
     assert compiled_calls(fn, backend, VALUES) == 3

@@ -170,9 +170,9 @@ def takes_floats(fn: Called, args: Args, kwargs: Kwargs) -> bool:
     name = (fn if isinstance(fn, str) else getattr(fn, "__name__", "")).removeprefix("_foreach_")
     values = [leaf for value in (*args, *kwargs.values()) for leaf in leaves(value)]
     kinds = [value.dtype for value in values if isinstance(value, TensorValue)]
-    enough = kinds or (name in ("full", "linspace") and "dtype" not in kwargs)
-    given = any(isinstance(value, FloatValue) for value in values)
-    return name in KEEPS and given and bool(enough) and all(kind.is_floating_point for kind in kinds)
+    kinds += [kind for value in values if isinstance(kind := getattr(value, "value", None), torch.dtype)]
+    given = any(isinstance(value, FloatValue) for value in values) and bool(kinds or name in ("full", "linspace"))
+    return name in KEEPS and given and all(kind.is_floating_point for kind in kinds)
 
 
 def _keeping_floats(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from armature.trace.slots import Comparison
 
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
-LONGEST = 2000  # characters of a formula: one that uses its parts twice grows with each step
+LONGEST = 8000  # characters of a formula: one that uses its parts twice grows with each step
 # Calls whose result has the same dtype and sizes whatever the number is.
 KEEPS = frozenset({
     "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "truediv", "iadd", "isub", "imul", "itruediv",
     "addcmul", "addcmul_", "addcdiv", "addcdiv_", "clamp", "clamp_", "clamp_max", "clamp_min", "clip", "leaky_relu",
-    "lerp", "full", "linspace",
+    "lerp", "full", "linspace", "lerp_", "clamp_max_", "clamp_min_", "maximum", "maximum_", "minimum", "minimum_",
 })  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, TupleValue, Value
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value, known_before_graph
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 REALS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -35,32 +36,35 @@ def is_list(data: Value) -> bool:
 
 
 def of_tensors(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
-    """The tensor of nested lists that contain tensors; None if there are none. Breaks the graph if eager mode raises,
-    or makes something that a graph cannot."""
-    if not is_list(data) or not any(leaf.is_tensor for leaf in leaves(call, data)):
+    """The tensor of nested lists that contain tensors, or of numbers of which some vary; otherwise None. Breaks the
+    graph if eager mode raises, or makes something that a graph cannot."""
+    items = list(leaves(call, data))
+    tensors = is_list(data) and any(item.is_tensor for item in items)
+    if not tensors and not any(map(varies, items)):
         return None
     made = stacked(call, data, options)
-    if made is None:
+    if made is None and tensors:
         call.graph_break("tensor-of-tensors", operation=f"torch.{call.fn.__name__}")
     return made
 
 
 def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     """Like `of_tensors`, or None if it can't be traced."""
-    items, sizes = list(leaves(call, data)), sizes_of(call, data)
-    kinds = [dtype_of(item) for item in items]
+    given, sizes = list(leaves(call, data)), sizes_of(call, data)
+    kinds = [dtype_of(item) for item in given]
+    items = [as_tensor(item) if varies(item) else item for item in given]
     known = all(value.is_constant for value in options.values())
     if sizes is None or not known or call.tracing.ending.undo or call.tracing.overrides.present:
         return None
-    given = {name: value.as_constant() for name, value in options.items() if value.as_constant()}
-    dtype = given.get("dtype") or promoted(kinds)
+    chosen = {name: value.as_constant() for name, value in options.items() if value.as_constant()}
+    dtype = chosen.get("dtype") or promoted(kinds)
     if (
-        given.keys() - {"dtype", "device"}
+        chosen.keys() - {"dtype", "device"}
         or not isinstance(dtype, torch.dtype)
         or not all(fits(k, dtype) for k in kinds)
     ):
         return None
-    device = call.constant(given.get("device", torch.get_default_device()))
+    device = call.constant(chosen.get("device", torch.get_default_device()))
     taken, to = call.constant(TAKEN_AS[dtype]), {"dtype": call.constant(dtype)}
     parts = [
         call.graph_call("to", call.graph_call("detach", item), device=device, dtype=taken)
@@ -70,6 +74,17 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     ]
     whole = call.graph_call(torch.stack, TupleValue(parts))
     return call.graph_call("to", call.graph_call("reshape", whole, call.constant(sizes)), **to)
+
+
+def varies(item: Value) -> bool:
+    """Whether it is a float that varies from call to call, and is known before the graph."""
+    return not item.is_constant and not item.is_tensor and known_before_graph(item) and item.python_type() is float
+
+
+def as_tensor(number: Any) -> Value:
+    """A number that varies, as a 0-d tensor."""
+    found: Value = number.as_tensor()
+    return found
 
 
 def fits(kind: torch.dtype | None, dtype: torch.dtype) -> bool:
@@ -93,6 +108,8 @@ def dtype_of(item: Value) -> torch.dtype | None:
     if isinstance(item, TracedTensor):
         plain = item.fake.dim() == 0 and item.dtype in TAKEN_AS and item.device.type != "meta"
         return item.dtype if plain else None
+    if varies(item):
+        return torch.get_default_dtype()
     number = item.as_constant() if item.is_constant else None
     if type(number) is int and not -(2**63) <= number < 2**63:
         return None
