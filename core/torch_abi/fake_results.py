@@ -110,7 +110,7 @@ def _describe(mode: FakeTensorMode, values: Iterable[Any], key: list[Any], tenso
                 return False
             key += (
                 kind, value.shape, value.stride(), value.storage_offset(), memory, value.dtype,
-                state["_fake_device"], value.requires_grad, value.is_inference(), value.is_conj(),
+                value.fake_device, value.requires_grad, value.is_inference(), value.is_conj(),
                 value.is_neg(), state.get(GUESSED, False),
             )  # fmt: skip
             tensors.append(value)
