@@ -300,3 +300,30 @@ def test_methods_of_operators_in_place_that_are_called(name: str, backend: str, 
     compiled = armature.compile(program, backend=backend, fullgraph=True)
     assert str(compiled(given)) == str(program(wanted))
     assert torch.equal(given, wanted)
+
+
+def lists_that_overlap(t: torch.Tensor) -> list[torch.Tensor]:
+    made = [t, t + 1]
+    torch._foreach_add_(made, [t, t * 2], alpha=0.5)
+    torch._foreach_addcdiv_(made, [t, t], [t + 3, t + 4], value=0.2)
+    twice = t * 3
+    torch._foreach_mul_([twice, twice], 2)
+    torch._foreach_sub_([twice[:1], made[0]], [made[1][:1], twice])
+    return [*made, twice]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
+def test_lists_are_changed_one_tensor_after_the_other(backend: str) -> None:
+    given = [torch.linspace(-1, 1, 8).reshape(2, 4) for _ in range(2)]
+    found = armature.compile(lists_that_overlap, backend=backend)(given[0])
+    torch.testing.assert_close([*found, given[0]], [*lists_that_overlap(given[1]), given[1]])
+
+
+def test_parts_of_one_storage_are_no_overlap() -> None:
+    def parts(t: torch.Tensor) -> torch.Tensor:
+        whole = t * 2
+        torch._foreach_add_([whole[0], whole[1]], [whole[0], whole[1]])
+        return whole
+
+    given = torch.linspace(-1, 1, 8).reshape(2, 4)
+    assert torch.equal(armature.compile(parts, backend="auto", fullgraph=True)(given), parts(given))

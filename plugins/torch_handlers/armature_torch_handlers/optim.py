@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, Value, existing, handles
+from armature.plugin_api import AS_CAPTURED, Call, TracedTensor, Value, existing, handles
 
 
 @handles(*existing("torch.optim.optimizer._get_value"))
@@ -45,7 +45,7 @@ def add_product(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor
 def scaled_additions(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """The same on lists of tensors, with a tensor of factors, or a list of one-element tensors."""
     if len(args) != 4 or kwargs or not (isinstance(args[3], TracedTensor) or holds_tensors(call, args[3])):
-        return None
+        return on_lists(call, *args, **kwargs)
     return call.polyfill(add_quotients if call.fn is torch._foreach_addcdiv_ else add_products, *args)
 
 
@@ -162,3 +162,48 @@ def asgd_by_tensors(
     for held, computed in zip((mus, etas, state_steps), numbers):
         for own, number in zip(held, computed):
             own.copy_(number)
+
+
+SCALED = (torch._foreach_addcdiv_, torch._foreach_addcmul_)
+IN_PLACE = [getattr(torch, name) for name in dir(torch) if name.startswith("_foreach_") and name.endswith("_")]
+
+
+@handles(*(found for found in IN_PLACE if found not in SCALED))
+def on_lists(call: Call, self: Value, *args: Value, **kwargs: Value) -> Value | None:
+    """An operator in place on a list of tensors of which one overlaps an operand of a later one. They are changed one
+    after the other, which a functional graph does not preserve: it computes all of them from what was there before."""
+    targets: dict[int, list[tuple[int, torch.Tensor]]] = {}
+    for place, target in enumerate(memories(call, self)):
+        targets.setdefault(target.untyped_storage()._cdata, []).append((place, target))
+    operands = [row for arg in (self, *args, *kwargs.values()) for row in enumerate(memories(call, arg))]
+    if not any(
+        before < place and overlap(target, operand)
+        for place, operand in operands
+        for before, target in targets.get(operand.untyped_storage()._cdata, ())
+    ):
+        return None
+    made = call.tracing.graph.call(call.fn, (self, *args), kwargs)
+    next(iter(reversed(call.tracing.recorder.graph.nodes))).meta[AS_CAPTURED] = True
+    return made
+
+
+def memories(call: Call, value: Value) -> list[torch.Tensor]:
+    """The fakes of a list of strided tensors; none for other values."""
+    items = call.tracing.unpack(value) if issubclass(value.python_type(), (list, tuple)) else []
+    fakes = [item.fake for item in items if isinstance(item, TracedTensor)]
+    return fakes if all(fake.layout is torch.strided for fake in fakes) else []
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors in one storage have elements between each other's first and last, or may for some sizes."""
+    (begin, end), (begin_other, end_other) = extent(one), extent(other)
+    known = all(isinstance(number, int) for number in (begin, end, begin_other, end_other))
+    return not known or max(begin, begin_other) < min(end, end_other)
+
+
+def extent(tensor: torch.Tensor) -> tuple[Any, Any]:
+    """Where its memory begins and ends in its storage, in elements."""
+    begin = tensor.storage_offset()
+    if 0 in tensor.shape:
+        return begin, begin
+    return begin, begin + 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
