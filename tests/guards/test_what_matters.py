@@ -452,9 +452,11 @@ def test_sequences_taken_whole(name: str, watch: Any) -> None:
         assert compiled(x(), value)[1] == fn(x(), value)[1]
 
 
-def test_no_python_runs_to_check_the_settings_of_convolutions() -> None:
+def test_no_python_runs_to_check_the_settings_of_layers() -> None:
     """One call of a function for each tuple would take longer than all other guards of the layer."""
-    model = nn.Sequential(nn.Conv2d(2, 2, 3, stride=2, padding=1), nn.AvgPool2d(2), nn.MaxPool2d((2, 1)))
+    model = nn.Sequential(
+        nn.Conv2d(2, 2, 3, stride=2, padding=1), nn.AvgPool2d(2), nn.MaxPool2d((2, 1)), nn.Dropout(0.0)
+    )
     compiled, given, called = armature.compile(model), torch.ones(1, 2, 8, 8), []
     compiled(given)
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
