@@ -28,6 +28,9 @@ NAMES = (
     "special_log_ndtr", "special_xlog1py", "_safe_softmax", "native_dropout_backward", "isposinf",
     "heaviside", "isneginf", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac",
     "trace",
+    # what the partitioner does not know to be cheap under its own name
+    "elu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward", "leaky_relu_backward",
+    "softplus_backward", "hardswish",
     # norms and reductions
     "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm",
     "norm.Scalar", "norm.ScalarOpt_dim", "aminmax", "nansum", "count_nonzero", "dist", "std_mean.correction",

@@ -191,6 +191,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("channels-last-training", "joint", layouts.use_channels_last),
     Pass("rows-training", "joint", rows.lay_out_by_rows, after=("channels-last-training",)),
     Pass("normalized-again", "joint", saving.normalize_again, after=("places-in-windows", "rows-training")),
+    Pass("dropped-again", "joint", saving.drop_again, after=("normalized-again",)),
     Pass("frozen-batch-norms", "post_grad", frozen.fold_batch_norms),
     Pass("channels-last", "post_grad", layouts.use_channels_last, after=("frozen-batch-norms",)),
     Pass("rows", "post_grad", rows.lay_out_by_rows, after=("channels-last",)),

@@ -169,6 +169,77 @@ def compute_for(
             reader.replace_input_with(value, copied(value))
 
 
+def drop_again(module: object, ctx: object) -> object:
+    """What dropout makes is its argument times its mask, a byte for each number, which its own backward needs anyway.
+    Backward of a product computes it again from these, where the argument is cheap or saved as well."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    backward = depending_on_tangents(module.graph)
+    for node in module.graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        given, chance, training = node.args
+        results = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+        source = behind_views(given)
+        cheap = is_elementwise(source) or any(user in backward for user in source.users)
+        if len(results) < 2 or training is False or chance >= 1 or not cheap or not is_on_cpu(given):
+            continue
+        if readers := viewed(results[0], backward):
+            first = next(each for each in module.graph.nodes if each in readers)
+            again = functools.partial(kept_by, scale=1 / (1 - chance))
+            (made,) = inlined(first, again, given, results[1], recompute=True)
+            if same_strides(made, results[0]):
+                read_instead(readers, results[0], made, first)
+    return module
+
+
+def kept_by(value: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The first result of `native_dropout`, as the kernel computes it."""
+    return value * mask * scale
+
+
+def behind_views(node: fx.Node) -> fx.Node:
+    """What a value is a view of, perhaps of a view."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def is_on_cpu(node: fx.Node) -> bool:
+    """Elsewhere the numbers themselves are drawn again, by a kernel that needs no mask."""
+    value = node.meta["val"]
+    return bool(isinstance(value, Tensor) and value.device.type == "cpu")
+
+
+def viewed(value: fx.Node, backward: set[fx.Node]) -> dict[fx.Node, fx.Node]:
+    """The nodes of backward that read a value, with that value or the view of it that each reads. Empty if one of
+    these views depends on more than the value."""
+    found: dict[fx.Node, fx.Node] = {}
+    for user in value.users:
+        if user in backward:
+            found[user] = value
+        elif isinstance(user.target, torch._ops.OpOverload) and user.target.is_view:
+            below = viewed(user, backward)
+            if below and user.all_input_nodes != [value]:
+                return {}
+            found |= below
+    return found
+
+
+def read_instead(readers: Mapping[fx.Node, fx.Node], old: fx.Node, new: fx.Node, first: fx.Node) -> None:
+    """Have these nodes read another value, or copies of the views that they read, made before the first of them."""
+    copies = {old: new}
+
+    def copied(view: fx.Node) -> fx.Node:
+        if view not in copies:
+            copied(view.all_input_nodes[0])
+            with first.graph.inserting_before(first):
+                copies[view] = first.graph.node_copy(view, copies.__getitem__)
+                copies[view].meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
+        return copies[view]
+
+    for reader, view in readers.items():
+        reader.replace_input_with(view, copied(view))
+
+
 def depending_on_tangents(graph: fx.Graph) -> set[fx.Node]:
     """The nodes of backward in a joint graph."""
     found: set[fx.Node] = set()

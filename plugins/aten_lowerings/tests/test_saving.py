@@ -70,6 +70,53 @@ def test_a_result_is_not_kept_for_its_own_derivative() -> None:
     assert total(kept) <= 2 * 8 * 16 * 4
 
 
+DROPPED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "an activation": lambda x, w: functional.dropout(functional.gelu(x @ w), 0.25) @ w,
+    "a view": lambda x, w: functional.dropout(functional.gelu(x @ w).view(2, 4, 16), 0.25) @ w,
+    "an activation that is saved": lambda x, w: functional.dropout((x @ w).tanh(), 0.25) @ w,
+    "attention": lambda x, w: functional.dropout((x @ w).softmax(-1), 0.25) @ w,
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_dropout_keeps_its_mask_alone(name: str) -> None:
+    """Beside what the function before it needs, which has as many numbers."""
+    x, w = torch.randn(8, 16), torch.randn(16, 16)
+
+    def seeded(function: Callable[..., Tensor]) -> list[Any]:
+        torch.manual_seed(3)
+        return gradients(function, x, w)
+
+    armature.reset()
+    expected = seeded(DROPPED[name])
+    assert difference(expected, seeded(armature.compile(DROPPED[name], fullgraph=True))) <= 1e-4
+    (forward,) = (g for g in session().compilations[-1].graphs if g.aten.kind is GraphKind.FORWARD)
+    results: Any = forward.aten.module.graph.output_node().args[0]
+    kept = [node.meta["val"] for node in results[1:] if isinstance(node, fx.Node) and node.op != "placeholder"]
+    assert total(kept) == 8 * 16 * (4 + 1)
+
+
+def test_dropout_of_what_nothing_else_needs_is_kept() -> None:
+    x, w = torch.randn(8, 16), torch.randn(16, 16)
+
+    def seeded(function: Callable[..., Tensor]) -> list[Any]:
+        torch.manual_seed(3)
+        return gradients(function, x, w)
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        return functional.dropout(x @ w, 0.25) @ w
+
+    assert difference(seeded(program), seeded(armature.compile(program, fullgraph=True))) <= 1e-4
+
+
+def test_backward_of_an_activation_reads_what_it_can_compute() -> None:
+    """Scores of all pairs are a sum of two vectors."""
+    x, y = torch.randn(40, 1), torch.randn(1, 40)
+    for function in (functional.leaky_relu, functional.elu, functional.softplus, functional.hardswish):
+        kept = checked(lambda x, y, function=function: function(x.sin() + y.sin()).cos(), x, y)
+        assert total(kept) <= 4 * 2 * 40, function
+
+
 POOLS: tuple[dict[str, Any], ...] = (
     {"kernel_size": 2},
     {"kernel_size": 3, "stride": 2, "padding": 1},
