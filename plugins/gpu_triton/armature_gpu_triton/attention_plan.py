@@ -130,13 +130,13 @@ class Functions:
 @attrs.frozen
 class Tiles:
     """How blocks of scores cover the rows and columns that a kernel walks over. steps: blocks of scores in a block of
-    the mask, as text: a number, or the name of a parameter where the mask is a single block."""
+    the mask. single: the mask is a single block."""
 
     blocks: Blocks
     m_masked: bool
     n_masked: bool
     steps: int
-    text: str
+    single: bool
 
     @classmethod
     def of(cls, kind: str, blocks: Blocks, given: Given) -> Tiles:
@@ -146,8 +146,7 @@ class Tiles:
         block, sparse, extent = (blocks.m, mask.m, rows) if down else (blocks.n, mask.n, keys)
         steps = -(-min(sparse, extent) // block)
         m_span, n_span = (block * steps, blocks.n) if down else (blocks.m, block * steps)
-        text = "steps" if sparse > extent else str(steps)
-        return cls(blocks, bool(rows % m_span), bool(keys % n_span), steps, text)
+        return cls(blocks, bool(rows % m_span), bool(keys % n_span), steps, sparse > extent)
 
 
 def blocks_for(kind: str, given: Given) -> Blocks:
@@ -306,7 +305,8 @@ class Planning:
         lists = given.mask.of_columns if kind == OF_KEYS else given.mask.of_rows
         own_keys = given.key.shape[0] == given.query.shape[0]
         scale = self.functions.scale
-        return Form(kind, given.query.dtype, views, own_keys, lists[2] is not None, m, n, scale, tiles.text)
+        steps = None if tiles.single else tiles.steps
+        return Form(kind, given.query.dtype, views, own_keys, lists[2] is not None, m, n, scale, steps)
 
     def pointers(self, kind: str) -> list[str]:
         """The types of the tensors."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import attrs
 import jinja2
 import torch
 
-from armature.backend_api import Buffer, Expression, Kernel, Lines, Load, Node, Pass, Store, Var, Write, walk_kernel
+from armature.backend_api import Buffer, Expression, Kernel, Lines, Load, Node, Op, Pass, Store, Var, Write, walk_kernel
 from armature_gpu_triton import autotune
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import Tile
-from armature_gpu_triton.ops import TYPES, cast_text
+from armature_gpu_triton.ops import HALVES, TYPES, cast_text
 from armature_gpu_triton.product_printer import TEMPLATES, precision
 
 SCORE, GRADIENT = "score", "grad"  # names of buffers that stand for values of a block
@@ -71,7 +72,7 @@ class Text:
 class Form:
     """What determines the text of a kernel besides the functions. views: how it reads and writes tensors. own_keys:
     each batch has keys of its own. full: some blocks need no mask. m_masked, n_masked: the last blocks reach past the
-    end. steps: blocks of scores in a block of the mask, as text."""
+    end. steps: blocks of scores in a block of the mask; None: the mask is a single block."""
 
     kind: str
     dtype: torch.dtype
@@ -81,7 +82,7 @@ class Form:
     m_masked: bool
     n_masked: bool
     scale: float
-    steps: str
+    steps: int | None
 
 
 class Body(KernelPrinter):
@@ -108,6 +109,7 @@ class Body(KernelPrinter):
         self.arguments = {**{name: name for name in LEAVES}, **names}
         self.index = attrs.evolve(self.index, names={})
         self.rounded = False
+        self.halves = form.dtype in HALVES  # the factors of the scores have 16 bits
 
     def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
         """As for other kernels, with names of this one's masks."""
@@ -119,6 +121,12 @@ class Body(KernelPrinter):
     def load(self, node: Load) -> str:
         """As for other kernels; a score is a value."""
         return node.buffer if node.buffer in LEAVES else super().load(node)
+
+    def operation(self, node: Op) -> str:
+        """As for other kernels, but for quotients: a division is rounded like the scores, not like eager mode's."""
+        if node.op == "div" and node.dtype == torch.float32 and self.halves:
+            return " / ".join(map(self.value, node.args))
+        return super().operation(node)
 
     def texts(self) -> list[Text]:
         """The statements of each value after those of the values before it, and the value as float32 or bool."""
@@ -160,6 +168,14 @@ def engine() -> jinja2.Environment:
     )
 
 
+def start_of_step(form: Form, places: str) -> str:
+    """The first row or column of a step's block of scores. places: the list of the mask's blocks."""
+    block, sparse = ("BLOCK_M", "SPARSE_M") if form.kind == OF_KEYS else ("BLOCK_N", "SPARSE_N")
+    if form.steps is None:
+        return f"step * {block}"
+    return f"tl.load({places} + row * columns + step // {form.steps}) * {sparse} + step % {form.steps} * {block}"
+
+
 def parameters(form: Form, buffers: Sequence[str]) -> list[str]:
     """The kernel's parameters: tensors, the program's own tensors, numbers."""
     if form.kind == DELTA:
@@ -185,7 +201,8 @@ def print_kernel(
             unchanged=unchanged,
             factor=repr(math.log2(math.e) * (form.scale if unchanged else 1)),
             scale=repr(form.scale),
-            steps=form.steps,
+            steps=form.steps or "steps",
+            start=partial(start_of_step, form),
             m_masked=form.m_masked,
             n_masked=form.n_masked,
             own_keys=form.own_keys,
