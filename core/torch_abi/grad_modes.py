@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import torch
 import torch.amp.autocast_mode
+from torch.fx import traceback
 
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 set_default_dtype: Callable[[torch.dtype], None] = torch._C._set_default_dtype
@@ -107,9 +108,13 @@ def switches_set_back() -> Iterator[None]:
     """A context that restores everything that functions of `CHANGED_BY`, and torch's own passes, change."""
     switches = (AUTOCAST_CACHE, *dict.fromkeys(CHANGED_BY.values()))
     before = [switch.read() for switch in switches]
+    # torch's passes write to it, then put a copy made before in its place: code that was traced knows this very dict.
+    meta = traceback.current_meta
+    traceback.current_meta = meta.copy()
     try:
         yield
     finally:
+        traceback.current_meta = meta
         # The grad mode last: leaving a level of transforms sets it to its value at entry.
         for switch, known in reversed([*zip(switches, before, strict=True)]):
             switch.restore(known)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from armature.plugins import manager
@@ -169,6 +170,16 @@ def test_switches_of_torchs_state() -> None:
     with pytest.raises(RuntimeError):
         grad_modes.with_default_dtype(torch.float64, torch.ones)(-1)
     assert torch.get_default_dtype() is torch.float32
+
+
+def test_what_torchs_passes_note_of_nodes_is_set_back() -> None:
+    from_before = traceback.current_meta
+    with grad_modes.switches_set_back():
+        assert traceback.current_meta == from_before and traceback.current_meta is not from_before
+        traceback.current_meta["noted"] = 1
+        with traceback.preserve_node_meta():
+            pass
+    assert traceback.current_meta is from_before and "noted" not in from_before
 
 
 CHANGES = {
