@@ -211,19 +211,26 @@ class Planning:
 
     functions: Functions
     given: Given
-    strides: Mapping[str, tuple[int, ...]]
     place: tuple[Var, ...]
-    asserts: bool = False
+    traced: tuple[Expression, Expression]
+    strides: Mapping[str, tuple[int, ...]]
     bodies: dict[str, str] = attrs.field(factory=dict)
     texts: list[str] = attrs.field(factory=list)
     numbers: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, functions: Functions, given: Given) -> Planning:
+    def of(cls, functions: Functions, given: Given, learns: bool) -> Planning:
         """For a layout. Errors: Unfit."""
         check(given)
         extents = (*given.query.shape[:3], given.key.shape[2])
-        return cls(functions, given, strides_of(given), tuple(map(Var, ("b", "h", "m", "n"), extents)))
+        place = tuple(map(Var, ("b", "h", "m", "n"), extents))
+        return cls(functions, given, place, traced(functions, given, place, learns), strides_of(given))
+
+    @property
+    def asserts(self) -> bool:
+        """Whether an index may be out of range."""
+        every = postorder([value for found in self.traced for value in found.values])
+        return any(isinstance(one, Op) and one.op == "check_index" for one in every)
 
     def run(self, build: Build, learns: bool) -> Plan:
         """The plan. Errors: Unfit, BackendError."""
@@ -318,32 +325,32 @@ class Planning:
 
     def sections(self, kind: str, form: Form) -> tuple[dict[str, Text], bool]:
         """What the functions do with a score, by the name of the template's part, and whether that is nothing but a
-        mask. Errors: Unfit."""
-        of, given, device = self.functions, self.given, self.given.query.device
-        number, spot = (torch.empty((), dtype=dtype, device=device) for dtype in (torch.float32, torch.int32))
-        inputs = [number, *[spot] * MASK_INPUTS, *given.own[: of.shared]]
-        block = self.place[2:]
-        spots: list[Node] = [IndexValue(var, torch.int32) for var in self.place]
-        nodes: dict[int, Node] = dict(enumerate([Load(printer.SCORE, block, torch.float32), *spots]))
-        back = kind in (OF_QUERY, OF_KEYS)
-        if back:
-            nodes[len(inputs)] = Load(printer.GRADIENT, block, torch.float32)
-        found = self.expression(of.score, inputs, nodes, back)
-        names = {name: f"given{at - SCORE_INPUTS}" for name, at in found.positions.items()}
-        scores = Body(found, names, "post", self.place, form)
-        inputs = [*[spot] * MASK_INPUTS, *given.own[of.shared :]]
-        found = self.expression(of.mask, inputs, dict(enumerate(spots)))
-        names = {name: f"given{at - MASK_INPUTS + of.shared}" for name, at in found.positions.items()}
-        (mask,) = Body(found, names, "mask", self.place, form).texts()
-        parts = ("score", "gradient") if back else ("score",)
-        return {**dict(zip(parts, scores.texts(), strict=True)), "mask": mask}, scores.unchanged and of.scale > 0
+        mask."""
+        of_score, of_mask = self.traced
+        if kind == FORWARD:
+            of_score = attrs.evolve(of_score, values=of_score.values[:1])
+        names = {name: f"given{at - SCORE_INPUTS}" for name, at in of_score.positions.items()}
+        scores = Body(of_score, names, "post", self.place, form)
+        before = MASK_INPUTS - self.functions.shared
+        names = {name: f"given{at - before}" for name, at in of_mask.positions.items()}
+        (mask,) = Body(of_mask, names, "mask", self.place, form).texts()
+        texts = dict(zip(("score", "gradient"), scores.texts(), strict=False))
+        return {**texts, "mask": mask}, scores.unchanged and self.functions.scale > 0
 
-    def expression(
-        self, module: Any, inputs: Sequence[torch.Tensor], nodes: Mapping[int, Node], derivative: bool = False
-    ) -> Expression:
-        """A function of the program. Errors: Unfit."""
-        found = self.functions.expression(module, inputs, nodes, derivative)
-        if found is None:
-            raise Unfit
-        self.asserts |= any(isinstance(one, Op) and one.op == "check_index" for one in postorder(found.values))
-        return found
+
+def traced(functions: Functions, given: Given, place: Sequence[Var], learns: bool) -> tuple[Expression, Expression]:
+    """The functions of scores, with the gradient if it `learns`, and of the mask. Errors: Unfit."""
+    device = given.query.device
+    number, spot = (torch.empty((), dtype=dtype, device=device) for dtype in (torch.float32, torch.int32))
+    inputs = [number, *[spot] * MASK_INPUTS, *given.own[: functions.shared]]
+    block = tuple(place[2:])
+    spots: list[Node] = [IndexValue(var, torch.int32) for var in place]
+    nodes: dict[int, Node] = dict(enumerate([Load(printer.SCORE, block, torch.float32), *spots]))
+    if learns:
+        nodes[len(inputs)] = Load(printer.GRADIENT, block, torch.float32)
+    of_score = functions.expression(functions.score, inputs, nodes, learns)
+    inputs = [*[spot] * MASK_INPUTS, *given.own[functions.shared :]]
+    of_mask = functions.expression(functions.mask, inputs, dict(enumerate(spots)))
+    if of_score is None or of_mask is None:
+        raise Unfit
+    return of_score, of_mask

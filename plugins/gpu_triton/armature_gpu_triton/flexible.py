@@ -81,7 +81,7 @@ class Attention:
         """The plan for a layout, made when it is first met. Errors: Unfit, BackendError."""
         layout = given.layout
         if layout not in self.plans:
-            self.plans[layout] = Planning.of(self.functions, given).run(self.build, self.learns)
+            self.plans[layout] = Planning.of(self.functions, given, self.learns).run(self.build, self.learns)
         return self.plans[layout]
 
 

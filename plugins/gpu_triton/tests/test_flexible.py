@@ -224,7 +224,7 @@ def planned(given: Given) -> tuple[KernelSource, Sequence[KernelSpec], Plan]:
     (call,) = calls
     functions = flexible.Functions(call.args[3], call.args[4][-1], 1, 0.125, call.expression)
     given = Given(given.query, given.key, given.value, given.mask, (SLOPES,))
-    plan = Planning.of(functions, given).run(build, learns=True)
+    plan = Planning.of(functions, given, True).run(build, True)
     return kept[0], kept[1], plan
 
 
