@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import attrs
@@ -157,8 +157,9 @@ DEVICE = torch.device("cuda")
 LEAVES = (SCORE, GRADIENT)
 
 
+@cache
 def engine() -> jinja2.Environment:
-    """The environment of the templates."""
+    """The environment of the templates, which remembers them."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(TEMPLATES)),
         undefined=jinja2.StrictUndefined,
