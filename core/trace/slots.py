@@ -2,7 +2,7 @@
 
 Section numbers refer to the language reference, chapter 3 "Data model", unless another chapter is named. Special
 methods are looked up in the class of an object, never in the object itself (3.3.12). This module has names and orders
-only; `operators.py`, `iteration.py`, `text.py` and the value classes implement them.
+only; `operators.py`, `iteration.py` and the value classes implement them.
 """
 
 from __future__ import annotations

@@ -151,6 +151,17 @@ def test_folders_of_the_core_are_on_the_map() -> None:
     ] == []
 
 
+def test_modules_of_the_core_are_in_its_table() -> None:
+    """All but those of `core/trace` itself, which are drawn."""
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## Every module\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(core[\w/]*)` \| (.*) \|$", table, re.MULTILINE)
+    there: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "core").rglob("*.py")):
+        if path.stem != "__init__" and "templates" not in path.parts and path.parent != ROOT / "core/trace":
+            there.setdefault(str(path.parent.relative_to(ROOT)), []).append(path.stem)
+    assert {folder: sorted(re.findall(r"`(\w+)`", told)) for folder, told in rows} == there
+
+
 def test_rooms_of_tracing_are_drawn_in_the_order_of_their_imports() -> None:
     contracts = configparser.ConfigParser()
     contracts.read(ROOT / ".importlinter-annotations")

@@ -1,4 +1,4 @@
-"""Callables: functions of the program, closures made in the frame, bound methods, C functions, partials."""
+"""Callables: functions of the program, closures made in the frame, bound methods, C functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists, tuples and their kin (named tuples, torch.Size, results of torch functions), slices and ranges."""
+"""Lists, tuples and their kin (named tuples, torch.Size, results of torch functions)."""
 
 from __future__ import annotations
 
