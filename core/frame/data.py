@@ -16,11 +16,12 @@ STACK = "__armature_stack_"  # prefix of the variables that hold a resumed frame
 
 @attrs.define(eq=False)
 class ResumeTable:
-    """The codes of the resume functions made for one code object and its callees: the same break yields the same code.
+    """The codes of the resume functions made for one code object and its callees: the same break yields the same
+    code.
 
-    Python's cycle collector does not see code objects. So the table belongs to the code object that was compiled first;
-    the code of a resume function finds other codes through the table (`HeldCode`). Nothing in the table refers to that
-    first object, only to a copy of it.
+    Python's cycle collector does not see code objects, so a reference cycle through one would never be freed. The
+    table therefore belongs to the code object that was compiled first and refers only to a copy of it, and resume
+    functions find each other's code through the table (`HeldCode`).
     """
 
     made: dict[Hashable, CodeType] = attrs.field(factory=dict)
@@ -37,8 +38,7 @@ class ResumeTable:
 
 @attrs.frozen(eq=False)
 class HeldCode:
-    """A reference to a code object of a table, for code in the same table. The table lives while any of its codes
-    run."""
+    """A weak reference from one code object of a table to another one. The table lives while any of its code runs."""
 
     table: ReferenceType[ResumeTable]
     key: Hashable
@@ -57,8 +57,8 @@ class ResumePoint:
     That code contains no copy of the program's instructions, because copying would take time for each break of a long
     function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
     position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
-    globals and attributes that the program may look up from there on. offset: that of the instruction at `entry`,
-    in bytes. loops: what the loops around it go over, the outermost first, once that was asked for.
+    globals and attributes that the program may look up from there on. offset: the byte offset of the instruction at
+    `entry`. loops: the expressions that the surrounding loops iterate over, outermost first; computed on first use.
     """
 
     origin: CodeType
@@ -72,7 +72,7 @@ class ResumePoint:
     _whole: CodeType | None = None
 
     def whole(self) -> CodeType:
-        """Code with the same arguments and cells that runs the rest of the program's code."""
+        """A code object with the same arguments and cells that runs the program's code from here to its end."""
         if self._whole is None:
             self._whole = self.write()
         return self._whole
@@ -85,7 +85,7 @@ def resume_point(code: CodeType) -> ResumePoint | None:
 
 
 def program_of(code: CodeType) -> CodeType:
-    """The program's code of which this code object runs a part, or the code object itself."""
+    """The program's code object that a resume function continues; for any other code object, that object itself."""
     point = resume_point(code)
     return code if point is None else point.origin
 
@@ -97,7 +97,7 @@ def names_of(code: CodeType) -> Iterable[str]:
 
 
 def eager_code(code: CodeType) -> CodeType:
-    """Another code object that does in eager mode what frames of this code object do."""
+    """A code object that runs in eager mode and has the same effect as this one."""
     point = resume_point(code)
     return code.replace() if point is None else point.whole()
 
@@ -107,7 +107,8 @@ class FrameRequest:
     """A frame to compile. `locals` holds the arguments by name, and unopened cells under the names of
     `code.co_cellvars` (for an argument that is a cell: its value) and `code.co_freevars` (`closure`).
 
-    promising: whether a quick look found a tensor in reach; if not, tracing stops where it becomes costly.
+    promising: whether a quick search found a tensor among the frame's variables; if not, tracing gives up as soon as
+    it becomes costly.
     """
 
     code: CodeType

@@ -37,7 +37,7 @@ from armature.torch_abi.eval_frame import (
 )
 from armature.torch_abi.wrappers import in_dispatch
 
-EAGER_ENTRIES = 3  # argument patterns for which running eagerly is cached; after that, all others run eagerly too
+EAGER_ENTRIES = 3  # most argument patterns cached as "run eagerly"; beyond that, all others run eagerly too
 OWNERS = 8  # compiled callables that share a code object and still get a recompile limit each
 RECORDS = "records or reads programs for another tool of torch: its callees run uncompiled"
 EAGER = FrameOutcome(SKIP, False)
@@ -50,9 +50,9 @@ SEEN_BY_OTHERS = "a dispatch mode or another tool of torch is active, which has 
 class RunEagerly(Exception):
     """The frame is not compiled: it runs eagerly, and so do later frames of its code for which nothing is cached.
 
-    for_all: whatever the options, not only for those of this hook. guards: what the reason depends on; later frames for
-    which they fail are traced again. once: only this frame, and all below it. idle: there was nothing to compile;
-    whole: nor in its callees.
+    for_all: this holds for all compile options, not only for this hook's. guards: what the reason depends on; later
+    frames for which they fail are traced again. once: only this frame and its callees run eagerly, not later frames.
+    idle: tracing found nothing to compile in the frame; whole: nor in its callees.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class FrameCompiler(Protocol):
         """Why rules skip this frame; None to trace it."""
 
     def recompile_limit(self, request: FrameRequest) -> int:
-        """Compilations of a frame's code object before it is left to eager."""
+        """How often a frame's code object may be compiled before it runs eagerly for good."""
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly, or an error for the user."""
@@ -108,13 +108,14 @@ class FrameCompiler(Protocol):
         change; None to trace the frame."""
 
     def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
-        """Called for skipped frames. for_good: the hook is not asked about the code object again."""
+        """Called for each skipped frame. for_good: the hook will not be asked about this code object again."""
 
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         """Called before a code object is compiled again, with the failed guard of each earlier compilation."""
 
     def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
-        """Called once per code object when it was compiled too often. advice: calls that would make sizes symbols."""
+        """Called once per code object when it reaches the recompile limit. advice: `mark_dynamic` calls that would
+        help."""
 
 
 COMPILE_LOCK = threading.RLock()
@@ -167,8 +168,8 @@ class FrameHook:
     def _compile(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameOutcome:
         """Compile a frame that no cached code fits, or decide that it runs eagerly. `state`: of its code object."""
         if not (self.compiler.fullgraph or state.below):
-            # Also below code that calls none of the program's: torch stores the strategy per code object, and with the
-            # next arguments frames below may have to be checked.
+            # Frames below must stay visible to the hook even if this code calls none of the program's code: torch
+            # stores the strategy per code object, and with other arguments they may have to be checked.
             state.below = True
             set_code_strategy(frame.f_code, COMPILE)
         request = self._request(frame, state, promising)
@@ -219,7 +220,7 @@ class FrameHook:
         return self._install_idle(request, left, state, kept)
 
     def _looked_at(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
-        """Handle a frame that is not traced again, because no tensor is in reach."""
+        """Handle a frame that is inspected instead of traced again, because no tensor is in reach."""
         state.looks[self._torchdynamo_orig_backend] += 1
         if state.looks[self._torchdynamo_orig_backend] <= idle.LOOKS:
             return EAGER
@@ -261,7 +262,8 @@ class FrameHook:
     def _leave(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
         if left.for_all and not state.compiled:
             return self._skip(code, left.reason)
-        # Not torch's own "skip this code": another backend, or one with fullgraph, has to decide for itself.
+        # Don't use torch's own "skip this code": it would also skip the code for other backends and for fullgraph
+        # hooks, which decide for themselves.
         return self._leave_to(self._torchdynamo_orig_backend, state)
 
     def _leave_to(self, whom: object, state: CodeState) -> FrameOutcome:

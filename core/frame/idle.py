@@ -25,19 +25,20 @@ from armature.frame.guards.kinds import GlobalStateGuard, IdGuard, MetadataGuard
 from armature.frame.sources import LocalSource, Source
 
 CONTAINERS = (tuple, list, set, frozenset, dict)
-DEPTH, WIDTH = 4, 32  # how far types in containers are distinguished
-EXACT = 1  # traces of a code object whose guards are used unchanged
-EXACT_IF_PROMISING = 3  # the same where a tensor is in reach
+DEPTH, WIDTH = 4, 32  # how deep, and for how many items, the types in containers are compared
+EXACT = 1  # this many traces of a code object are cached under their full guards
+EXACT_IF_PROMISING = 3  # the same for code with a tensor in reach
 MOST = 8  # traces that find nothing before a code object is left alone
-LOOKS = 8  # inspections of a function's frames, if guards are incomplete, before argument types decide
-MANY_CALLS = 1_000  # calls under the same guards with nothing to compile; then guards are not worth their time
+LOOKS = 8  # inspections of a function's frames with incomplete guards; after these, argument types decide
+MANY_CALLS = 1_000  # calls with nothing to compile after which checking the guards costs more than it may save
 
 
 @attrs.define(eq=False)
 class Idle:
-    """State of frames that run uncompiled under the same guards. for_all: whatever the options.
+    """The state shared by frames that run uncompiled under the same guards. for_all: it holds for all compile
+    options.
 
-    It is called as the last of the guards: it counts the calls, and ends the entry after many.
+    The guard tree calls it as its last guard. It counts the calls and fails after `MANY_CALLS`, which ends the entry.
     """
 
     reason: str
@@ -50,7 +51,7 @@ class Idle:
 
     @property
     def is_over(self) -> bool:
-        """Whether there were many calls."""
+        """Whether the allowed number of calls is used up."""
         return self.calls_left <= 0
 
     def renew(self) -> None:
@@ -59,7 +60,8 @@ class Idle:
 
 
 def guards_to_keep(found: tuple[Guard, ...], tries: int, promising: bool) -> tuple[Guard, ...]:
-    """The guards under which a frame is not traced again; fewer after each trace that found nothing."""
+    """The guards under which a frame is not traced again. Each trace that found nothing to compile leaves fewer of
+    them."""
     kept = tuple(guard for guard in found if not isinstance(guard, GlobalStateGuard))
     return kept if tries <= (EXACT_IF_PROMISING if promising else EXACT) else tuple(_types(kept))
 
@@ -100,7 +102,7 @@ def _types(guards: tuple[Guard, ...]) -> Iterator[Guard]:
 
 
 class Form:
-    """The type of a value, and of a container's contents: a test whether another value has the same."""
+    """A test whether a value has the recorded type and, for a container, contents of the recorded types."""
 
     def __init__(self, value: object) -> None:
         self.form = _form(value)

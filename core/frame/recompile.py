@@ -28,8 +28,8 @@ class Entry:
 
     key: object
     tree: GuardTree
-    eager: bool = False  # the code is the frame's own: it can't be compiled for such arguments
-    idle: Idle | None = None  # likewise: there is nothing to compile for such arguments
+    eager: bool = False  # the frame's own code, unchanged, because it can't be compiled for such arguments
+    idle: Idle | None = None  # the frame's own code, because there is nothing to compile for such arguments
     owner: object = None  # the hook that asked for it
 
     @property
@@ -44,8 +44,9 @@ class CodeState:
 
     entries: list[Entry] = attrs.field(factory=list)
     idle: Counter[object] = attrs.field(factory=Counter)  # calls with nothing to compile, by backend key
-    looks: Counter[object] = attrs.field(factory=Counter)  # of these, frames that were inspected, not traced
-    left: set[object] = attrs.field(factory=set)  # backend keys and hooks for which uncached frames run eagerly
+    looks: Counter[object] = attrs.field(factory=Counter)  # how many of `idle_traces` were inspected instead of traced
+    # backend keys and hooks for which frames without cached code run eagerly
+    left: set[object] = attrs.field(factory=set)
     limit_told: bool = False
     _histories: dict[object, History] = attrs.field(factory=dict)
     _of_modules: dict[int, tuple[ref[nn.Module], History]] = attrs.field(factory=dict)
@@ -88,7 +89,7 @@ def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[Mism
 
 @without_overrides
 def changing_sizes(entries: list[Entry], request: FrameRequest) -> tuple[str, ...]:
-    """The sizes that compiled code took as constants and that have changed, as calls of `mark_dynamic`."""
+    """The `mark_dynamic` calls for sizes that compiled code treats as constants and that have changed since."""
     resolver = Resolver(request)
     found: dict[str, None] = {}
     for source, sizes in (pair for entry in entries for pair in entry.tree.sizes):

@@ -46,11 +46,14 @@ class Before:
 class Undo:
     """What to save before each call of a graph, and to restore if it raises.
 
-    states: torch state that the graph itself changes. entered: names of nodes that enter a context, with the functions
-    that leave it. written: positions of the inputs whose memory changes. remembered: those of them whose change
-    autograd records, which can't be undone; the graph must raise before it. altered: inputs that become other tensors.
-    draws: random numbers. saves: whether all of these are saved until the graph is `proven` by a call that did not
-    raise; always: after that too; handled: however large they are, because a `try` of the program may handle the error.
+    states: torch state that the graph itself changes. entered: names of nodes that enter a context, with the
+    functions that leave it. written: positions of the inputs whose memory changes. remembered: the subset of
+    `written` whose change autograd records; it can't be undone, so the graph can only rerun if it raises before that
+    change. altered: positions of inputs that become other tensors. draws: whether the graph draws random numbers.
+
+    saves: whether all of this is saved before each call until one call has not raised (`proven`). always: it is saved
+    before later calls too. handled: it is saved however large it is, because a `try` of the program may handle the
+    error.
     """
 
     states: tuple[Switch, ...] = ()
@@ -178,8 +181,8 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
 class Rerun:
     """Runs the frame of `code` in eager mode after its graph has raised.
 
-    certain: the frame has no handlers, so eager mode must raise too. If it does not, the graph's own error is raised if
-    `strict` (or if the user's back end made the graph); otherwise there is one warning.
+    certain: the frame has no exception handlers, so eager mode must raise too. If it does not, `strict` (or a graph
+    made by the user's back end) raises the graph's own error; otherwise one warning is given.
     """
 
     code: CodeType
@@ -208,7 +211,8 @@ class Rerun:
         return error if self.strict else f"{type(error).__name__}: {error}"
 
     def finished(self, result: object, problem: Exception | str) -> object:
-        """The frame's result, when eager mode has finished. problem: the error that it should have raised."""
+        """Return the frame's result when eager mode has finished without an error. problem: the error that it should
+        have raised."""
         if isinstance(problem, Exception):
             raise problem
         if not problem:

@@ -69,7 +69,7 @@ def reason_of_code(code: CodeType) -> str | None:
 
 
 def looks_above(code: CodeType) -> bool:
-    """Whether code of the program names a function or attribute that leads to its callers' frames."""
+    """Whether the program's code names a function or attribute that gives access to its callers' frames."""
     return not _ABOVE.isdisjoint(code.co_names)
 
 

@@ -127,7 +127,8 @@ class Loader(Protocol):
     """The writer of the code that replaces a frame's, as sources see it."""
 
     def asks(self, source: Source) -> bool:
-        """Whether the class of the object at a source customises attribute lookup."""
+        """Whether the class of the object at a source overrides attribute lookup, so that reading an attribute runs its
+        code."""
 
     def load_source(self, source: Source) -> None:
         """Push the object at another source."""

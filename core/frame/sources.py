@@ -29,7 +29,7 @@ from armature.torch_abi.symbols import NAMESPACE
 # Plain instance attributes of nn.Module: reading them as attributes is faster than through `__dict__`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
-# Types whose objects are made once by a program, or are known by their code.
+# Types whose objects a program creates once, or whose objects are identified by their code.
 LASTING: frozenset[type] = frozenset({BuiltinFunctionType, FunctionType, ModuleType})
 
 
@@ -95,7 +95,7 @@ def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:
 
 @attrs.frozen(cache_hash=True)
 class LocalSource(Source):
-    """A local variable or argument; `cell` for a cell or free variable, whose contents are meant."""
+    """A local variable or argument. cell: it is a cell or free variable, and the source means the cell's contents."""
 
     name: str
     cell: bool = False
@@ -325,7 +325,8 @@ class ItemSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class PartSource(ItemSource):
-    """`base[key]` of what a program can't write, as what an iterator is made of. words: how people read it."""
+    """`base[key]` where the program can't write `base`, such as the state of an iterator. words: the text shown to
+    users."""
 
     words: str
 
@@ -445,8 +446,8 @@ class ModeSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class CallSource(Source):
-    """`fn(base)`, for a side-effect-free function of armature's own. words: how people read it, {} for `base`. shares:
-    whether it is a tensor over the memory of the object there."""
+    """`fn(base)`, for a side-effect-free function of armature's own. words: the text shown to users, {} for `base`.
+    shares: whether the result is a tensor in the memory of the object at `base`."""
 
     base: Source
     fn: Any
@@ -473,8 +474,8 @@ class CallSource(Source):
 
 @attrs.frozen(cache_hash=True)
 class FormulaSource(Source):
-    """A number that Python computes from numbers at other sources. words: the expression, with {0} for the first of
-    them; it may name what `symbols.NAMESPACE` has."""
+    """A number that Python computes from numbers at other sources. words: the expression, with {0} for the first
+    number; it may use the names of `symbols.NAMESPACE`."""
 
     words: str
     parts: tuple[Source, ...]
@@ -515,8 +516,8 @@ class FormulaSource(Source):
 @attrs.frozen(cache_hash=True)
 class CachedCallSource(Source):
     """`base(*args)` for a side-effect-free function of the program that caches its results (`functools.lru_cache`).
-    names: of the last arguments, which are passed by name. grad: the grad mode in which it is called; None: that of the
-    frame's start."""
+    names: the names of the last arguments, which are passed by name. grad: the grad mode for the call; None: the mode
+    at the frame's start."""
 
     base: Source
     args: tuple[Source, ...]

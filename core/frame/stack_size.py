@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from bytecode import Instr, Label
 from bytecode.instr import TryBegin
 
-SPARE = 4  # for what effects don't tell: a generator begins with a value, and handlers may state no depth
+SPARE = 4  # slack for what stack effects don't show: a generator starts with a value, and a handler may lack a depth
 
 
 def stack_size(items: Iterable[object]) -> int:
     """Room for the deepest stack of instructions, labels and handlers, found in one pass.
 
-    Jumps back add nothing, since each pass through a loop leaves the stack as it found it. Of a handler, the depth
-    counts that it states, or that it begins with. (`bytecode` follows every path through the code, which takes long.)
+    Jumps back add nothing, since each pass through a loop leaves the stack as it found it. For an exception handler,
+    the depth that it states is used, or else the depth where its `try` begins. (`bytecode` follows every path through
+    the code, which takes long.)
     """
     depth = most = 0
     at_labels: dict[int, int] = {}
@@ -27,7 +28,8 @@ def stack_size(items: Iterable[object]) -> int:
         if isinstance(item, Label):
             depth = max(depth if runs_on else 0, at_labels.get(id(item), 0))
             runs_on = True
-        elif isinstance(item, TryBegin):  # it is entered with the exception, and maybe the place where it was raised
+        # the handler starts with the exception on the stack, and perhaps the offset where it was raised
+        elif isinstance(item, TryBegin):
             stated = item.stack_depth if isinstance(item.stack_depth, int) else depth
             reaches(item.target, stated + 1 + item.push_lasti)
         elif isinstance(item, Instr):

@@ -28,7 +28,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
     """Whether a graph must run operator by operator."""
     return (
         loses_wrappers(module.graph, traced.writes)
-        or any(map(_is_zero_tensor, traced.inputs))  # a kernel would read its memory, and it has none
+        or any(map(_is_zero_tensor, traced.inputs))  # a kernel would read the tensor's memory, but it has none
         # Inputs overlap and one is written to: eager refuses some such calls, which a functional graph can't detect.
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
         or meets_jagged(module.graph)
@@ -46,10 +46,12 @@ def _is_zero_tensor(given: GraphInput) -> bool:
 
 
 def only_as_captured(graph: fx.Graph) -> bool:
-    """Whether a compiled graph would compute something different. The cases: Python's `sum`, whose additions differ;
-    calls under a default dtype, which operators would read again; changes of a tensor's state, which would be lost or
-    get a gradient of zeros; views made under no_grad, which would require gradients; differences of bools, which real
-    tensors refuse."""
+    """Whether a compiled graph would compute something different from eager mode.
+
+    The cases: Python's `sum`, which adds in another order; calls under another default dtype, which operators would
+    read at run time; changes of a tensor's state, which would be lost or get a gradient of zeros; views made under
+    no_grad, which would require gradients; subtraction of bools, which real tensors reject.
+    """
     if lacks_gradient_path(graph) or returns_leaf_view(graph):
         return True
     return any(
@@ -62,7 +64,7 @@ def only_as_captured(graph: fx.Graph) -> bool:
 
 
 def subtracts_bools(node: fx.Node) -> bool:
-    """Whether a node subtracts bools, which real tensors refuse but fake tensors accept."""
+    """Whether a node subtracts bools, which real tensors reject but fake tensors accept."""
     if node.target not in SUBTRACTIONS:
         return False
     given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))

@@ -47,7 +47,8 @@ class KnownValues:
             return value.item()
 
     def converted(self, node: fx.Node, convert: Callable[[Tensor], object]) -> object:
-        """What a function of Python makes of a tensor, such as `float`. Errors: NotKnown, and the function's."""
+        """The result of a Python conversion such as `float`, applied to a tensor's value. Errors: NotKnown, and the
+        function's."""
         value = self.of(node)
         if not isinstance(value, Tensor):
             raise NotKnown(str(node))
@@ -94,7 +95,8 @@ class KnownValues:
 
 
 def written_number(node: fx.Node) -> Tensor | None:
-    """The tensor of a get_attr that represents a number of the program (as in `x[0] = 3`), and is only ever copied."""
+    """The constant tensor behind a get_attr node, if it stands for a number of the program (as in `x[0] = 3`) and is
+    only copied from."""
     if node.op != "get_attr" or any(user.target is not torch.ops.aten.lift_fresh_copy.default for user in node.users):
         return None
     value = getattr(node.graph.owning_module, str(node.target), None)
@@ -110,7 +112,8 @@ def _is_plain(node: fx.Node) -> bool:
         return written_number(node) is not None
     if node.op not in ("call_function", "call_method"):
         return False
-    functional = "val" in node.meta  # a functional graph writes to nothing, whatever has happened to its fakes
+    # a functional graph writes to nothing, so the version counters of its fakes do not matter
+    functional = "val" in node.meta
     fake = node.meta["val"] if functional else node.meta.get("example_value")
     if not isinstance(fake, Tensor):
         return True

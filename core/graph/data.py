@@ -68,10 +68,12 @@ class GraphCall:
     """A call, in a captured graph, of an operator that takes graphs. It runs between compiled parts of the graph.
 
     args: the operator's arguments: fake tensors, numbers, `fx.GraphModule`s, and tuples of these. gradients: whether
-    the results may need a derivative. expression: `expression(module, examples, given, derivative=False)`, a graph of
-    numbers as an `armature.backend_api.Expression`, or None; examples: a tensor like each of its inputs; given: the
-    nodes that stand for some of them, by position; derivative: with the gradient of the first input as a second value,
-    and the result's gradient as the last input.
+    the results may need a derivative.
+
+    expression: `expression(module, examples, given, derivative=False)` turns a graph of numbers into an
+    `armature.backend_api.Expression`, or returns None. examples: for each input of the graph, a tensor like it.
+    given: by position, the nodes that stand for some inputs. derivative: also return the gradient of the first input
+    as a second value; the result's gradient is then the last input.
     """
 
     op: object
@@ -120,8 +122,8 @@ class Decomposition:
 class Lowering:
     """Turns a call of `op` into loops: `fn(builder, *args, **kwargs)`, see `armature.lower.builder.Builder`.
 
-    Returning None declines: the operator stays an ATen call. Returning `armature.plugin_api.CallInstead(run)` calls
-    `run` instead, with the same arguments and results.
+    Returning None declines: the operator stays an ATen call. Returning `armature.plugin_api.CallInstead(run)` has
+    `run` called in place of the operator, with the same arguments and results.
     """
 
     op: torch._ops.OpOverload

@@ -1,4 +1,4 @@
-"""What is known of an operator: by its schema, and by the rows of plugins."""
+"""Facts about operators, from their schemas and from plugins' rows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Operator:
     """Facts about an operator that neither its schema nor torch's meta kernel states.
 
     function: an equivalent of the operator that is faster to call. reliable_strides: the results always have the
-    strides of the meta kernel; other operators' results are checked each time the operator has run.
-    relaid: `relaid(args, result)`, called on fake tensors while code is traced; returns the result with the strides
-    that the operator's real kernels produce, if the meta kernel's are wrong. takes: `takes(args)`, whether the kernels
-    accept arguments of these dtypes and sizes, if the meta kernel accepts more; probed: how the kernel of a CPU is
-    asked that. understood: `understood(args)`, the same arguments in a form for which the meta kernel's answer is
-    right. fake: why the operator has no fake result, though it has a meta kernel. axes_of_one: what the strides of the
-    results are along axes of size 1, unless that follows from `relaid` and torch's tags. writes: `writes(args)`, the
+    strides of the meta kernel; other operators' results are checked each time the operator has run. relaid:
+    `relaid(args, result)`, called on fake tensors while code is traced; returns the result with the strides that the
+    operator's real kernels produce, if the meta kernel's are wrong. takes: `takes(args)`, whether the kernels accept
+    arguments of these dtypes and sizes, if the meta kernel accepts more. probed: how to find that out from the CPU
+    kernel. understood: `understood(args)`, the same arguments in a form for which the meta kernel's result is right.
+    fake: why calls of the operator get no fake result, although it has a meta kernel. axes_of_one: the results'
+    strides along axes of size 1, unless `relaid` and torch's tags determine them. writes: `writes(args)`, the
     positions of the arguments that a call writes to, if the schema does not say.
 
-    What the results are: unset: whatever the memory held. may_return_view: views, though the schema does not say so.
-    changes_part: the first argument with other numbers in part of it. layout_only: something that the first argument
-    gives its layout alone. commutes: the same whichever of the two operands is the first.
+    Flags about the results. unset: they are uninitialised memory. may_return_view: they may be views, though the
+    schema does not say so. changes_part: the result is a copy of the first argument with part of its elements
+    changed. layout_only: of the first argument, only the layout is used. commutes: the two operands may be exchanged.
     """
 
     op: torch._ops.OpOverload
@@ -50,7 +50,8 @@ class Operator:
 
 
 def fake_rules(rows: Iterable[Operator]) -> FakeRules:
-    """What rows tell of fakes; of several for one operator, the first that tells it decides."""
+    """Collect the rows' facts about fake results. If several rows state the same fact about an operator, the first one
+    counts."""
     rows = tuple(rows)
 
     def told(field: str) -> dict[Any, Any]:
@@ -77,6 +78,6 @@ def may_return_view(op: object, rows: Rows) -> bool:
 
 
 def commuting(rows: Rows) -> frozenset[object]:
-    """The functions of two operands of which either may be the first: operators, and torch's functions of that name."""
+    """The functions whose two operands may be exchanged: operators, and torch's functions of the same names."""
     found = [op for op, row in rows.items() if row.commutes]
     return frozenset((*found, *(getattr(torch, op._opname, op) for op in found)))

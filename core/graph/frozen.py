@@ -1,4 +1,4 @@
-"""Inference with frozen weights: what a graph computes of parameters and buffers alone is computed once and kept.
+"""Inference with frozen weights: values that depend only on parameters and buffers are computed once and cached.
 
 The graph gets these values as further inputs. They are computed again when a parameter or buffer has been written to
 or replaced. Writes through `.data`, or through memory shared with NumPy, are not noticed.
@@ -21,7 +21,7 @@ from armature.torch_abi.computing import undisturbed
 from armature.trace.data import GraphInput
 
 Call = Callable[[list[Any]], Any]
-OWN = ("aten", "prims", "armature")  # the namespaces of operators that do nothing besides what they return
+OWN = ("aten", "prims", "armature")  # the namespaces of operators without hidden side effects
 GROWTH = 2
 """A value with more than this many times the bytes of what it is computed from is computed in each call."""
 SMALL = 1 << 12  # bytes below which growth does not matter
@@ -40,7 +40,7 @@ def mark(module: fx.GraphModule, inputs: Sequence[GraphInput]) -> None:
 
 
 def _counts_writes(given: GraphInput) -> bool:
-    """Whether the input is a plain tensor that counts the writes to it. One made in inference mode does not."""
+    """Whether the input is a plain tensor with a version counter. A tensor made in inference mode has none."""
     real = None if given.real is None else given.real()
     if real is None or type(real) not in (Tensor, torch.nn.Parameter) or real.layout is not torch.strided:
         return False
@@ -48,8 +48,8 @@ def _counts_writes(given: GraphInput) -> bool:
 
 
 def frozen_values(graph: fx.Graph, rows: Rows) -> set[fx.Node]:
-    """The nodes whose values depend on frozen inputs and constants alone, the former and the latter among them. rows:
-    what plugins tell of operators."""
+    """The nodes whose values depend only on frozen inputs and constants, including those inputs and constants. rows:
+    plugins' facts about operators."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
         fixed = node.op == "get_attr" or (node.op == "placeholder" and node.meta.get("frozen", False))
@@ -59,7 +59,7 @@ def frozen_values(graph: fx.Graph, rows: Rows) -> set[fx.Node]:
 
 
 def _is_pure(node: fx.Node, rows: Rows) -> bool:
-    """Whether the node computes the same of the same inputs, and does nothing besides."""
+    """Whether the node has no side effects and always computes the same result from the same inputs."""
     target = node.target
     if target is operator.getitem:
         return True
@@ -74,7 +74,7 @@ def _is_pure(node: fx.Node, rows: Rows) -> bool:
 @attrs.frozen(eq=False)
 class Preparation:
     """The part of a graph that is computed once. places: positions of the frozen inputs that it takes. module: returns
-    a tuple of the values that the rest of the graph takes as its last inputs. layouts: their fakes."""
+    a tuple of values, which the rest of the graph takes as its last inputs. layouts: fakes of these values."""
 
     places: tuple[int, ...]
     module: fx.GraphModule
@@ -82,8 +82,8 @@ class Preparation:
 
 
 def take_out(module: fx.GraphModule, rows: Rows) -> Preparation | None:
-    """Remove from the graph what depends on frozen inputs alone, and give it placeholders for those values. None if
-    there is nothing worth keeping; the graph is then as before."""
+    """Move the nodes that depend only on frozen inputs into a `Preparation`, and give the graph placeholders for their
+    values. None if no value is worth caching; the graph is then unchanged."""
     graph = module.graph
     known = frozen_values(graph, rows)
     places = graph.find_nodes(op="placeholder")
@@ -115,8 +115,8 @@ def take_out(module: fx.GraphModule, rows: Rows) -> Preparation | None:
 
 
 def _cached(graph: fx.Graph, known: set[fx.Node], rows: Rows) -> Iterator[fx.Node]:
-    """The nodes whose values are kept: those nearest to readers that depend on more. Views and constants stay in the
-    graph."""
+    """The nodes whose values are cached: the last ones before readers that also depend on other inputs. Views and
+    constants stay in the graph."""
     results = _reached_by_results(graph, rows)
     todo = [needed for reader in graph.nodes if reader not in known for needed in reader.all_input_nodes]
     seen: set[fx.Node] = set()
@@ -132,7 +132,8 @@ def _cached(graph: fx.Graph, known: set[fx.Node], rows: Rows) -> Iterator[fx.Nod
 
 
 def _reached_by_results(graph: fx.Graph, rows: Rows) -> set[fx.Node]:
-    """The graph's results, and the nodes of whose memory they are views: each call has to return new tensors."""
+    """The graph's results, and the nodes whose memory they share. They are not cached, because each call has to return
+    new tensors."""
     found: set[fx.Node] = set()
     todo = list(graph.output_node().all_input_nodes)
     while todo:
@@ -151,7 +152,7 @@ def _is_view(node: fx.Node, rows: Rows) -> bool:
 
 
 def _hangs_on_inputs(node: fx.Node) -> bool:
-    """Whether the node depends on a frozen input: what depends on constants alone is left to the passes for these."""
+    """Whether the node depends on a frozen input. Nodes that depend only on constants are left to constant folding."""
     return any(needed.op == "placeholder" for needed in with_all_inputs([node]))
 
 
@@ -168,7 +169,7 @@ def with_all_inputs(nodes: Iterable[fx.Node]) -> set[fx.Node]:
 
 
 def _is_worth_keeping(node: fx.Node) -> bool:
-    """Whether the value is one dense tensor, and reading it takes not much more than reading what it is made of."""
+    """Whether the value is a single dense tensor that is not much larger than the inputs it is computed from."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized:
         return False
@@ -179,7 +180,7 @@ def _is_worth_keeping(node: fx.Node) -> bool:
 
 
 def _bytes_read(value: Tensor) -> int:
-    """The bytes in memory; those of elements that the tensor has several times count once."""
+    """The tensor's bytes in memory; an element that expanding repeats counts once."""
     sizes = (size for size, stride in zip(value.shape, value.stride(), strict=True) if stride != 0)
     return math.prod(sizes) * value.itemsize
 
@@ -195,7 +196,7 @@ class _Cached:
 
 @attrs.frozen(eq=False)
 class Prepared:
-    """Calls a graph with the values that were prepared of its frozen inputs."""
+    """Calls a graph with the values that were computed from its frozen inputs."""
 
     run: Call
     preparation: Preparation
@@ -211,12 +212,12 @@ class Prepared:
         return self.run(args)
 
     def _prepared(self, key: tuple[int, ...], given: list[Tensor]) -> _Cached:
-        """The values for these inputs. They go away with the first of the inputs that does."""
+        """The prepared values for these inputs. They are dropped as soon as one of the inputs is freed."""
 
         def forget(_: object, cached: dict[tuple[int, ...], _Cached] = self.cached) -> None:
             cached.pop(key, None)
 
-        state = _state(given)  # before they are read: a write in between is then seen in the next call
+        state = _state(given)  # taken before the inputs are read, so that the next call notices a write made meanwhile
         with undisturbed():
             found = self.preparation.module(*given)
             values = tuple(map(_laid_out, found, self.preparation.layouts))
@@ -229,7 +230,8 @@ def _state(given: list[Tensor]) -> list[int]:
 
 
 def _laid_out(value: Tensor, like: Tensor) -> Tensor:
-    """The value with the strides that the graph was compiled for. One in a library's own layout is left alone."""
+    """The value with the strides that the graph was compiled for. A value in a library's opaque layout is returned
+    unchanged."""
     if value.layout is not torch.strided or value.stride() == like.stride():
         return value
     return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device).copy_(value)

@@ -65,7 +65,8 @@ def returns_other_dtypes(graph: fx.GraphModule) -> bool:
 
 
 def _input_fakes(graph: fx.GraphModule) -> list[object]:
-    """The fakes that results were made of. The inputs' own fakes may have gained a history since."""
+    """The input fakes that the results were computed from. The inputs' current fakes may have gained an autograd
+    history since."""
     places = [node for node in graph.graph.nodes if node.op == "placeholder"]
     return [place.meta.get("traced_value", place.meta.get("example_value")) for place in places]
 
@@ -156,8 +157,8 @@ class _Compilation:
 
 
 def _asking(module: fx.GraphModule) -> fx.GraphModule:
-    """A copy of the graph in which each function asks for Ctrl-C before it is called: running a graph on fakes is most
-    of what AOTAutograd does, several times, and none of torch's loops asks."""
+    """A copy of the graph in which each call first checks for Ctrl-C. AOTAutograd spends most of its time running the
+    graph on fakes, several times, and torch's own loops never check."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:

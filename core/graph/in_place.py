@@ -27,7 +27,7 @@ def _loses_layout(node: fx.Node) -> bool:
     form, made = functional_form(node), node.meta.get("example_value")
     if form is None or not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
         return False
-    if made.is_contiguous():  # so are results of operators that ignore layouts
+    if made.is_contiguous():  # likewise results of operators that ignore layouts
         return False
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda used: used.meta.get("example_value"))
     mode = fake_mode_of(tree_leaves((args, kwargs)))
@@ -51,7 +51,7 @@ def _is_written_only(node: fx.Node) -> bool:
 
 
 def _copies_numbers(user: fx.Node, sources: tuple[fx.Node, fx.Node]) -> bool:
-    """Whether a call reads one of the sources only to copy its elements: `x[i] = source`."""
+    """Whether a call uses one of `sources` only to copy its elements, as in `x[i] = source`."""
     return user.target is operator.setitem and user.args[2] in sources and user.args[0] not in sources
 
 

@@ -26,7 +26,8 @@ from armature.torch_abi.wrappers import is_wrapper
 class OutputViews:
     """The calls at the end of a graph that make views, in order, and the graph without them.
 
-    given: results of that graph; made: nodes that make views; switched: those that run in a different grad mode.
+    given: the results of that graph. made: the nodes that make views. switched: the nodes of `made` that run in
+    another grad mode.
     """
 
     whole: fx.GraphModule
@@ -59,7 +60,8 @@ class OutputViews:
         return setting_back(whole) if self.switched else whole
 
     def name_all(self, node: fx.Node, copies: dict[fx.Node, fx.Node]) -> None:
-        """Set the copy of all nodes that represent the same tensor, as in-place calls do."""
+        """Set the copy of all nodes that represent the same tensor; the result of an in-place call is the same tensor
+        as its argument."""
         if _is_strided(fake := _fake(node)):
             for other in self.whole.graph.nodes:
                 if other is not node and _fake(other) is fake:
@@ -169,7 +171,7 @@ class _Nodes:
                 yield node
 
     def is_apart(self, node: fx.Node) -> bool:
-        """Whether writes to a node's result do not count for its base."""
+        """Whether a node's result has a version counter of its own, so that writes to it do not count for its base."""
         return any(map(_is_data, self.path(node)[0]))
 
     def path(self, node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
@@ -219,7 +221,7 @@ def _only_reads(node: fx.Node) -> bool:
 
 
 def _giving(whole: fx.GraphModule, given: tuple[fx.Node, ...]) -> fx.GraphModule:
-    """A copy of the graph with other results."""
+    """A copy of the graph that returns the given nodes."""
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in whole.graph.nodes:
         if node.op != "output":

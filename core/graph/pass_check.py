@@ -73,7 +73,8 @@ def _first_other(found: tuple[object, ...], wanted: tuple[object, ...]) -> str:
 
 
 def _wrong_with(node: fx.Node, rows: Rows) -> str:
-    """Check that nodes which the pass has made or changed state the result that their operator has."""
+    """Check that the metadata of nodes which the pass made or changed describes the result that their operator really
+    has."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or may_write(target, rows):
         return ""

@@ -55,8 +55,8 @@ def is_graph(node: fx.Node) -> bool:
 
 @attrs.frozen(eq=False)
 class Piece:
-    """Nodes that are compiled together. given: the nodes of the rest that they use; made: those of theirs that the rest
-    uses."""
+    """Nodes that are compiled together. given: nodes outside the piece that it uses. made: nodes of the piece that are
+    used outside."""
 
     nodes: tuple[fx.Node, ...]
     given: tuple[fx.Node, ...]
@@ -64,7 +64,7 @@ class Piece:
 
     @classmethod
     def of(cls, group: Sequence[fx.Node], reached: frozenset[fx.Node] = frozenset()) -> Piece:
-        """reached: nodes whose whole memory is used, not only what reads show."""
+        """Make a piece of nodes. reached: nodes whose memory is used outside in ways that the graph does not show."""
         own = set(group)
         given = dict.fromkeys(used for node in group for used in tensors_used(node) if used not in own)
         made = tuple(node for node in group if node in reached or not own.issuperset(node.users))
@@ -87,13 +87,14 @@ class Piece:
 
 @attrs.define(eq=False)
 class Outer:
-    """The graph that calls the pieces, while it grows. copies, fakes: for nodes of the whole graph."""
+    """The graph that calls the pieces, while it grows. copies, fakes: by node of the whole graph."""
 
     traced: TracedFrame
     whole: fx.GraphModule
     learns: bool  # whether anything requires gradients
     alters: bool  # whether a call switches on a tensor's gradients: then fakes only show its final state
-    mode: Any = None  # of all its fakes; results of the trace have another if the inputs' were made again after it
+    # the fake mode of all fakes here; the trace's results have another mode if the inputs' fakes were remade after it
+    mode: Any = None
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     copies: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     inputs: dict[fx.Node, GraphInput] = attrs.field(factory=dict)  # the program's, or results of other pieces
@@ -182,7 +183,7 @@ class Outer:
         self.used.discard(None)
 
     def keeps(self, written: Sequence[fx.Node]) -> bool:
-        """Whether backward's inputs survive the given writes."""
+        """Whether the values that backward needs are still intact after the given writes."""
         return self.used.isdisjoint(map(memory_of, written))
 
     def call(self, piece: Piece, compile_piece: CompilePiece) -> bool:
@@ -263,7 +264,7 @@ def compiled(
 
 
 def needs_gradient(fake: object) -> bool:
-    """Whether a tensor has a history or collects gradients."""
+    """Whether a tensor requires gradients: it has an autograd history, or is a leaf that collects them."""
     return isinstance(fake, torch.Tensor) and fake.requires_grad
 
 

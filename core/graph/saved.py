@@ -89,7 +89,7 @@ def _axis_of(name: str, forward: fx.GraphModule) -> tuple[fx.Node, int] | None:
 
 
 def _given(value: object) -> list[object]:
-    """The symbols that an argument shows on its own."""
+    """The symbols that are by themselves an argument's value or one of its sizes."""
     alone = (symbols.single_symbol(size) for size in _sizes(value))
     return [symbol for symbol in alone if symbol is not None]
 
@@ -108,7 +108,7 @@ def _is_written(place: fx.Node) -> bool:
 
 
 def _views(node: object) -> list[fx.Node]:
-    """The operators that compute the node from a placeholder, if all of them are views of fixed sizes; else none."""
+    """The chain of views of fixed sizes that leads from a placeholder to the node; empty if there is none."""
     chain: list[fx.Node] = []
     while isinstance(node, fx.Node) and node.op == "call_function":
         target = node.target

@@ -139,8 +139,8 @@ def _last_uses(nodes: Sequence[fx.Node], graph: fx.Graph) -> dict[fx.Node, int]:
 
 
 def _memories(nodes: Sequence[fx.Node], traced: TracedFrame, module: fx.GraphModule) -> Iterator[Span]:
-    """Spans in which memory is in use that a later step writes to. An input that is written to belongs to a single
-    piece, the only one that knows which old values backward needs."""
+    """Spans in which memory is in use that a later step writes to. All uses of an input that is written to must be in
+    one piece, because only that piece knows which old values backward needs."""
     run = _Rerun.of(traced, module)
     uses: dict[int, list[int]] = {}
     for k, node in enumerate((*nodes, module.graph.output_node())):

@@ -80,7 +80,7 @@ def spelled(node: fx.Node) -> Spelling | None:
         args[len(names) - 1 :] = [tuple(args[len(names) - 1 :])]
     given = dict(zip(names, args, strict=False)) | node.kwargs
     if function is torch.softmax or function is torch.log_softmax:
-        given.pop("_stacklevel", None)  # where a warning is shown
+        given.pop("_stacklevel", None)  # affects only the place that a warning names
     rest = {name: default for name, default in names.items() if name not in given and default is not MISSING}
     return Spelling(function, given | rest)
 

@@ -22,9 +22,9 @@ from armature.torch_abi.overrides import without_overrides
 # Sources read attributes through `__dict__`, so that no user code runs; people know them as dotted names.
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
 _GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
-_ON_STACK = re.compile(rf"{STACK}\d+")  # what the program has no name for, such as the iterator of a loop
-FOUND_TWICE = "Duplicate tensor found where not expected!"  # torch's words for tensors that are one
-NAMED = 4  # of what compiled codes rely on
+_ON_STACK = re.compile(rf"{STACK}\d+")  # values without a name in the program, such as a loop's iterator
+FOUND_TWICE = "Duplicate tensor found where not expected!"  # torch's message when two arguments are the same tensor
+NAMED = 4  # most expected values that are listed by name
 SAME = ("the same object as", "another one")
 DIFFERENT = ("another object than", "the same one")
 STATE_CHANGED = "GLOBAL_STATE changed: "
@@ -61,7 +61,8 @@ Failure = TypeVar("Failure", bound=FailedGuard)
 
 
 def together(failures: Iterable[Failure]) -> tuple[Failure, ...]:
-    """For people: a value that differs from what several compiled codes rely on is one of these, with all of that."""
+    """Merge, for display, failures of different compiled codes that concern the same value: one entry lists all
+    expected values."""
     groups: dict[tuple[str, ...], list[Failure]] = {}
     for one in failures:
         about = (one.expression, one.now, one.user) if one.expression and one.now else (one.text,)
@@ -70,7 +71,7 @@ def together(failures: Iterable[Failure]) -> tuple[Failure, ...]:
 
 
 def _listed(values: list[str]) -> str:
-    """`1`; `1, 2 or 3`; of many some."""
+    """`1`, or `1, 2 or 3`; of a long list only the first values."""
     found = list(dict.fromkeys(values))
     if len(found) > NAMED:
         found = [*found[: NAMED - 1], f"one of {len(found) - NAMED + 1} others"]
@@ -131,7 +132,7 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
 
 
 def _of_state(tree: GuardTree, text: str) -> FailedGuard:
-    """A change of torch's state, of which torch only tells names."""
+    """Describe a change of torch's global state; torch's message has only the names of the settings."""
     names = text.removeprefix(STATE_CHANGED).split() if text.startswith(STATE_CHANGED) else []
     for name in names:
         if autocast := _AUTOCAST.fullmatch(name):
@@ -145,7 +146,7 @@ def _of_state(tree: GuardTree, text: str) -> FailedGuard:
 
 @without_overrides
 def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
-    """What a condition over numbers, or a guard of which objects are the same, is about."""
+    """Describe a failed condition over several numbers, or a failed guard on which objects are identical."""
     found = Resolver(request)
     try:
         if mark.numbers:
@@ -167,7 +168,8 @@ def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
 
 
 def _condition(words: str, name: str) -> str:
-    """What a condition says of a number: `1` of `n == 1`, `>= 2` of `n >= 2`; of others that they held."""
+    """The value that a condition expects of `name`: `1` for `n == 1`, `>= 2` for `n >= 2`, else `such that` and the
+    condition."""
     said = words.removeprefix(name).strip()
     if said == words or name in said:
         return f"such that {words}"
@@ -175,7 +177,8 @@ def _condition(words: str, name: str) -> str:
 
 
 def _relied_on(known: str, expr: str, name: str, mark: Mark) -> tuple[str, str]:
-    """What the guard's text is about, as the program would write it (`len(self.blocks)`), and what it says of that."""
+    """The expression that a guard's text checks, as the program would write it (`len(self.blocks)`), and the expected
+    value."""
     words = known.removesuffix(f"    ({mark.user})")
     for function, operator in (("type", "is"), ("len", "=="), ("list", "==")):
         about = f"{function}({expr}) {operator} "
@@ -196,8 +199,8 @@ def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
 
 
 def spoken(expression: str, request: FrameRequest | None = None) -> str:
-    """The expression of a source as the program would write it: `self.layers[0].scale`. request: the frame that names
-    the iterators of loops that it is in the middle of."""
+    """The expression of a source as the program would write it: `self.layers[0].scale`. request: the frame, whose
+    source code names the iterators of the loops that it is in."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)
     readable = _METHOD_ON_STACK.sub("<object whose method is called>", _GLOBAL.sub(r"\1", plain))
     if request is None or _ON_STACK.search(readable) is None:

@@ -43,7 +43,7 @@ class Guard:
         raise NotImplementedError
 
     def say_where(self, user: str) -> None:
-        """Set `user` once the guard is known to be needed, because finding the line takes time."""
+        """Set `user`. Called only once the guard is known to be needed, because finding the line takes time."""
         object.__setattr__(self, "user", user)
 
     @property
@@ -57,7 +57,7 @@ class Guard:
         return f"{self.words}    ({self.user})" if self.user else self.words
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        """Add it to the tree. parts: its text, reported on failure. Errors: those of reading a source."""
+        """Add the guard to the tree. parts: its text, reported on failure. Errors: those of reading a source."""
         raise NotImplementedError
 
     @classmethod
@@ -67,7 +67,7 @@ class Guard:
 
     @classmethod
     def now(cls, found: Any) -> str:
-        """The current value at the source of a failed guard, worded by its kind."""
+        """The text of the current value at the source of a failed guard."""
         return shown_now(found)
 
     @property
@@ -106,7 +106,8 @@ class TreeBuilder:
         return self.reach.resolver.value(source)
 
     def lasts(self, source: Source) -> bool:
-        """Whether a source yields the same object each time it is read. Errors: whatever reading it raises."""
+        """Whether a source yields the same object each time it is read, not a new one. Errors: whatever reading it
+        raises."""
         return self.value(source) is Resolver(self.request).value(source)
 
     def add_last(self, test: Callable[[dict[str, Any]], bool], parts: list[str]) -> None:

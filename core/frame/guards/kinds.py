@@ -85,8 +85,8 @@ class ValueGuard(Guard):
 
 
 def _add_value(tree: TreeBuilder, manager: guard_tree.Manager, expr: str, value: object, parts: list[str]) -> None:
-    """Guard that an object is this constant. A short list or tuple is compared item by item, as a call of `same` would
-    take longer than all else that is guarded of a convolution."""
+    """Guard that an object is this constant. A short list or tuple is compared item by item in C++: calling `same` in
+    Python would take longer than all other guards of a convolution together."""
     if value is None:
         manager.add_none_match_guard(parts, None)
     elif is_by_identity(value):
@@ -95,7 +95,8 @@ def _add_value(tree: TreeBuilder, manager: guard_tree.Manager, expr: str, value:
     elif is_by_equality(value):
         manager.add_equals_match_guard(value, parts, None)
     elif type(value) is float:
-        # Zeros and NaN, by their spelling: a method written in C, as a function in Python takes five times as long.
+        # Zeros and NaN are compared by their text, with a method written in C: a Python function takes five times as
+        # long.
         manager.add_type_match_guard(id(float), parts, None)
         spelled = value.hex()
         manager.lambda_manager(float.hex, f"{expr}.hex()", spelled, None).add_equals_match_guard(spelled, parts, None)
@@ -169,7 +170,7 @@ class LengthGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         manager, kind, length = tree.manager(self.source), type(tree.value(self.source)), self.length
-        if kind is MappingProxyType:  # not a sequence for C++
+        if kind is MappingProxyType:  # C++ does not treat it as a sequence
             manager.add_lambda_guard(lambda found: len(found) == length, parts, None)
         elif issubclass(kind, dict):
             manager.add_dict_length_check_guard(length, parts, None)
@@ -299,7 +300,7 @@ class ClassGuard(Guard):
 
 @attrs.frozen(eq=False)
 class AliasGuard(Guard):
-    """The two sources are the same object."""
+    """The two sources lead to the same object."""
 
     first: Source
     second: Source
@@ -342,7 +343,7 @@ class NoAliasGuard(Guard):
 
 @attrs.frozen(eq=False)
 class StorageGuard(Guard):
-    """Tensors share memory as while tracing: those of `together` at the same distances, no others.
+    """Tensors share memory as they did while tracing: only the pairs in `together`, at the same distances.
 
     extents: bytes from each tensor's first element to its last, None where sizes may change. together: positions of two
     tensors and the distance of their first elements in bytes.
@@ -429,7 +430,7 @@ class AutogradGuard(Guard):
 
 @attrs.frozen(eq=False)
 class AnswerGuard(Guard):
-    """`fn(*args, **kwargs) == answer`, of the same type: a setting of torch."""
+    """`fn(*args, **kwargs)`, which reads a setting of torch, still returns `answer` (same type and value)."""
 
     fn: Callable[..., object]
     args: tuple[object, ...]
@@ -523,7 +524,8 @@ class ShapeGuard(Guard):
 
 
 def _condition(writer: Expressions, guards: Sequence[ShapeGuard]) -> Condition:
-    """`lambda L: (lambda s0, s1: (expr) and (expr))(L['x'].size(0), L['y'].size(1))`: each number is read once."""
+    """Build `lambda L: (lambda s0, s1: (expr) and (expr))(L['x'].size(0), L['y'].size(1))`, which reads each number
+    once."""
     names = dict(item for guard in guards for item in guard.names)
     values = (quantity.read(writer.of(quantity.source)) for quantity in names.values())
     clauses = " and ".join(f"({guard.expr})" for guard in guards)

@@ -1,4 +1,4 @@
-"""What the loops go over that a frame was in at a graph break, as the program writes it."""
+"""Finds, for a graph break inside loops, the expressions that those loops iterate over, as the program writes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from armature.frame.data import STACK, FrameRequest, resume_point
 
 
 def iterated(request: FrameRequest) -> Mapping[str, str]:
-    """The expression after `in`, by the variable that holds the loop's iterator. Without those that have no source."""
+    """Map the variable that holds a loop's iterator to the expression after `in`. Loops without source code are left
+    out."""
     point = resume_point(request.code)
     if point is None:
         return {}
@@ -21,19 +22,21 @@ def iterated(request: FrameRequest) -> Mapping[str, str]:
     held.sort(key=lambda name: int(name.removeprefix(STACK)))
     if point.loops is None:
         point.loops = loops_around(point.origin, point.offset)
-    # Other iterators may stand on the stack as well, but below those of the loops that are inside of them.
+    # The stack may hold further iterators, but each is below those of the loops inside its own loop.
     pairs = zip(reversed(held), reversed(point.loops))
     return {name: text for name, text in pairs if text}
 
 
 def loops_around(code: CodeType, offset: int) -> list[str]:
-    """What each loop around an instruction goes over, the outermost first; "" where the source is not there."""
+    """The expression that each loop around an instruction iterates over, outermost first; "" where source code is
+    missing."""
     starts = (inst for inst in dis.get_instructions(code) if inst.opname == "FOR_ITER")
     return [expression_of(code, inst) for inst in starts if inst.offset <= offset < inst.argval]
 
 
 def expression_of(code: CodeType, inst: dis.Instruction) -> str:
-    """What a loop goes over. Python 3.11 says where all of the loop stands, later ones where that does."""
+    """The expression that a loop iterates over. Python 3.11 records the position of the whole loop; later versions
+    record that of the expression itself."""
     where = inst.positions
     if where is None or None in (where.lineno, where.end_lineno, where.col_offset, where.end_col_offset):
         return ""
@@ -46,7 +49,7 @@ def expression_of(code: CodeType, inst: dis.Instruction) -> str:
     text = textwrap.dedent(b"".join(found).decode(errors="replace")).strip()
     try:
         parsed = ast.parse(text).body[0]
-    except (SyntaxError, IndexError):  # a file that has changed
+    except (SyntaxError, IndexError):  # the file has changed since it was loaded
         return ""
     if isinstance(parsed, (ast.For, ast.AsyncFor)):
         return ast.unparse(parsed.iter)

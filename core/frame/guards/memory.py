@@ -67,7 +67,7 @@ def are_disjoint(starts: list[int], extents: Sequence[int]) -> bool:
 def sharing_condition(
     sources: Sequence[Source], extents: Sequence[int | None], together: Together, request: FrameRequest
 ) -> Callable[[dict[str, Any]], bool]:
-    """The test, over the dict of the frame's locals, whether tensors share memory as `StorageGuard` says."""
+    """Build the test for `StorageGuard`, a function of the dict of the frame's locals."""
     writer = _Writer(request)
     names = [writer.variable(source) for source in sources]
     starts = f"[{', '.join(f'{name}.data_ptr()' for name in names)}]"
@@ -100,7 +100,7 @@ def families(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
 def family_condition(
     sources: Sequence[Source], known: tuple[tuple[int, int], ...], request: FrameRequest
 ) -> Callable[[dict[str, Any]], bool]:
-    """The test, over the dict of the frame's locals, whether tensors are views as `FamilyGuard` says."""
+    """Build the test for `FamilyGuard`, a function of the dict of the frame's locals."""
     writer = _Writer(request)
     names = [writer.variable(source) for source in sources]
     lines = [f"    {line}\n" for line in (*writer.lines, f"return families(({', '.join(names)},)) == known")]

@@ -18,8 +18,8 @@ from armature.torch_abi.eval_frame import GuardHolder
 
 
 class Mark(NamedTuple):
-    """The description of a guard, without references to objects. source: None if it is about several. A tuple, as there
-    are many and most are never read.
+    """The description of a guard, without references to objects. source: None if the guard concerns several. It is a
+    plain tuple because there are many and most are never read.
 
     numbers: those that a condition compares. objects: those whose identity the guard compares.
     """
@@ -67,7 +67,7 @@ def states_now() -> Mapping[str, object]:
 
 @attrs.frozen(eq=False)
 class GuardTree:
-    """The tree, with what is needed to say later which guard failed: a text and a mark per guard, a test per shape
+    """The tree, and what explains a failed guard later: a text and a `Mark` per guard, and a test per shape
     condition."""
 
     holder: GuardHolder

@@ -17,7 +17,7 @@ BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
 
 
 def is_by_identity(value: object) -> bool:
-    """Whether equal values of this type are always one object."""
+    """Whether equal values of this type are always the same object."""
     return type(value) in SINGLETONS or issubclass(type(value), (type, enum.Enum, FunctionType, BuiltinFunctionType))
 
 
@@ -91,7 +91,7 @@ _IDENTITY_KEYS: dict[type, Callable[[Any], Hashable]] = {
 
 
 class _Filler:
-    """A set member that takes a given slot of the hash table, if it is free."""
+    """A set member whose hash puts it into a given slot of the set's hash table, if the slot is free."""
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
@@ -104,9 +104,9 @@ _FILLERS = tuple(map(_Filler, range(8)))  # one for each slot of the smallest ha
 
 
 def layout(held: Collection[object]) -> tuple[tuple[int, ...], ...]:
-    """What the order of a copy of a set depends on, apart from the set's own order. The smallest hash tables are copied
-    slot by slot, unless a member was removed. The result has the members' positions in copies of the set, with one more
-    member (-1) added at each slot."""
+    """A fingerprint of a set's hash table. The order of a copy depends on it as well as on the set's own order, because
+    Python copies the smallest tables slot by slot unless a member was removed. For a copy of the set, and for one with
+    a further member (-1) added at each slot, the fingerprint lists the members' positions."""
     if len(held) >= 5:
         return ()
     places = {member: place for place, member in enumerate(held)}
