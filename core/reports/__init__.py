@@ -1,4 +1,4 @@
-"""What a run of a program came to: one record, and the forms in which people and tools read it.
+"""Reports on a run of a program: one record of what happened, and the formats in which people and tools read it.
 
-`record` has the data, `collect` makes it from the session; each renderer depends on the record alone.
+`record` defines the data and `collect` builds it from the session; each renderer depends on the record alone.
 """

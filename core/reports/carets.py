@@ -1,4 +1,4 @@
-"""Where an expression stands in a line of code, and the carets under it, as far as columns of a terminal go."""
+"""Places carets under an expression in a line of code, counted in columns of a terminal."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import io
 import tokenize
 import unicodedata
 
-GAP = "..."  # for what is left out of a line that is too long
+GAP = "..."  # replaces the parts cut from a line that is too long
 
 
 def code_end(text: str, column: int) -> int:
-    """Where the code that begins at a column of a line ends: before a comment, and the spaces before that."""
+    """The column where the code that begins at `column` ends: without a trailing comment and the spaces before it."""
     code = text[column:].rstrip()
     try:
         for token in tokenize.generate_tokens(io.StringIO(code).readline):
             if token.type == tokenize.COMMENT:
                 return column + len(code[: token.start[1]].rstrip())
     except (tokenize.TokenError, SyntaxError):
-        pass  # the statement goes on below: a comment of this line would have come before
+        pass  # the statement continues on the next line; a comment on this one would have been found before the error
     return column + len(code)
 
 
@@ -29,7 +29,8 @@ def width(character: str) -> int:
 
 
 def under(text: str, column: int, end: int) -> str:
-    """A line to stand under `text` with carets from a column to another one. Tabs stay, so that both lines line up."""
+    """A line to print below `text`, with carets from `column` to `end`. It repeats the tabs of `text`, so that both
+    align."""
     if not 0 <= column < end:
         return ""
     marks = (" " * column).ljust(end, "^")
@@ -38,7 +39,8 @@ def under(text: str, column: int, end: int) -> str:
 
 
 def windowed(text: str, column: int, end: int, most: int) -> tuple[str, int, int]:
-    """The part of a line around an expression that takes at most so many characters, and where that stands in it."""
+    """Shorten a line to at most `most` characters around an expression. Returns the text and the expression's columns
+    in it."""
     if len(text) <= most or most <= 2 * len(GAP):
         return text, column, end
     room = most - 2 * len(GAP)

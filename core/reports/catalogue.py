@@ -1,4 +1,4 @@
-"""The catalogue of graph breaks for people: one type at a time, and all as a web site."""
+"""The catalogue of graph breaks for users: a single type in the terminal, or all types as a web site."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NoSuchBreakType(ArmatureError):
 
 @attrs.frozen(eq=False)
 class Entry:
-    """A break type and who gives it."""
+    """A break type and the plugin that defines it."""
 
     type: BreakType
     plugin: str
@@ -54,7 +54,7 @@ class Entry:
 
     @property
     def example(self) -> Example | None:
-        """The example of the type, None without one or where `trouble` says why it can't be read."""
+        """The example of the type; None if it has none, or if it can't be read (`trouble` says why)."""
         with contextlib.suppress(NoExamples):
             return self.type.shown_example
         return None
@@ -70,12 +70,12 @@ class Entry:
 
     @property
     def before(self) -> str:
-        """The source of the example that breaks, "" without one."""
+        """The source of the example that breaks the graph; "" without an example."""
         return "" if self.example is None else sources_of(self.example.before, self.example.called)
 
     @property
     def after(self) -> str:
-        """The source of the same without a break, "" where there is none."""
+        """The source of the example rewritten without a graph break; "" if there is none."""
         if self.example is None or self.example.after is None:
             return ""
         return sources_of(self.example.after, self.example.called_after)
@@ -87,16 +87,16 @@ class Entry:
 
     @property
     def cause(self) -> str:
-        """Why it can't be in a graph."""
+        """Why the operation can't be in a graph."""
         return events.in_general(self.type.cause)
 
     @property
     def advice(self) -> tuple[tuple[str, str], ...]:
-        """What to do, and of what kind that is."""
+        """What the user can do, and what kind of advice that is."""
         return tuple((events.in_general(hint.text), hint.kind.value) for hint in self.type.hints)
 
     def as_data(self) -> dict[str, Any]:
-        """For `--json`: texts are templates, as those who fill them in need them."""
+        """The data for `--json`. Texts are templates, whose placeholders the reader fills in."""
         return {
             "id": self.type.id,
             "code": self.type.code,
@@ -114,13 +114,14 @@ class Entry:
 
 
 def slug(name: str) -> str:
-    """A name as that of a file; one with other than small letters, digits and - has a digest, to be like no other."""
+    """Turn a name into a file name. If characters had to be replaced, a digest is appended to keep the result
+    unique."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower())
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def source_of(fn: Callable[..., Any]) -> str:
-    """The text of a function without what it says to linters, "" where it can't be read."""
+    """The source of a function without its comments for linters; "" if it can't be read."""
     try:
         return TO_LINTERS.sub("", textwrap.dedent(inspect.getsource(fn))).rstrip()
     except (OSError, TypeError):
@@ -128,7 +129,7 @@ def source_of(fn: Callable[..., Any]) -> str:
 
 
 def sources_of(fn: Callable[..., Any], called: Callable[..., Any]) -> str:
-    """The text of an example, and of what calls it where that is to be seen."""
+    """The source of an example, followed by that of its caller if readers need to see the call."""
     return source_of(fn) if called is plainly else f"{source_of(fn)}\n\n\n{source_of(called)}"
 
 
@@ -206,7 +207,7 @@ def write_site(folder: Path, known: Sequence[Entry]) -> list[Path]:
 
 
 def search_words(known: Sequence[Entry]) -> str:
-    """What the search looks through, per page, as JSON that can stand in a script element."""
+    """The words that the search looks through, per page, as JSON that is safe inside a script element."""
     words = {
         entry.page: " ".join(
             [entry.type.id, entry.type.code, entry.type.title, entry.explanation, entry.cause]

@@ -1,4 +1,4 @@
-"""The record as a trace in Chrome's format, which Perfetto opens: compile and run on one time line."""
+"""The record as a trace in Chrome's format, which Perfetto opens: compilations and runs on one time line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def as_trace(recording: Recording) -> str:
 
 
 def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:
-    """Complete events for what took time, counters for memory, names for the lanes. Times in microseconds."""
+    """The events of the trace: complete events for spans of time, counters for memory, and names of the lanes. Times in
+    microseconds."""
     yield named("process_name", 0, f"armature {recording.program}".strip())
     threads = sorted({span.thread for span in recording.spans if span.kind in WHILE_RUNNING})
     yield named("thread_name", COMPILING, "compile")
@@ -56,7 +57,7 @@ def complete(recording: Recording, span: Span) -> dict[str, Any]:
 
 
 def instants(recording: Recording) -> Iterator[dict[str, Any]]:
-    """Graph breaks and recompilations, as marks in the lane of the compiler."""
+    """Graph breaks and recompilations, as instant events in the compiler's lane."""
     for frame in recording.frames:
         mark = {"ph": "i", "pid": PROCESS, "tid": COMPILING, "s": "t", "ts": frame.at * 1e6}
         for number in frame.breaks:

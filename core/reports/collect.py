@@ -1,4 +1,5 @@
-"""The record of what a session did: looks at frames with outcome and reason, breaks each once, graphs, times."""
+"""Builds the record of what a session did: each look at a frame with its outcome and reason, each graph break once,
+graphs and times."""
 
 from __future__ import annotations
 
@@ -43,12 +44,12 @@ OUTCOMES = {
     Ended.FALLBACK: Outcome.FELL_BACK,
     Ended.FAILED: Outcome.FAILED,
 }
-RESUMED = " (resumed at line "  # in names of functions that go on after a break
+RESUMED = " (resumed at line "  # in the names of resume functions
 UNFINISHED = "it was being compiled when the recording ended"
 
 
 def collected(records: Records, began: float, timeline: Timeline | None = None) -> Recording:
-    """The record. began: when recording did, in seconds of `time.perf_counter`."""
+    """Build the record. began: the time when recording began, in seconds of `time.perf_counter`."""
     maker = Collector(began)
     skips = (left for left in records.skips if left.reason != skip.OWN)
     looks: list[Compilation | Skip | Limit] = [*records.compilations, *skips, *records.limits]
@@ -75,7 +76,7 @@ def time_of(look: Compilation | Skip | Limit) -> float:
 
 @attrs.define(eq=False)
 class Collector:
-    """The record while it is made."""
+    """Collects the parts of the record."""
 
     began: float
     frames: list[Frame] = attrs.field(factory=list)
@@ -83,18 +84,20 @@ class Collector:
     graphs: list[Graph] = attrs.field(factory=list)
     spans: list[Span] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
-    _latest: dict[tuple[str, str, int], int] = attrs.field(factory=dict)  # frame of a function's last look
-    _met: list[object] = attrs.field(factory=list)  # keys of breaks, as they were met
+    # by function, the number of the frame of its most recent look
+    _latest: dict[tuple[str, str, int], int] = attrs.field(factory=dict)
+    _met: list[object] = attrs.field(factory=list)  # keys of breaks, in the order in which they occurred
 
     def add(self, look: Compilation | Skip | Limit) -> None:
-        """One look at a frame. Where its record can't be read that is said, and the others are not lost."""
+        """Add one look at a frame. If its data can't be read, the record says so, and the other looks are kept."""
         made = self._frame(look)
         try:
             if isinstance(look, Compilation):
                 made = self._compiled(made, look)
             elif isinstance(look, Limit):
                 made = attrs.evolve(made, failures=failures(look.failed_guards))
-        except Exception as error:  # texts of plugins and values of the program may raise anything when they are read
+        # texts from plugins and values of the program may raise any error when they are read
+        except Exception as error:
             problem = f"its record can't be read in full: {type(error).__name__}: {error}"
             made = attrs.evolve(made, reason=f"{made.reason}; {problem}" if made.reason else problem)
             self.problems.append(f"{made.where} {made.function}: {problem}")
@@ -190,7 +193,7 @@ class Collector:
         )
 
     def _charge(self, record: Compilation) -> None:
-        """What comes after a break is compiled apart: that time is told with the break."""
+        """Add the compile time of a resume function to the graph break that made it necessary."""
         if not record.resumes:
             return
         name = record.function.partition(RESUMED)[0].rpartition(".")[2]
@@ -202,17 +205,17 @@ class Collector:
 
 
 def failures(found: Iterable[FailedGuard]) -> tuple[GuardFailure, ...]:
-    """Guards that failed."""
+    """The failed guards as entries of the record."""
     return tuple(GuardFailure(one.text, one.expression, one.before, one.now, one.user) for one in found)
 
 
 def told(failure: GuardFailure) -> str:
-    """A guard that failed in one line."""
+    """Describe a failed guard in one line."""
     return f"{failure.words} ({failure.user})" if failure.user else failure.words
 
 
 def compiled_as(record: Compilation, graphs: Sequence[Graph]) -> str:
-    """What a compiled frame consists of."""
+    """Describe what a frame was compiled to: its operators, graph and kernels."""
     if record.module is None:
         return "it computes nothing with tensors; its code runs under guards"
     kernels = sum(kernel.generated for graph in graphs for kernel in graph.kernels)
@@ -226,7 +229,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def stack_of(event: BreakEvent, callers: Sequence[Caller]) -> tuple[Place, ...]:
-    """The lines of a break; where all are of libraries, after those that led there from the program's own."""
+    """The stack of a break. If all of its lines are in libraries, the program's lines that called them come first."""
     inner = tuple(map(place_of, event.stack))
     if any(place.own for place in inner):
         return inner
@@ -236,7 +239,7 @@ def stack_of(event: BreakEvent, callers: Sequence[Caller]) -> tuple[Place, ...]:
 
 
 def place_of(summary: FrameSummary) -> Place:
-    """A line of a stack; columns count from the first character of its text."""
+    """An entry of a stack; columns are counted from the first character of its text."""
     text = events.source_line(summary)
     if summary.column < 0:
         return Place(summary.file, summary.line, summary.function, text, own=source_lines.is_own(summary.file))
@@ -249,7 +252,7 @@ def place_of(summary: FrameSummary) -> Place:
 
 
 def plugin_of(type_id: str) -> str:
-    """The plugin that describes a break type, "" where none does."""
+    """The plugin that defines a break type; "" if none does."""
     try:
         rows = manager().tables().registries.break_types.winners()
     except ArmatureError:
@@ -275,7 +278,7 @@ def runs(timeline: Timeline, began: float) -> Iterator[Span]:
 
 
 def found_versions(plugins: PluginManager) -> Versions:
-    """What runs here."""
+    """The versions of the software in this process."""
     found = versions.found()
     named = {(plugin.title, plugin.version) for plugin in plugins.tables().plugins if plugin.version}
     return Versions(

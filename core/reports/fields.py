@@ -1,4 +1,4 @@
-"""Fields of the record: each has a description, which stands in the schema."""
+"""Fields of the record: each has a description, which the schema contains."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 import attrs
 
 
-def documented(help: str, **options: Any) -> Any:  # Any: it stands where the value of the annotated type would stand
+def documented(help: str, **options: Any) -> Any:  # Any: the result is assigned to fields of any annotated type
     """A field with its description."""
     return attrs.field(metadata={"help": help}, **options)

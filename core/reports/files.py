@@ -1,4 +1,4 @@
-"""The files of a report: which form each has, and that they can be written."""
+"""The files of a report: the format of each, and a check that they can be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from armature.errors import ArmatureError
 from armature.reports import chrome_trace, html, sarif, schema
 from armature.reports.record import Recording
 
-UNREADABLE = "backslashreplace"  # names of files may have bytes that are no text
+UNREADABLE = "backslashreplace"  # file names may contain bytes that are not valid text
 
 
 class CannotWriteReport(ArmatureError):
@@ -32,7 +32,7 @@ class CannotReadRecord(ArmatureError):
 
 
 def put(path: Path, text: str) -> None:
-    """Write a text of a report, whatever names of files are in it. Errors: OSError."""
+    """Write a text of a report, which may contain file names that are not valid text. Errors: OSError."""
     path.write_text(text, encoding="utf-8", errors=UNREADABLE)
 
 
@@ -43,7 +43,8 @@ def absolute(path: Path | None) -> Path | None:
 
 @attrs.frozen
 class Reports:
-    """Files to write, by form; None: not that one. They stay where they are when the program changes its folder."""
+    """The files to write, by format; None: not wanted. Paths are absolute, so the program may change its working
+    folder."""
 
     html: Path | None = attrs.field(default=None, converter=absolute)
     json: Path | None = attrs.field(default=None, converter=absolute)
@@ -60,7 +61,7 @@ class Reports:
         yield from ((path, form) for path, form in forms if path is not None)
 
     def check(self) -> None:
-        """Make the folders, before the program runs. Errors: CannotWriteReport."""
+        """Create the folders before the program runs, so that an error is reported early. Errors: CannotWriteReport."""
         for path, _ in self._wanted():
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +73,8 @@ class Reports:
                 raise CannotWriteReport(path=path, problem="there is no permission to write there")
 
     def write(self, recording: Recording, told: Callable[[Path], None]) -> CannotWriteReport | None:
-        """Write all that can be; the first error otherwise. told: called with each path that was written."""
+        """Write every file that can be written, then raise the first error if there was one. told: called with each
+        path that was written."""
         problem = None
         for path, form in self._wanted():
             try:
@@ -80,7 +82,7 @@ class Reports:
                 told(path)
             except OSError as error:
                 problem = problem or CannotWriteReport(path=path, problem=error.strerror or error)
-            except Exception as error:  # one form that fails is not to lose the others
+            except Exception as error:  # the other formats are written even if one fails
                 problem = problem or CannotWriteReport(path=path, problem=f"{type(error).__name__}: {error}")
         return problem
 

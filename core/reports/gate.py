@@ -1,4 +1,5 @@
-"""What makes a run of continuous integration fail: breaks and recompilations, those of a baseline excepted."""
+"""Decides whether a run in continuous integration fails: because of graph breaks and recompilations that a baseline
+lacks."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from armature.reports.record import Break, Frame, Outcome, Place, Recording
 
 @attrs.frozen
 class Finding:
-    """A break, a recompilation or a fallback that a tool is to show at a line.
+    """A break, a recompilation or a fallback, for a tool to show at a line.
 
-    rule: the id of the break type, "recompilation", "recompile-limit" or "fallback". key: equal for the same finding in
-    another run, whatever lines have moved.
+    rule: the id of the break type, "recompilation", "recompile-limit" or "fallback". key: identifies the finding in
+    other runs, even if lines have moved.
     """
 
     rule: str
@@ -50,18 +51,18 @@ def breaks(recording: Recording) -> tuple[Finding, ...]:
 
 
 def recompilations(recording: Recording) -> tuple[Finding, ...]:
-    """What was compiled again, each function and expression once."""
+    """The recompilations; each pair of function and changed expression counts once."""
     found = {one.key: one for frame in recording.recompiled for one in recompile_findings(frame)}
     return tuple(found.values())
 
 
 def of(frame: Frame) -> tuple[str, str]:
-    """A function, in words that stay when lines move."""
+    """Identify a function by file and name only, so that the key stays the same when lines move."""
     return name_of(frame.file), frame.function.partition(" (resumed")[0]
 
 
 def name_of(file: str) -> str:
-    """The file without its folders: a checkout stands elsewhere on each machine."""
+    """The file name without its folders, because a checkout has another path on each machine."""
     return file.rpartition("/")[2]
 
 
@@ -80,7 +81,7 @@ def new(findings: tuple[Finding, ...], known: tuple[Finding, ...]) -> tuple[Find
 
 
 def failing(recording: Recording, known: Recording, on_break: bool, on_recompile: bool) -> tuple[Finding, ...]:
-    """What a run is to fail for, as asked: findings that the baseline `known` lacks."""
+    """The findings that make a run fail, according to its options: those that the baseline `known` lacks."""
     broken = new(breaks(recording), breaks(known)) if on_break else ()
     again = new(recompilations(recording), recompilations(known)) if on_recompile else ()
     return (*broken, *again)

@@ -1,4 +1,4 @@
-"""Breaks, recompilations and fallbacks as workflow commands of GitHub Actions, which shows them at the lines."""
+"""Breaks, recompilations and fallbacks as workflow commands for GitHub Actions, which shows them next to the lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lines(recording: Recording) -> Iterator[str]:
 
 
 def annotation(finding: Finding, folder: str) -> str:
-    """`::warning file=model.py,line=41,title=...::message`. folder: the checkout, in which it was run."""
+    """`::warning file=model.py,line=41,title=...::message`. folder: the checkout, where the program was run."""
     properties = {"title": escaped_property(f"armature: {finding.title} [{finding.rule}]")}
     if finding.place is not None:
         file = gate.relative(finding.place.file, folder) or finding.place.file
@@ -27,10 +27,10 @@ def annotation(finding: Finding, folder: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text of a workflow command: line ends and per cent are written as codes."""
+    """The text of a workflow command: line ends and per cent signs are escaped."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def escaped_property(text: str) -> str:
-    """The same within the properties, where colons and commas part them."""
+    """Like `escaped`, for a property: there, colons and commas are separators and are escaped too."""
     return escaped(text).replace(":", "%3A").replace(",", "%2C")

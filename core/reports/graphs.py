@@ -45,12 +45,12 @@ def with_inputs(graph: Graph, inputs: Sequence[tuple[str, object]]) -> Graph:
 
 
 def captured_graph(number: int, frame: int, name: str, module: fx.GraphModule) -> Graph:
-    """The record of a graph that a backend took as it was captured."""
+    """The record of a graph that was given to a backend as captured, without this package's stages."""
     return Graph(number, frame, name, "captured", tuple(nodes_in(module.graph, {})))
 
 
 def nodes_of(origins: Iterable[Origin]) -> tuple[str, ...]:
-    """The nodes that these come from."""
+    """The names of the graph nodes that these loop nodes were lowered from."""
     return tuple(dict.fromkeys(origin.node for origin in origins if origin.node))
 
 
@@ -84,7 +84,7 @@ def target_of(node: fx.Node) -> str:
 
 
 def type_of(value: object) -> str:
-    """`float32[2, 4]`; what it is called for anything but a tensor."""
+    """`float32[2, 4]` for a tensor; the name of its type for anything else."""
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
     if isinstance(value, (tuple, list)):
@@ -141,7 +141,7 @@ def of_plan(kernel: plans.Work, buffers: Mapping[str, Buffer], by_loop: Mapping[
 
 
 def of_call(call: ExternCall, buffers: Mapping[str, Buffer]) -> Kernel:
-    """An operator of torch that is called as it is."""
+    """A call of one of torch's operators, which is not part of a kernel."""
     nodes = nodes_of(call.origins)
     made = tuple(name for name in call.outputs if name is not None)
     device = next((str(buffers[name].device) for name in made if name in buffers), "")
@@ -176,7 +176,7 @@ def total(names: Iterable[str], buffers: Mapping[str, Buffer]) -> int | None:
 
 
 def memory_steps(plan: KernelPlan) -> Iterator[MemoryStep]:
-    """What the graph has allocated when each kernel or call runs; nothing where a size is a symbol."""
+    """The memory that the graph has allocated at each kernel or call; empty if a size is a symbol."""
     sizes = {name: size_of(buffer) for name, buffer in plan.buffers.items() if buffer.kind in OWN_MEMORY}
     if any(size is None for size in sizes.values()):
         return

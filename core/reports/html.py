@@ -1,4 +1,4 @@
-"""The record as one web page: it stands alone, needs no network, and does well in light, dark and on a phone."""
+"""The record as one self-contained web page: it needs no network, and works in light and dark mode and on a phone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPOKEN_CODE = re.compile(r"`([^`]*)`")
 
 @attrs.frozen
 class Branch:
-    """A frame with those that it called."""
+    """A frame with the frames that it called."""
 
     frame: Frame
     calls: tuple[Branch, ...]
@@ -41,23 +41,24 @@ class Cause:
 
     @property
     def first(self) -> Break:
-        """One of them, for what they share."""
+        """The first break, for the data that all of them share."""
         return self.breaks[0]
 
     @property
     def count(self) -> int:
-        """How often they were met."""
+        """How often these breaks occurred."""
         return sum(one.count for one in self.breaks)
 
     @property
     def seconds(self) -> float:
-        """What they cost."""
+        """The compile time that they cost."""
         return sum(one.seconds for one in self.breaks)
 
 
 @attrs.frozen
 class Problem:
-    """What made the program slower than one graph would be: a cause, what it cost, and where the page tells of it."""
+    """Something that made the program slower than a single graph: the cause, its cost, and the place on the page that
+    explains it."""
 
     kind: str  # the outcome that it led to
     title: str
@@ -95,7 +96,7 @@ def page(recording: Recording) -> str:
 
 
 def tree(frames: Sequence[Frame], every: Sequence[Frame]) -> tuple[Branch, ...]:
-    """The frames by who called whom; one that was called from a frame not shown hangs on the next above it."""
+    """The tree of calls. A frame whose caller is not shown is attached to the nearest shown caller above."""
     shown = {frame.id for frame in frames}
     parents = {frame.id: frame.parent for frame in every}
     below: dict[int | None, list[Frame]] = {}
@@ -112,7 +113,7 @@ def tree(frames: Sequence[Frame], every: Sequence[Frame]) -> tuple[Branch, ...]:
 
 
 def causes(breaks: Iterable[Break]) -> list[Cause]:
-    """The breaks by type, those that cost most first."""
+    """The breaks grouped by type, the most expensive first."""
     found: dict[str, list[Break]] = {}
     for one in breaks:
         found.setdefault(one.type, []).append(one)
@@ -120,7 +121,8 @@ def causes(breaks: Iterable[Break]) -> list[Cause]:
 
 
 def problems(recording: Recording) -> list[Problem]:
-    """The problems, those that cost most first. Those of unknown cost, which run eagerly from then on, before all."""
+    """The problems, the most expensive first. Frames that now run eagerly come before all, because their cost is
+    unknown."""
     lost = [
         Problem(frame.outcome.value, frame.reason, f"{frame.function} {frame.where}", f"frame-{frame.id}")
         for frame in recording.frames
@@ -156,14 +158,14 @@ def _compiled_again(recording: Recording) -> Iterator[Problem]:
 
 
 def spoken(text: str) -> Markup:
-    """A text in which code stands between backticks, as markup."""
+    """Convert a text with code between backticks to HTML."""
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(SPOKEN_CODE.split(text))
     )
 
 
 def brief(operator: str) -> str:
-    """The name of an operator without what all have: `aten.mul.Tensor` is `mul`."""
+    """The short name of an operator: `mul` for `aten.mul.Tensor`."""
     return operator.removeprefix("aten.").partition(".")[0]
 
 
@@ -177,7 +179,7 @@ def left_alone(frames: Iterable[Frame]) -> Mapping[str, list[Frame]]:
 
 
 def script_data(recording: Recording) -> str:
-    """What the script draws, as JSON that can stand in a script element."""
+    """The data that the page's script draws, as JSON that is safe inside a script element."""
     spans = sorted(recording.spans, key=lambda span: -span.seconds)[:SHOWN_SPANS]
     spans.sort(key=lambda span: span.start)
     data = {

@@ -1,4 +1,4 @@
-"""What goes wrong with a graph, asked of a process of its own: a graph that ends its process ends no more than that."""
+"""Tests graphs in a separate process, so that a graph that crashes its process does not end the minifier."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDED = "ProcessEnded"
 
 @attrs.define(eq=False)
 class Judges:
-    """Processes that look at graphs, for the body of a `with`: one after the other, the next where one has ended."""
+    """Test graphs in a subprocess for the body of a `with`. A new one is started when the previous one has crashed."""
 
     _process: subprocess.Popen[str] | None = None
 
@@ -42,7 +42,8 @@ class Judges:
             self._process.communicate()
 
     def fault(self, graph: fx.GraphModule, inputs: Sequence[object], backend: str, kind: str) -> str:
-        """What goes wrong when it is compiled, "" if nothing does or eager mode refuses it. Errors: CannotWrite."""
+        """The fault that appears when the graph is compiled; "" if there is none, or if eager mode fails too. Errors:
+        CannotWrite."""
         with tempfile.TemporaryDirectory(prefix="armature-minify-") as folder:
             path = Path(folder) / SCRIPT
             path.write_text(script(graph, inputs, backend, kind, saved=True), encoding="utf-8")
@@ -50,7 +51,7 @@ class Judges:
             return self.of_script(path, backend, kind)
 
     def of_script(self, path: Path, backend: str, kind: str) -> str:
-        """The same for the graph in a script."""
+        """Like `fault`, for the graph in a script."""
         return self._answer(json.dumps([str(path), backend, kind]))
 
     def _answer(self, question: str) -> str:
@@ -61,7 +62,7 @@ class Judges:
             )
         process = self._process
         answers = cast(IO[str], process.stdout)
-        with contextlib.suppress(BrokenPipeError):  # there will be no answer
+        with contextlib.suppress(BrokenPipeError):  # the process is gone; reading its answer shows that
             print(question, file=process.stdin, flush=True)
         in_eager, found = answers.readline(), answers.readline()
         if found:
@@ -73,7 +74,7 @@ class Judges:
 
 
 def spoken(status: int) -> str:
-    """How a process ended."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"the process ended with status {status}"
     return f"the process was ended by {signal.Signals(-status).name}"
@@ -107,5 +108,5 @@ def serve(answers: int) -> None:
 
 if __name__ == "__main__":
     channel = os.dup(1)
-    os.dup2(2, 1)  # what a graph prints is no answer
+    os.dup2(2, 1)  # keep what a graph prints apart from the answers
     serve(channel)

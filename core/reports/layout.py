@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand in its drawing: in layers from inputs to outputs, neighbours near each other."""
+"""Positions the nodes of a graph for drawing: in layers from inputs to outputs, with connected nodes close together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from armature.reports.record import Graph, Node
 
-SWEEPS = 4  # in which layers are put in order, each by the one before
+SWEEPS = 4  # passes over the layers; each sorts a layer by the neighbours in the layer before it
 
 Positions = dict[str, tuple[float, int]]
 """Of each node: its column, in node widths from the middle, and its layer, the first one is 0."""
 
 
 def layout(graph: Graph) -> Positions:
-    """The positions of all nodes. Nodes stand in the graph's order, users after what they use."""
+    """The positions of all nodes. `graph.nodes` must be in topological order."""
     users = users_of(graph.nodes)
     layers = in_layers(graph.nodes, users)
     rows: dict[int, list[str]] = {}
@@ -44,7 +44,7 @@ def users_of(nodes: Sequence[Node]) -> dict[str, list[str]]:
 
 
 def in_layers(nodes: Sequence[Node], users: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """The layer of each node: below all that it uses, and just above its first user."""
+    """The layer of each node: below all of its inputs, and directly above its nearest user."""
     layers: dict[str, int] = {}
     for node in nodes:
         layers[node.name] = max((layers[name] + 1 for name in node.inputs if name in layers), default=0)
@@ -55,7 +55,7 @@ def in_layers(nodes: Sequence[Node], users: Mapping[str, Sequence[str]]) -> dict
 
 
 def place(row: Sequence[str], columns: dict[str, float]) -> None:
-    """The nodes of a layer side by side, around the middle."""
+    """Place the nodes of a layer side by side, centred."""
     for at, name in enumerate(row):
         columns[name] = at - (len(row) - 1) / 2
 

@@ -1,4 +1,4 @@
-"""Memory over time as a picture for the terminal: of each graph by its plan, and of the process while it ran."""
+"""Charts of memory over time for the terminal: of each graph, from its plan, and of the process, as measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from armature.reports.collect import counted
 from armature.reports.record import Graph, MemorySample, Recording
 
-ROWS = 6  # of a picture
+ROWS = 6  # height of a chart
 WIDEST = 100  # columns
 LABEL = 11  # columns of `1023.9 MiB `
 MOST_GRAPHS = 10
@@ -20,7 +20,7 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def entries(recording: Recording) -> list[list[RenderableType]]:
-    """A heading and a picture for each graph, the one with the highest peak first, and for the process."""
+    """A heading and a chart for each graph, the highest peak first, and for the process."""
     known = sorted((graph for graph in recording.graphs if graph.memory), key=lambda graph: -graph.peak_bytes)
     found: list[list[RenderableType]] = [list(of_graph(graph, recording)) for graph in known[:MOST_GRAPHS]]
     if len(known) > MOST_GRAPHS:
@@ -32,7 +32,8 @@ def entries(recording: Recording) -> list[list[RenderableType]]:
 
 
 def of_graph(graph: Graph, recording: Recording) -> Iterator[RenderableType]:
-    """What a graph has allocated in each step of its plan. Its inputs are not its own, and not in the picture."""
+    """The memory that a graph has allocated at each step of its plan. Inputs belong to the caller and are not
+    counted."""
     where = recording.frames[graph.frame].where if graph.frame < len(recording.frames) else ""
     peak = graph.peak_bytes
     first = next(number for number, step in enumerate(graph.memory, 1) if step.bytes == peak)
@@ -72,7 +73,8 @@ class Area:
 
 
 def resampled(values: Sequence[int], columns: int) -> list[int]:
-    """As many values as there are columns at most: the largest of those that share one; fewer values are repeated."""
+    """Fit the values to the columns: where several share a column the largest counts; if there are few, each is
+    repeated."""
     columns = max(columns, 1)
     if len(values) <= columns:
         times = columns // max(len(values), 1)
@@ -82,10 +84,10 @@ def resampled(values: Sequence[int], columns: int) -> list[int]:
 
 
 def cell(value: int, most: int, row: int, plain: bool) -> str:
-    """The part of a column that is in a row, the lowest is 0."""
+    """The character for the part of a column that falls into a row; row 0 is the lowest."""
     eighths = round(value / most * ROWS * 8) if most else 0
     if value and not eighths:
-        eighths = 1  # what is little is not nothing
+        eighths = 1  # a small value is still visible
     filled = min(max(eighths - row * 8, 0), 8)
     return EIGHTHS[filled] if not plain else "#" if filled >= 4 or (filled and row == 0) else " "
 

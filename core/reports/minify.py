@@ -1,4 +1,5 @@
-"""The smallest graph that still shows what goes wrong: an error, other values than eager mode's, or slowness."""
+"""Reduces a graph to the smallest one that still has a fault: an error, values that differ from eager mode's, or
+slowness."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from armature.errors import ArmatureError
 from armature.pipeline.repro import INPUTS, KINDS, SCRIPT, CannotWrite, script
 from armature.pipeline.session import session
 
-TOLERANCE = 1e-3  # of values beside eager mode's, relative and absolute
-LEAST = 0.5e-3  # seconds more than eager mode's; a call from here takes less, whatever the graph
-SLOWER = 1.5  # times eager mode's time
+TOLERANCE = 1e-3  # allowed difference from eager mode's values, relative and absolute
+LEAST = 0.5e-3  # seconds that a call must be slower than eager mode; the overhead of calling compiled code is less
+SLOWER = 1.5  # factor by which a call must be slower than eager mode
 CALLS = 5
 
-Judge = Callable[[fx.GraphModule, Sequence[object], str, str], str]  # as `fault`
+Judge = Callable[[fx.GraphModule, Sequence[object], str, str], str]  # called like `fault`
 
 
 class NoGraphToMinify(ArmatureError):
@@ -37,7 +38,7 @@ class NoGraphToMinify(ArmatureError):
 
 
 class NothingToMinify(ArmatureError):
-    """The graph does not show what it is to show."""
+    """The graph does not have the fault that is to be reduced."""
 
     code = "A244"
     text = "{path} does not show it: {problem}"
@@ -45,29 +46,29 @@ class NothingToMinify(ArmatureError):
 
 
 def shows(model: nn.Module, inputs: Sequence[object], backend: str, kind: str) -> int:
-    """Print what goes wrong. The exit status: 1 if it does, 0 if all is well."""
+    """Print the fault. Returns the exit status: 1 if there is a fault, else 0."""
     said = fault(model, inputs, backend, kind)
     print(said or "all is well")
     return int(bool(said))
 
 
 def fault(model: nn.Module, inputs: Sequence[object], backend: str, kind: str) -> str:
-    """What goes wrong when the model is compiled, "" if nothing does. Errors: those of eager mode."""
+    """The fault that appears when the model is compiled; "" if there is none. Errors: those of eager mode."""
     return FAULTS[kind](model, inputs, backend)
 
 
 def error_of(model: nn.Module, inputs: Sequence[object], backend: str) -> str:
-    """The error of compiling it, and of the first call."""
+    """The error raised by compiling the model or by its first call; "" if there is none."""
     eager(model, inputs)
     try:
         compiled(model, backend)(*copied(inputs))
-    except Exception as error:  # whatever it is, that is what is looked for
+    except Exception as error:  # any error counts, because it is the fault to reproduce
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""
 
 
 def wrong_values(model: nn.Module, inputs: Sequence[object], backend: str) -> str:
-    """How results differ from eager mode's; an error is another fault."""
+    """How the results differ from eager mode's; "" if they agree. A model that raises has another kind of fault."""
     expected = eager(model, inputs)
     try:
         found = compiled(model, backend)(*copied(inputs))
@@ -98,7 +99,7 @@ FAULTS: dict[str, Callable[[nn.Module, Sequence[object], str], str]] = dict(
 
 
 def compiled(model: nn.Module, backend: str) -> Callable[..., Any]:
-    """The model compiled from nothing, errors coming out."""
+    """Compile the model anew, in strict mode, so that errors are raised."""
     session().forget_code()
     run = armature.compile(model, backend=backend)
 
@@ -115,12 +116,12 @@ def eager(model: nn.Module, inputs: Sequence[object]) -> Any:
 
 
 def copied(inputs: Sequence[object]) -> list[object]:
-    """Inputs that may be written to."""
+    """Copies of the inputs, because the model may write to them."""
     return copy.deepcopy(list(inputs))
 
 
 def seconds(run: Callable[..., Any], inputs: Sequence[object]) -> float:
-    """Of one call, the middle of some."""
+    """Seconds of one call: the median of several."""
     taken = []
     for _ in range(CALLS):
         given = copied(inputs)
@@ -132,9 +133,10 @@ def seconds(run: Callable[..., Any], inputs: Sequence[object]) -> float:
 
 @attrs.define(eq=False)
 class Minifier:
-    """Makes a graph smaller while it shows the fault. tries: graphs that were looked at. told: called after each.
+    """Makes a graph smaller for as long as it has the fault. tries: the number of graphs that were tested. told: called
+    after each test.
 
-    judge: what looks at a graph, as `fault` does in this process.
+    judge: tests a graph; `fault` does so in this process.
     """
 
     backend: str
@@ -166,10 +168,10 @@ class Minifier:
         self.tries += 1
         try:
             found = self.judge(graph, inputs, self.backend, self.kind)
-        except Exception:  # eager mode refuses the smaller graph
+        except Exception:  # the smaller graph fails in eager mode
             found = ""
         self.told(self.tries, operators(graph))
-        # An error of another class is another fault.
+        # An error of another class counts as another fault.
         same = found.partition(":")[0] == self.fault.partition(":")[0] if self.kind == "error" else bool(found)
         if not (found and same):
             return False
@@ -183,7 +185,8 @@ def operators(graph: fx.GraphModule) -> int:
 
 
 def candidates(graph: fx.GraphModule, inputs: list[object]) -> Iterator[tuple[fx.GraphModule, list[object]]]:
-    """Smaller graphs, those that leave most away first: the end cut off, then parts given as inputs."""
+    """Smaller graphs, those with most removed first. A graph is cut off after a part, or the results of a part become
+    inputs."""
     calls = [node.name for node in graph.graph.nodes if node.op.startswith("call_")]
     values = values_of(graph, inputs)
     step = len(calls) // 2
@@ -191,14 +194,14 @@ def candidates(graph: fx.GraphModule, inputs: list[object]) -> Iterator[tuple[fx
         for begin in range(0, len(calls), step):
             kept = calls[begin : begin + step]
             tensors = [name for name in kept if isinstance(values.get(name), torch.Tensor)]
-            if tensors:  # what comes after is left away
+            if tensors:  # cut the graph off after this part
                 yield rewritten(graph, inputs, values, given=(), result=tensors[-1])
             yield rewritten(graph, inputs, values, given=tensors, result=None)
         step //= 2
 
 
 def values_of(graph: fx.GraphModule, inputs: list[object]) -> dict[str, object]:
-    """What each node gives in eager mode."""
+    """The value of each node in eager mode."""
     found: dict[str, object] = {}
 
     class Keeping(fx.Interpreter):
@@ -214,7 +217,8 @@ def values_of(graph: fx.GraphModule, inputs: list[object]) -> dict[str, object]:
 def rewritten(
     graph: fx.GraphModule, inputs: list[object], values: dict[str, object], given: Sequence[str], result: str | None
 ) -> tuple[fx.GraphModule, list[object]]:
-    """A copy in which nodes are inputs that have their values, and which returns another node; None: what it did."""
+    """A copy of the graph in which the nodes `given` become inputs with their values. It returns the node `result`;
+    None: the original results."""
     made = copy.deepcopy(graph)
     nodes = {node.name: node for node in made.graph.nodes}
     holders = [node for node in made.graph.nodes if node.op == "placeholder"]
@@ -236,7 +240,8 @@ def rewritten(
 
 
 def minify(folder: Path, kind: str, told: Callable[[int, int], None], judge: Judge) -> tuple[Path, Minifier, int]:
-    """Write the smallest graph of the script in a folder to a folder `minified` in it: its script, tries and size.
+    """Reduce the graph of the script in `folder`, and write the result to its subfolder `minified`. Returns the new
+    script, the minifier and the graph's size.
 
     Errors: NoGraphToMinify, NothingToMinify, OSError.
     """

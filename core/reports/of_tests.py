@@ -1,4 +1,5 @@
-"""What the pytest plugin says of a test: counts to assert on, whether all is in one graph, and its report."""
+"""The parts of the pytest plugin that import torch: counts to assert on, the check of `fullgraph`, and a test's
+report."""
 
 from __future__ import annotations
 
@@ -23,40 +24,40 @@ COMPILED = (Outcome.COMPILED, Outcome.RECOMPILED, Outcome.BROKEN)
 
 @attrs.frozen(eq=False)
 class Watch:
-    """What was compiled since the watch began. All counts are of now, and may be asked at any time."""
+    """What was compiled since the watch began. Counts are current whenever they are read."""
 
     recorder: Recorder
 
     @classmethod
     def begin(cls, name: str, forget: bool) -> Self:
-        """A watch of a test. forget: compile anew what was compiled before."""
+        """Start a watch for a test. forget: discard cached code first, so that everything is compiled anew."""
         if forget:
             session().forget_code()
         return cls(Recorder(name))
 
     @property
     def recording(self) -> Recording:
-        """The record so far."""
+        """The record up to now."""
         return self.recorder.recording()
 
     @property
     def graphs(self) -> int:
-        """Graphs that were captured and compiled, those of backward left out."""
+        """The number of graphs that were captured and compiled, without backward graphs."""
         return sum(graph.kind != "backward" for graph in self.recording.graphs)
 
     @property
     def breaks(self) -> int:
-        """Graph breaks that were met."""
+        """The number of graph breaks that occurred."""
         return sum(one.count for one in self.recording.breaks)
 
     @property
     def recompiles(self) -> int:
-        """Frames that were compiled again because a guard failed."""
+        """The number of frames that were compiled again because a guard failed."""
         return len(self.recording.recompiled)
 
     @property
     def kernels(self) -> int:
-        """Kernels that were generated, those of backward included."""
+        """The number of generated kernels, including those of backward graphs."""
         return len(self.recording.kernels)
 
     def expect(
@@ -75,7 +76,7 @@ class Watch:
             raise AssertionError(f"{'; '.join(wrong)}\n\n{told(self.recording)}")
 
     def no_full_graph(self) -> str:
-        """Why not all is in graphs without a break, "" if it is."""
+        """Why the test is not fully compiled without graph breaks; "" if it is."""
         recording = self.recording
         eager = recording.count(*terminal.WRONG)
         if not recording.breaks and not eager and recording.count(*COMPILED):
@@ -87,7 +88,7 @@ class Watch:
         return f"{lead}, but {broke} broke and {ran} ran eagerly\n\n{told(recording)}"
 
     def write(self, folder: Path, name: str) -> None:
-        """Write the page and the data of a test in which a frame was looked at."""
+        """Write the page and the data of a test, if the hook handled any frame in it."""
         recording = self.recording
         if recording.frames:
             put(folder / f"{name}.html", html.page(recording))
@@ -95,7 +96,8 @@ class Watch:
 
 
 def written(watch: Watch, folder: Path, name: str) -> str:
-    """Write the report of a test. Returns why it can't be written, "" if it is: the test's result is what counts."""
+    """Write the report of a test. Returns why it can't be written, or "": a failed report must not change the test's
+    result."""
     try:
         watch.write(folder, name)
     except Exception as error:
@@ -112,7 +114,7 @@ def indexed(folder: Path) -> list[str]:
 
 
 def told(recording: Recording) -> str:
-    """The report as plain text."""
+    """The terminal report as plain text."""
     console = Console(width=WIDTH, no_color=True, highlight=False)
     with console.capture() as captured:
         console.print(*terminal.report(recording), sep="\n")

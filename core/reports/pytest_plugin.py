@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 MARKER = "fullgraph: fails if a graph breaks, a frame falls back to eager, or nothing is compiled (armature)"
 OPTION = "armature_report"
-PROBLEM = "armature_report_problem"  # property of a test whose report could not be written
+PROBLEM = "armature_report_problem"  # user property of a test whose report could not be written
 OF_INDEX = pytest.StashKey[list[str]]()
 
 
 def tools() -> Any:
-    """The module that has the rest; it imports torch."""
+    """The module with the rest of the plugin, imported late because it imports torch."""
     return importlib.import_module("armature.reports.of_tests")
 
 
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker; and the folder, which has to be one that can be written."""
+    """Register the marker, and check that the folder of reports can be written."""
     config.addinivalue_line("markers", MARKER)
     folder = config.getoption(OPTION)
     if folder is None:
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Record a test that is marked, or all where reports are asked for."""
+    """Record a test if it is marked, or every test if reports are wanted."""
     marked, folder = item.get_closest_marker("fullgraph") is not None, item.config.getoption(OPTION)
     if not (marked or folder):
         return (yield)
@@ -62,21 +62,22 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             result = yield
     finally:
         if folder and (trouble := tools().written(watch, Path(folder), file_name(item.nodeid))):
-            item.user_properties.append((PROBLEM, trouble))  # as what it is, so that the test ends as it would have
+            # re-raise the original error, so that the test ends as it would have without the plugin
+            item.user_properties.append((PROBLEM, trouble))
     if marked and (problem := watch.no_full_graph()):
         pytest.fail(problem, pytrace=False)
     return result
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A page that lists the reports; with pytest-xdist the process that waits for the others writes it."""
+    """Write the page that lists the reports. With pytest-xdist only the controller writes it."""
     folder = session.config.getoption(OPTION)
     if folder and not hasattr(session.config, "workerinput"):
         session.config.stash[OF_INDEX] = tools().indexed(Path(folder))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What could not be written or read, if anything: no test fails for it."""
+    """Report what could not be written or read. No test fails because of it."""
     reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
     properties = ((one.nodeid, dict(one.user_properties)) for one in reports if one.when == "call")
     lines = [f"{test}: {told[PROBLEM]}" for test, told in properties if PROBLEM in told]
@@ -89,14 +90,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def file_name(nodeid: str) -> str:
-    """A name for the files of a test. A digest of its whole id tells apart what is spelled alike."""
+    """A file name for a test's reports. A digest of the test's full id keeps similar names apart."""
     digest = hashlib.sha256(nodeid.encode(errors="backslashreplace")).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', nodeid)[-120:]}-{digest}"
 
 
 @pytest.fixture
 def armature_watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
-    """What armature compiles in this test, from nothing: `armature_watch.expect(graphs=1, breaks=0, kernels=2)`."""
+    """A `Watch` of what armature compiles in this test, starting without cached code: `armature_watch.expect(graphs=1,
+    breaks=0, kernels=2)`."""
     watch: Watch = tools().Watch.begin(request.node.nodeid, forget=True)
     with watch.recorder:
         yield watch

@@ -14,7 +14,7 @@ from armature.frame.guards.explain import FailedGuard
 from armature.reports import carets
 from armature.reports.fields import documented
 
-FORMAT = 1  # of the JSON form; larger when a reader of an older one would misread it
+FORMAT = 1  # version of the JSON form; increased when older readers would misread it
 
 
 class Outcome(StrEnum):
@@ -59,7 +59,7 @@ class Place:
 
     @property
     def caret(self) -> str:
-        """A line to stand under `text`, with carets under the expression; "" where it is not known."""
+        """A line to print below `text`, with carets under the expression; "" if its columns are not known."""
         return carets.under(self.text, self.column, self.end_column)
 
 
@@ -140,17 +140,17 @@ class Break:
 
     @property
     def advice(self) -> tuple[tuple[str, str], ...]:
-        """What to do and of what kind that is, "" where a record does not say."""
+        """What the user can do, and what kind of advice that is; "" if the record has none."""
         return tuple(zip_longest(self.hints, self.hint_kinds[: len(self.hints)], fillvalue=""))
 
     @property
     def name(self) -> str:
-        """What people search for: `GB0170 data-dependent-branch`."""
+        """The code and id that people search for: `GB0170 data-dependent-branch`."""
         return f"{self.code} {self.type}".lstrip()
 
     @property
     def place(self) -> Place | None:
-        """The innermost line that is not of Python or torch; the innermost of all where there is none."""
+        """The innermost line outside Python and torch; if there is none, the innermost of all."""
         return next((place for place in reversed(self.stack) if place.own), self.stack[-1] if self.stack else None)
 
 
@@ -228,12 +228,12 @@ class Graph:
 
     @property
     def operators(self) -> int:
-        """Calls in it."""
+        """The number of calls in the graph."""
         return sum(node.kind == "operator" for node in self.nodes)
 
     @property
     def peak_bytes(self) -> int:
-        """The most that it has allocated at a time."""
+        """The most bytes that the graph has allocated at one time."""
         return max((step.bytes for step in self.memory), default=0)
 
 
@@ -297,7 +297,7 @@ class Recording:
         return tuple(frame for frame in self.frames if frame.failures)
 
     def count(self, *outcomes: Outcome) -> int:
-        """How many frames came to one of these."""
+        """The number of frames with one of these outcomes."""
         return sum(frame.outcome in outcomes for frame in self.frames)
 
     @property

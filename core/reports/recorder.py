@@ -1,4 +1,4 @@
-"""Recording while a program runs: what is compiled, samples of memory, and on demand each run of graphs and kernels."""
+"""Records a running program: what is compiled, samples of memory and, on demand, each run of graphs and kernels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EVERY = 0.05  # seconds between samples, at first
 
 @attrs.define(eq=False)
 class Recorder:
-    """Records for the body of a `with` what a session does; `recording` then gives the record.
+    """Records what a session does in the body of a `with`; `recording` then returns the record.
 
-    program, arguments: what runs, for the report. runs: whether each run of a graph or kernel is timed. of: the session
-    to follow. What the body raises comes out, and stands in the record.
+    program, arguments: the command that runs, for the report. runs: whether each run of a graph or kernel is timed. of:
+    the session to follow. An error of the body is noted in the record, and not suppressed.
     """
 
     program: str = ""
@@ -99,7 +99,7 @@ def _is_around(file: str) -> bool:
 
 @attrs.define(eq=False)
 class Sampler:
-    """A thread that looks at the memory of the process from time to time."""
+    """A thread that samples the memory of the process at intervals."""
 
     samples: list[MemorySample] = attrs.field(factory=list)
     every: float = EVERY
@@ -110,7 +110,7 @@ class Sampler:
     _memory: BinaryIO | None = None
 
     def start(self, began: float) -> None:
-        """Begin to look; times are told since `began`."""
+        """Start sampling. Times of samples are relative to `began`."""
         self._began = began
         self._memory = opened()
         if torch.accelerator.is_available():
@@ -120,7 +120,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look once more, and end the thread."""
+        """Take a last sample, and end the thread."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -140,13 +140,13 @@ class Sampler:
 
 
 def thinned(samples: Sequence[MemorySample]) -> list[MemorySample]:
-    """Of two neighbours the larger one, so that peaks stay."""
+    """Keep the larger one of each two neighbours, so that peaks remain."""
     return [max(samples[k : k + 2], key=lambda sample: sample.resident) for k in range(0, len(samples), 2)]
 
 
 def opened() -> BinaryIO | None:
-    """What the system tells of this process's memory, kept open: opening costs ten times what reading does. None: it
-    tells nothing in /proc."""
+    """The file in /proc with this process's memory use, kept open because opening takes ten times as long as reading.
+    None: there is no such file."""
     try:
         return open("/proc/self/statm", "rb", buffering=0)
     except OSError:
@@ -154,7 +154,7 @@ def opened() -> BinaryIO | None:
 
 
 def resident_bytes(memory: BinaryIO | None) -> int:
-    """Main memory of this process, 0 where it isn't told."""
+    """Main memory used by this process in bytes; 0 if unknown."""
     if memory is None:
         return 0
     memory.seek(0)
@@ -162,5 +162,5 @@ def resident_bytes(memory: BinaryIO | None) -> int:
 
 
 def device_bytes(devices: Iterable[int]) -> int:
-    """Bytes of tensors on accelerators; none is initialised for it."""
+    """Bytes of tensors on accelerators. Does not initialise an accelerator that the program has not used."""
     return sum(map(torch.accelerator.memory_allocated, devices))

@@ -89,7 +89,7 @@ def result_of(finding: Finding, number: int, folder: str) -> dict[str, Any]:
 
 
 def fingerprint(key: Iterable[str]) -> str:
-    """The same for the same finding in another run."""
+    """A digest that identifies the finding in other runs."""
     return hashlib.sha256("\0".join(key).encode(errors="backslashreplace")).hexdigest()[:32]
 
 

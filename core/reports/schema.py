@@ -19,7 +19,7 @@ NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneTy
 
 
 class NotARecord(ArmatureError):
-    """A file that was to hold a record holds something else."""
+    """A file that should hold a record holds something else."""
 
     code = "A240"
     text = "{path} is no record of this version: {problem}"
@@ -32,7 +32,7 @@ def as_data(recording: Recording) -> dict[str, Any]:
 
 
 def as_json(recording: Recording) -> str:
-    """The record as JSON text."""
+    """The record as a JSON text."""
     return json.dumps(as_data(recording), indent=1, allow_nan=False)
 
 
@@ -82,7 +82,7 @@ def hints_of(cls: type[Any]) -> dict[str, Any]:
 
 
 def from_json(text: str, path: object = "the text") -> Recording:
-    """The record of its JSON text. Errors: NotARecord."""
+    """Read a record from its JSON text. Errors: NotARecord."""
     try:
         data = json.loads(text)
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:

@@ -1,4 +1,4 @@
-"""Lines of the program's files, as they are read for reports."""
+"""Reads lines of the program's files for reports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from armature.reports.record import Place
 
 
 def indentation(file: str, line: int) -> int:
-    """Characters before the first one of a line that is no space."""
+    """The number of spaces and tabs at the start of a line."""
     text = linecache.getline(file, line)
     return len(text) - len(text.lstrip())
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the program's, or of a library that has models: not of Python or torch, which serve all."""
+    """Whether a file belongs to the program or to a library with models, and not to Python or torch."""
     if file.startswith("<frozen "):
         return False
     if file.startswith(f"{skip.TORCH_FOLDER}/"):

@@ -29,8 +29,8 @@ STYLES = {
 }
 WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
 LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
-TAB = 4  # columns, of those within a line
-NAMED = 5  # functions that are left alone for one reason
+TAB = 4  # columns per tab within a line
+NAMED = 5  # most functions listed for one reason to leave them alone
 
 
 def report(recording: Recording, guards: bool = False, memory: bool = False) -> Iterator[RenderableType]:
@@ -71,7 +71,7 @@ def headline(recording: Recording) -> Text:
 
 
 def tree(recording: Recording) -> Tree:
-    """The frames by who called whom; those that were left alone stand in a table of their own."""
+    """The tree of calls. Frames that were left alone are not in it; they have a table of their own."""
     root = Tree(Text(recording.program or "program", style="bold"), guide_style="dim")
     branches: dict[int | None, Tree] = {None: root}
     for frame in recording.frames:
@@ -98,7 +98,7 @@ def section(title: str, entries: Sequence[Sequence[RenderableType]]) -> Iterator
 
 
 def break_lines(one: Break) -> list[RenderableType]:
-    """A break: place, cause, what to do, the lines that led to it."""
+    """Describe a graph break: place, cause, advice, and the lines that led to it."""
     where = one.place.where if one.place is not None else ""
     head = Text.assemble((where, "bold"), f"  {one.title} ", (f"[{one.name}]", "cyan"))
     head.append(f"  {one.count} times, {one.seconds:.2f} s" if one.count > 1 else f"  {one.seconds:.2f} s", style="dim")
@@ -121,8 +121,8 @@ def place_lines(place: Place) -> Iterator[RenderableType]:
 
 @attrs.frozen
 class SourceLine:
-    """A line of code with carets under the expression. Of a line that is too long the part around it is shown: where a
-    terminal breaks lines, carets stand under something else."""
+    """A line of code with carets under the expression. A line that is too long is shortened to the part around the
+    expression: if the terminal wrapped it, the carets would be below the wrong text."""
 
     place: Place
 
@@ -172,7 +172,7 @@ def left_alone(frames: Sequence[Frame]) -> Iterator[RenderableType]:
 
 
 def kernels(recording: Recording) -> Table:
-    """The generated kernels, those that move most bytes first."""
+    """The generated kernels, sorted by the bytes they move, most first."""
     table = Table(title="kernels")
     for name in ("kernel", "graph", "fused", "from"):
         table.add_column(name)
@@ -214,12 +214,12 @@ def considered(tried: Tried) -> str:
 
 
 def guard_lines(frame: Frame) -> list[RenderableType]:
-    """What the code of a frame relies on."""
+    """List the guards of a frame's code."""
     return [Text.assemble((frame.where, "bold"), f"  {frame.function}"), *map(Text, frame.guards)]
 
 
 def ended(recording: Recording) -> Text:
-    """How a program ended that did not run to its end with status 0."""
+    """Describe how a program ended, if it did not end normally with status 0."""
     if recording.end is End.EXITED:
         return Text(f"The program left with status {recording.status}.", style="yellow")
     return Text(f"The program raised; all above is what happened before.\n{recording.error}", style="red")
