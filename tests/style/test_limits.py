@@ -68,6 +68,12 @@ WHOLE_TRACE = {
     "core/trace/tracer.py",
 }
 
+# The work that each of our back ends does for kernels: a module of the same name in both.
+OF_EVERY_BACK_END = {
+    "backend", "batch", "features", "kernel_printer", "launch", "loops", "ops", "plugin", "reduce", "scans", "source",
+    "toolchain", "values",
+}  # fmt: skip
+
 # Where code asks whether a value has a builtin part: elsewhere `derives` and `native` say so.
 ASKS_FOR_BASE: set[str] = {"core/trace/values/derived.py"}
 
@@ -222,6 +228,12 @@ def test_one_module_asks_whether_a_value_has_a_builtin_part() -> None:
     inside = [path for path in PRODUCT if name_of(path).startswith(("core/trace/", "plugins/"))]
     asks = re.compile(r"(?<!row)\.base is (not )?None\b")
     same({name_of(path) for path in inside if asks.search(path.read_text())}, ASKS_FOR_BASE, "asks for `.base`")
+
+
+def test_the_same_work_has_the_same_file_name_in_both_back_ends() -> None:
+    folders = (ROOT / "plugins/cpu_cpp/armature_cpu_cpp", ROOT / "plugins/gpu_triton/armature_gpu_triton")
+    cpu, gpu = ({path.stem for path in folder.glob("*.py")} - {"__init__"} for folder in folders)
+    assert cpu & gpu == OF_EVERY_BACK_END
 
 
 def without_docstrings(path) -> str:  # type: ignore[no-untyped-def]

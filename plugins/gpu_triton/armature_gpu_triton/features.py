@@ -8,7 +8,7 @@ from armature.backend_api import OPS, REDUCTIONS, Features
 from armature_gpu_triton.flexible import FLEX_ATTENTION
 from armature_gpu_triton.ops import FORMS, TYPES
 from armature_gpu_triton.random_numbers import CudaRandomNumbers
-from armature_gpu_triton.reduce import SCANS
+from armature_gpu_triton.scans import SCANS
 from armature_gpu_triton.spec import MOST_ARGUMENTS
 
 RANDOM = CudaRandomNumbers()

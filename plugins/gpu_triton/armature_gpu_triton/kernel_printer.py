@@ -29,7 +29,7 @@ from armature.backend_api import (
     origin_of,
     place,
 )
-from armature_gpu_triton import reduce
+from armature_gpu_triton import reduce, scans
 from armature_gpu_triton.online import LOWEST, lane_width
 from armature_gpu_triton.ops import TYPES, cast_text
 from armature_gpu_triton.values import Guard, ValuePrinter
@@ -100,30 +100,19 @@ class KernelPrinter(ValuePrinter):
 
     def _scan(self, name: str, node: Scan, persistent: bool) -> None:
         """A scan over the whole row where it is persistent; else over one tile of the loop, on top of those before."""
-        held = reduce.held_dtype(node.dtype)
         text = self.wide(node.value)
         if not {self.tile.x, self.tile.r} <= self.body.depends.get(node.value, frozenset()):
             text = f"tl.broadcast_to({text}, [XBLOCK, RBLOCK])"
         note = place(node.origin)
         if persistent:
-            self.lines.add(f"{name} = {cast_text(reduce.scan(node.op, text), held, node.dtype)}", note)
+            self.lines.add(scans.of_row(name, node, text), note)
             return
-        carry = f"{name}_before"
         if self.tile.r_masked:
-            text = f"tl.where(r_in, {text}, {reduce.identity(node.op, held)})"
-        self.lines.add(f"{name}_new = {text}")
-        both = reduce.combine(node.op, held, carry, reduce.scan(node.op, f"{name}_new"))
-        self.lines.add(f"{name} = {cast_text(f'({both})', held, node.dtype)}", note)
-        whole = reduce.finish(node.op, held, f"{name}_new")
-        self.lines.add(f"{carry} = {reduce.combine(node.op, held, carry, whole)}")
-
-    def _start_scans(self, item: PassBody) -> None:
-        """Before the loop: what each scan adds to."""
-        for statement in item.inside:
-            if isinstance(statement, Let) and isinstance(statement.node, Scan):
-                held = reduce.held_dtype(statement.node.dtype)
-                first = reduce.identity(statement.node.op, held)
-                self.lines.add(f"{statement.name}_before = tl.full([XBLOCK, 1], {first}, {TYPES[held]})")
+            text = f"tl.where(r_in, {text}, {reduce.identity(node.op, reduce.held_dtype(node.dtype))})"
+        own, result, after = scans.step_of(name, node, text)
+        self.lines.add(own)
+        self.lines.add(result, note)
+        self.lines.add(after)
 
     def running(self, item: Accumulate) -> tuple[str, torch.dtype]:
         """The reduction's value over a whole block, and the dtype in which it is held."""
@@ -219,7 +208,8 @@ class KernelPrinter(ValuePrinter):
         if self.tile.config.persistent:
             self.statements(item.inside, persistent=True)
             return
-        self._start_scans(item)
+        for name, node in scans.scans_of(item):
+            self.lines.add(scans.declaration(name, node))
         for accumulate in item.reductions:
             self.start(accumulate)
         end = self.index.print(self.tile.r.extent)

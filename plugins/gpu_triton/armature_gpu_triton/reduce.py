@@ -8,7 +8,6 @@ from armature_gpu_triton.ops import HALVES, kind
 
 POSITIONS = frozenset(("argmax", "argmin"))
 COMBINE = {"sum": "{0} + {1}", "prod": "{0} * {1}", "any": "{0} | {1}", "all": "{0} & {1}", "xor": "{0} ^ {1}"}
-SCANS = frozenset(("sum", "prod"))
 LAST_POSITION = {"tl.int32": 2**31 - 1, "tl.int64": 2**63 - 1}
 
 
@@ -42,11 +41,6 @@ def combine(op: str, dtype: torch.dtype, left: str, right: str) -> str:
     if dtype == torch.bool:
         return f"{left} {'|' if op == 'max' else '&'} {right}"
     return f"{'helpers' if kind(dtype) == 'float' else 'tl'}.{name}({left}, {right})"
-
-
-def scan(op: str, value: str) -> str:
-    """The tile's rows, each element combined with all before it."""
-    return f"helpers.scan_{op}({value})"
 
 
 def finish(op: str, dtype: torch.dtype, value: str) -> str:
