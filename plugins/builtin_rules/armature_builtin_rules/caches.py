@@ -212,10 +212,7 @@ def has_same_structure(value: Value, obj: object, depth: int = DEPTH) -> bool:
     """Whether a value that the frame has made equals an object of the program in structure: constants, lists, tuples,
     dicts and objects whose attributes are such values, regardless of identity."""
     if value.source is not None or value.is_constant or value.is_symbolic:
-        try:  # a number computed from sizes, which have become constants
-            return are_same_constant(value.as_constant() if value.is_symbolic else value.as_object(), obj)
-        except NotConstant:
-            return False
+        return _is_same_constant(value, obj)
     if value.python_type() is not type(obj) or not depth:
         return False
     inside = functools.partial(has_same_structure, depth=depth - 1)
@@ -231,6 +228,13 @@ def has_same_structure(value: Value, obj: object, depth: int = DEPTH) -> bool:
         return False
     held, made = vars(obj), value.attributes
     return made.keys() == held.keys() and all(one is not None and inside(one, held[name]) for name, one in made.items())
+
+
+def _is_same_constant(value: Value, obj: object) -> bool:
+    try:  # a symbolic number is computed from sizes, which have become constants
+        return are_same_constant(value.as_constant() if value.is_symbolic else value.as_object(), obj)
+    except NotConstant:
+        return False
 
 
 def has_slots(cls: type) -> bool:

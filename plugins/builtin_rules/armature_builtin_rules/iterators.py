@@ -194,16 +194,16 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
     held = components(obj)
     if any(id(item) in tracer.objects.by_id for item in held if isinstance(item, Iterator)):
         tracer.graph_break("iterator-held-by-another", type=type(obj).__name__)
-    found = _components(tracer, obj, source)
+    found, numbers = _components(tracer, obj, source), type(obj) is enumerate
     inner = [value for value in found if isinstance(value, IteratorArgument)]
-    if len(inner) != (1 if type(obj) is enumerate else len(found) - 1):
+    if len(inner) != (1 if numbers else len(found) - 1):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
     for item in held:
         if isinstance(item, Iterator):
             tracer.objects.remember(item, InnerIterator(type(item), source=tracer.objects.by_id[id(item)][1].source))
     quiet = [IteratorValue(value.values, value.kind) for value in inner]
     made: Any
-    if type(obj) is enumerate:
+    if numbers:
         made = tracer.as_value(enumerate).call(tracer, (*quiet, found[1]), {})
     else:
         made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})

@@ -157,32 +157,41 @@ def version(value: Value) -> int:
 
 
 def text_of(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
-    """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`."""
-    if spec is None and isinstance(value, (SymbolicNumber, PrecomputedNumber)):
-        return NumberTextValue([(value, convert)])
-    if spec is None and isinstance(value, NumberTextValue) and convert in (str, format):
-        return value
-    if spec is None and isinstance(value, ConstantValue) and isinstance(value.value, enum.Enum):
-        made = text_of_member(tracer, value, value.value, convert)
-        if made is not None:
-            return made
-    if spec is None and isinstance(value, ObjectValue):
-        made = text_of_object(tracer, value, convert)
-        if made is not None:
-            return made
-    try:
-        if spec is None:
-            return ConstantValue(convert(value.as_constant()))
-    except NotConstant:
-        pass
-    if isinstance(value, ExceptionValue):
-        name = "__repr__" if convert in (repr, ascii) else "__str__"
-        return tracer.python.class_attribute(value, value.kind, name).call(tracer, (), {})
-    if isinstance(value, ClassValue) and type(value.cls).__repr__ is type.__repr__:
-        return ConstantValue(convert(value.cls))
-    if spec is None and type(value) in SHOWN:
-        return text_of_container(tracer, value)
+    """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`, by the first row that gives one."""
+    for kinds, text in (*CONVERTED, *SHOWN_BY_CLASS, *CONTAINERS) if spec is None else SHOWN_BY_CLASS:
+        if isinstance(value, kinds):
+            made = text(tracer, value, convert)
+            if made is not None:
+                return made
     return unknown_text(tracer, value, convert, spec)
+
+
+def _of_number(tracer: Tracing, value: SymbolicNumber | PrecomputedNumber, convert: Callable[..., str]) -> Value:
+    return NumberTextValue([(value, convert)])
+
+
+def _of_text(tracer: Tracing, value: Value, convert: Callable[..., str]) -> Value | None:
+    return value if convert in (str, format) else None
+
+
+def _of_member(tracer: Tracing, value: ConstantValue, convert: Callable[..., str]) -> Value | None:
+    return text_of_member(tracer, value, value.value, convert) if isinstance(value.value, enum.Enum) else None
+
+
+def _of_constant(tracer: Tracing, value: Value, convert: Callable[..., str]) -> Value | None:
+    try:
+        return ConstantValue(convert(value.as_constant()))
+    except NotConstant:
+        return None
+
+
+def _of_exception(tracer: Tracing, value: ExceptionValue, convert: Callable[..., str]) -> Value:
+    name = "__repr__" if convert in (repr, ascii) else "__str__"
+    return tracer.python.class_attribute(value, value.kind, name).call(tracer, (), {})
+
+
+def _of_class(tracer: Tracing, value: ClassValue, convert: Callable[..., str]) -> Value | None:
+    return ConstantValue(convert(value.cls)) if type(value.cls).__repr__ is type.__repr__ else None
 
 
 def unknown_text(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
@@ -195,8 +204,10 @@ def unknown_text(tracer: Tracing, value: Value, convert: Callable[..., str], spe
     return made
 
 
-def text_of_container(tracer: Tracing, value: Value) -> Value:
-    """The text of a list, tuple or dict, from the texts of its items."""
+def text_of_container(tracer: Tracing, value: Value, convert: Callable[..., str]) -> Value | None:
+    """The text of a list, tuple or dict, from the texts of its items; None for a class derived from these."""
+    if type(value) not in SHOWN:
+        return None
     parts: list[Value] = []
     if isinstance(value, DictValue):
         entries = value.realise(tracer).values()
@@ -245,6 +256,19 @@ def text_of_member(tracer: Tracing, value: Value, member: enum.Enum, convert: Ca
     for name in ("_name_", "_value_"):
         enum_attribute(tracer, value, member, name)
     return None
+
+
+# How values are shown, by their classes: if no format is given, in this order; with one, only as `SHOWN_BY_CLASS` says.
+Convert = Callable[[Tracing, Any, Callable[..., str]], Value | None]
+CONVERTED: tuple[tuple[type | tuple[type, ...], Convert], ...] = (
+    ((SymbolicNumber, PrecomputedNumber), _of_number),
+    (NumberTextValue, _of_text),
+    (ConstantValue, _of_member),
+    (ObjectValue, text_of_object),
+    (Value, _of_constant),
+)
+SHOWN_BY_CLASS: tuple[tuple[type, Convert], ...] = ((ExceptionValue, _of_exception), (ClassValue, _of_class))
+CONTAINERS: tuple[tuple[type | tuple[type, ...], Convert], ...] = ((tuple(SHOWN), text_of_container),)
 
 
 def must_be_text(tracer: Tracing, name: str, made: Value) -> Value:
