@@ -130,7 +130,7 @@ class WatchingMode(FakeTensorMode):
         if call.key in results:
             known = results[call.key]
             if known is not None:
-                return known.again(self, call.tensors)
+                return known.build(self, call.tensors)
             return self._computed(facts, func, types, args, named)
         result = self._computed(facts, func, types, args, named)
         if len(results) >= MOST:

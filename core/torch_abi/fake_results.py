@@ -32,8 +32,8 @@ UNSAFE_VIEW: Any = torch.ops.aten._unsafe_view.default  # torch's cache would gi
 
 @attrs.frozen(eq=False, slots=True)
 class Made:
-    """How to make one fake of a result again. shares: the number of the tensor among the arguments whose memory it has.
-    state: the attributes that torch gave to the first one, without its mode."""
+    """How to build another fake like one of a result. shares: the number of the tensor among the arguments whose memory
+    it has. state: the attributes that torch gave to the first one, without its mode."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -43,8 +43,8 @@ class Made:
     shares: int | None
     state: dict[str, Any]
 
-    def again(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> FakeTensor:
-        """Another such fake."""
+    def build(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> FakeTensor:
+        """A new fake like it."""
         meta = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device="meta")
         if self.shares is not None:
             meta.set_(tensors[self.shares].untyped_storage(), self.offset, self.size, self.stride)
@@ -66,10 +66,10 @@ class Remembered:
     parts: tuple[Made | int | None, ...]
     kind: type[Any] | None
 
-    def again(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> Any:
+    def build(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> Any:
         """The result for other arguments of the same layouts."""
         with torch._C._DisableTorchDispatch():
-            made = [part.again(mode, tensors) if type(part) is Made else part for part in self.parts]
+            made = [part.build(mode, tensors) if type(part) is Made else part for part in self.parts]
         return made[0] if self.kind is None else self.kind(made)
 
 
@@ -139,7 +139,7 @@ def remembered(
     except _BypassDispatchCache:
         return None
     found = Remembered(parts, kind)
-    return found if _facts(mode, found.again(mode, call.tensors)) == _facts(mode, result) else None
+    return found if _facts(mode, found.build(mode, call.tensors)) == _facts(mode, result) else None
 
 
 def _facts(mode: FakeTensorMode, result: Any) -> list[Any]:
