@@ -73,8 +73,8 @@ class CompiledModule(nn.Module):
         return _copied, (self.__dict__["_armature_again"], self.__dict__["__armature_original__"])
 
     def __prepare_scriptable__(self) -> nn.Module:
-        # Called by torch.jit.script on a module and its submodules. It would permanently put the original in place of
-        # this one, and treats modules of one class as one program.
+        # Called by torch.jit.script on a module and its submodules. It would permanently replace this module by the
+        # original, and compile all modules of this class as one program.
         raise ReadsSource(tool="torch.jit.script")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -137,8 +137,8 @@ def _function_for(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Forward:
-    """`forward`, which for a module keeps the original's at the time of access: programs wrap it, also its function
-    (`__func__`), and assign the wrapper in its place, which then must not call itself."""
+    """The attribute `forward`. Reading it returns the original's `forward` of that moment: programs wrap it, or its
+    function (`__func__`), and assign the wrapper to `forward`, and the wrapper must then not call itself."""
 
     def __get__(self, instance: CompiledModule | None, owner: type) -> Callable[..., Any]:
         if instance is None:

@@ -113,8 +113,8 @@ def _in_python(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    # A code object of its own, so that caches are not shared, and in a file outside armature, whose own files are not
-    # traced.
+    # The code object is new, so that caches are not shared, and has a file name outside armature, because armature's
+    # own files are not traced.
     code = call.__code__.replace(co_name=fn.__name__, co_qualname=fn.__qualname__, co_filename=f"<{fn.__qualname__}>")
     return FunctionType(code, {"__builtins__": builtins}, fn.__name__, None, call.__closure__)
 

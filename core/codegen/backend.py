@@ -22,7 +22,7 @@ class DeviceBackend(Protocol):
     features: Features
 
     def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
-        """Print all kernels of one graph as one source. Deterministic: the same kernels give the same text."""
+        """Print all kernels of one graph as one source. Deterministic: the same kernels yield the same text."""
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
         """Build (or take from ctx.cache) and load. Each callable takes the tensors and ints of `source.kernels[name]`,
@@ -34,8 +34,8 @@ class DeviceBackend(Protocol):
 
 @runtime_checkable
 class CompilesCalls(Protocol):
-    """What a back end has besides if its features name `graph_calls`."""
+    """A further method of back ends whose features name `graph_calls`."""
 
     def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., Any] | None:
-        """A callable that takes the arguments of `call.op`, built now as far as its sizes are known. None: this call is
-        left to torch's own operator. Errors: BackendError."""
+        """A callable that takes the arguments of `call.op`. Whatever the known sizes allow is built now. None: torch's
+        own operator makes this call. Errors: BackendError."""

@@ -10,7 +10,8 @@ import torch
 
 @attrs.frozen
 class Tried:
-    """A way to compute a kernel that was considered. seconds: of one run; None: not measured, for the reason given."""
+    """A way to compute a kernel that was considered. seconds: duration of one run; None if it was not measured, for the
+    reason given."""
 
     label: str
     seconds: float | None = None
@@ -21,7 +22,8 @@ class Tried:
 class KernelChoice:
     """Which of several ways to compute a kernel of the plan a back end has taken.
 
-    how: "measured", "kept" from an earlier measurement, or "by rule" with the reason. device: the one measured on.
+    how: "measured", "kept" (known from an earlier measurement), or "by rule" with the reason. device: where it was
+    measured.
     """
 
     kernel: str

@@ -197,7 +197,7 @@ class _Walker:
         self.let((n for n in needed if not self.depends[n] & self.inner), before)
         self.scopes.open.append(set())
         accumulates: list[Accumulate] = []
-        # A scan takes in each point, also where its value is only needed under a condition.
+        # A scan must see every point, even if its value is only needed under a condition.
         self.let((n for n in postorder(roots, recomputed_operands, self.scopes) if isinstance(n, Scan)), inside)
         for node in item.reductions:
             self.let((node.value,), inside)

@@ -129,11 +129,11 @@ def print_op(forms: Mapping[str, OpForm], node: Op, operands: Sequence[str]) -> 
 def rounded(value: float, dtype: torch.dtype) -> float:
     """A number as a tensor of the dtype holds it.
 
-    Kept, because each new tensor takes half a millisecond while a graph is recorded with fakes.
+    Cached, because making a tensor takes half a millisecond while a graph is recorded with fakes.
     """
     return _rounded(float(value), math.copysign(1.0, value), dtype)
 
 
 @functools.lru_cache(maxsize=4096)
 def _rounded(value: float, sign: float, dtype: torch.dtype) -> float:
-    return float(torch.tensor(value, dtype=dtype))  # the sign tells 0.0 from -0.0, which are equal
+    return float(torch.tensor(value, dtype=dtype))  # the sign distinguishes 0.0 from -0.0, which compare equal

@@ -33,7 +33,7 @@ class Builder(Elements):
     buffers: dict[str, Buffer] = attrs.field(factory=dict)
     nodes: list[LoopNode] = attrs.field(factory=list)
     target: torch._ops.OpOverload | None = None  # the operator being lowered
-    name: str = "t"  # of the node being lowered
+    name: str = "t"  # name of the node being lowered
     _specs: tuple[Spec | None, ...] = ()
     _used: tuple[bool, ...] = ()
     _readers: tuple[fx.Node, ...] = ()
@@ -53,9 +53,9 @@ class Builder(Elements):
         readers: Sequence[fx.Node] = (),
         written_back: bool = False,
     ) -> None:
-        """Start a node of the ATen graph: its name, operator, the layout of its results, which of them are read (empty:
-        all), the nodes that read them (empty: not known), and whether the first result is copied back into the input
-        that it was made from."""
+        """Start lowering a node of the ATen graph. specs: the layouts of its results. used: which of them are read
+        (empty: all). readers: the nodes that read them (empty: not known). written_back: the first result is copied
+        back into the input that it was made from."""
         self.name, self.target, self._specs = name, target, tuple(specs)
         self._used = tuple(used) or (True,) * len(specs)
         self._readers = tuple(readers)
@@ -88,8 +88,8 @@ class Builder(Elements):
         return self._used[position]
 
     def feeds_pointwise(self) -> bool:
-        """Whether all readers of the node's result, perhaps through views, are pointwise, so that it need not be in
-        memory."""
+        """Whether all readers of the node's result are pointwise, directly or through views, so that it need not be
+        stored."""
         return bool(self._readers) and all(map(_is_pointwise, self._readers))
 
     @property
@@ -204,7 +204,7 @@ class Builder(Elements):
         """Reserve a random number for each element of `value`, the one that eager's dropout would draw.
 
         Returns what computes it at a position: a float32 in (0, 1]. Errors: NotSupported if the device's back end can't
-        compute them. What has been reserved stays so: a lowering must not decline after this.
+        compute them. A reservation can't be undone, so a lowering must not decline after this.
         """
         source, elements = self.features.random, ix.numel(value.shape)
         if source is None or not draws.is_dense(value.shape, value.strides):
@@ -229,7 +229,8 @@ class Builder(Elements):
         return element
 
     def _reserve(self, source: RandomNumbers, device: torch.device, count: Index) -> tuple[TensorValue, Index]:
-        """The state from which the next `count` numbers come, and how many are taken before them."""
+        """The generator state for the next `count` numbers, and how many numbers other operators take from it before
+        them."""
         held = self._reserved.get(device)
         if held is not None and held.is_open(self.nodes):
             return self.whole(held.state), held.take(count, self.nodes)

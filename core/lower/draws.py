@@ -1,8 +1,8 @@
 """Random numbers that the kernels of a graph compute themselves, the same as eager's.
 
-A call reserves them: it moves the device's generator on, and returns its state before, from which kernels compute each
-element's number. Operators in a row share one call. One that draws by a call of its own ends the row, because the
-generator has to move in the program's order.
+A call reserves the numbers: it advances the device's generator and returns its previous state, from which kernels
+compute the number of each element. Consecutive operators share one such call, unless another operator draws by itself
+in between: the generator has to advance in the program's order.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ RESERVE: torch._ops.OpOverload = torch.ops.armature.reserve.default
 
 
 def keeps_its_turn(call: ExternCall) -> bool:
-    """Whether calls of this kind must run in program order: random numbers are drawn in order, ranks meet in
-    collectives, and operators of other libraries may have unknown effects."""
+    """Whether calls of this kind must run in program order: random numbers are drawn in order, all ranks must make
+    collective calls in the same order, and operators of other libraries may have unknown effects."""
     return torch.Tag.nondeterministic_seeded in call.target.tags or call.target.namespace != "aten"
 
 
 def drawn(elements: Index, numbering: Numbering) -> Index:
-    """How many numbers of each thread eager's dropout takes for so many elements."""
+    """How many random numbers each thread of eager's dropout draws for this many elements."""
     counters = ix.floordiv(ix.sub(elements, 1), numbering.threads * PER_COUNTER)
     return ix.mul(ix.add(counters, 1), PER_COUNTER)
 
 
 def narrowed(numbering: Numbering, elements: Index) -> Numbering | None:
-    """The numbering for so many elements: eager takes fewer at once if they would not come out even. None if that
-    depends on a size that is not known."""
+    """The numbering for this many elements. Eager draws fewer numbers at once if they would not divide the elements
+    evenly. None if that depends on an unknown size."""
     vector = numbering.vector
     while vector > 1 and ix.mod(elements, vector) != 0:
         if not isinstance(elements, int):
@@ -50,7 +50,7 @@ def narrowed(numbering: Numbering, elements: Index) -> Numbering | None:
 
 
 def is_dense(shape: Sequence[Index], strides: Sequence[Index]) -> bool:
-    """Whether each place in memory, from the first to the last, is one element's."""
+    """Whether the tensor fills its memory: no gaps and no overlaps between elements."""
     long = [(stride, size) for stride, size in zip(strides, shape, strict=True) if size != 1]
     if all(isinstance(stride, int) for stride, _ in long):
         long.sort(key=lambda axis: -ix.hint(axis[0]))
@@ -59,8 +59,8 @@ def is_dense(shape: Sequence[Index], strides: Sequence[Index]) -> bool:
 
 @attrs.define(eq=False)
 class Reservation:
-    """The one that the last operators in a row share. number: of its call among the graph's nodes; the first `checked`
-    of these do not draw otherwise. state: the buffer of its result."""
+    """A call that reserves random numbers, shared by consecutive operators. number: its position among the graph's
+    nodes. checked: how many of the nodes were checked not to draw by themselves. state: the buffer of its result."""
 
     call: ExternCall
     number: int
@@ -69,8 +69,9 @@ class Reservation:
     total: Index
 
     def is_open(self, nodes: Sequence[LoopNode]) -> bool:
-        """Whether the next operator, behind all these nodes, can share it."""
-        if self.number >= len(nodes) or nodes[self.number] is not self.call:  # of an attempt that was given up
+        """Whether the next operator, which follows all these nodes, can share the reservation."""
+        # it was made by a lowering that was discarded
+        if self.number >= len(nodes) or nodes[self.number] is not self.call:
             return False
         if any(isinstance(node, ExternCall) and keeps_its_turn(node) for node in nodes[self.checked :]):
             return False
@@ -78,7 +79,7 @@ class Reservation:
         return True
 
     def take(self, count: Index, nodes: list[LoopNode]) -> Index:
-        """Reserve `count` more; returns how many are before them."""
+        """Reserve `count` more numbers; returns how many were reserved before them."""
         before, self.total = self.total, ix.add(self.total, count)
         self.call = nodes[self.number] = attrs.evolve(self.call, args=(self.call.args[0], self.total))
         return before

@@ -10,7 +10,7 @@ import torch
 
 @attrs.frozen
 class Numbering:
-    """How eager's dropout on a device numbers its random values: see `armature.lower.philox.uniform`."""
+    """How eager's dropout on a device assigns random numbers to elements: see `armature.lower.philox.uniform`."""
 
     vector: int
     threads: int
@@ -24,7 +24,7 @@ class RandomNumbers(Protocol):
         dropout stays an ATen call. It is called with the program's modes off, and may run operators."""
 
     def reserve(self, device: torch.device, count: int) -> torch.Tensor:
-        """Move the generator on by `count` numbers of a thread; returns its seed and its offset before, two int64 on
+        """Advance the generator by `count` numbers per thread. Returns its seed and its previous offset, two int64 on
         the device."""
 
 

@@ -66,7 +66,7 @@ class _Lowering:
     unread: list[tuple[Index, Reading]] = attrs.field(factory=list)  # sizes of inputs that are computed from others
     builder: Builder = attrs.field(init=False)
     mutations: list[fx.Node] = attrs.field(factory=list)
-    copies: dict[str, str] = attrs.field(factory=dict)  # of constants that the graph returns
+    copies: dict[str, str] = attrs.field(factory=dict)  # copies of constants that the graph returns
 
     def __attrs_post_init__(self) -> None:
         self.builder = Builder(self.ctx)
@@ -234,8 +234,7 @@ class _Lowering:
         return attrs.evolve(value, strides=spec.strides)
 
     def _save_before_mutation(self) -> None:
-        """Copy values that are read after the first write to an input and are still views of an input that is
-        written."""
+        """Copy views of written inputs that are read after the first write, so that the readers see the old values."""
         memory = shared_memory(self.builder.nodes)
         buffers = [self.values[cast(fx.Node, n.args[0])].buffer for n in self.mutations]
         written = {memory.get(name, name) for name in buffers}
@@ -265,8 +264,8 @@ class _Lowering:
         return tuple(out)
 
     def _as_it_lies(self, node: fx.Node, value: TensorValue) -> View | None:
-        """A result that shares memory, whose strides index expressions don't show: with symbolic sizes, those of a
-        reshape. The fake tensors know them."""
+        """A result that shares memory, with the strides of its fake tensor. With symbolic sizes, index expressions
+        don't show the strides of a reshape."""
         buffers = self.builder.buffers
         if layout.strided_view(value, buffers) is not None:
             return None

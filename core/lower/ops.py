@@ -47,8 +47,8 @@ class OpInfo:
 
     arity: the number of operands. meaning: computes the operation on tensors of one dtype; None if it depends on more.
     family: a key of FAMILIES, "" for none. cost: relative to an addition. gives_bool: the result is a bool, else of the
-    arguments' dtype. positive: its arguments must be positive. tolerance: the allowed error of kernels, relative to
-    max(1, |result|) in float32. sign: its infix form in texts for people.
+    arguments' dtype. positive: its arguments must be greater than zero. tolerance: the allowed error of kernels,
+    relative to max(1, |result|) in float32. sign: its infix form in texts for people.
     """
 
     arity: int

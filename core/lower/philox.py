@@ -1,7 +1,7 @@
 """Philox4x32-10, the counter-based generator of GPUs, and the uniform numbers that eager's dropout makes of it.
 
-Any number can be computed on its own, from the seed and the element that it is for, so a kernel computes those that it
-needs and none is in memory. These are torch functions: what a back end's own code has to give.
+Each number is computed from the seed and the element's position alone, so a kernel computes those that it needs and
+stores none. These torch functions are the reference for the code of back ends.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def philox(seed: Tensor, counter: Tensor, stream: Tensor) -> tuple[Tensor, Tenso
 def uniform(seed: Tensor, offset: Tensor, element: Tensor, vector: Tensor, threads: Tensor) -> Tensor:
     """The float32 in (0, 1] that eager draws for an element; all arguments are int64.
 
-    Eager's kernel has `threads` threads, each with a stream of its own. A thread works on `vector` neighbours and then
-    goes on `vector * threads` elements further; four neighbours take one counter. If elements have no neighbours
-    (`vector` is 1), a counter is for four elements that are `threads` apart.
+    Eager's kernel has `threads` threads, each with a stream of its own. A thread handles `vector` adjacent elements and
+    then continues `vector * threads` elements further. One counter yields the numbers of four elements: adjacent ones,
+    or, if `vector` is 1, four elements that are `threads` apart.
     """
     single = vector == 1
     stride = torch.where(single, 4, vector) * threads

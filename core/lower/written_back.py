@@ -12,8 +12,8 @@ MOST_WRITES = 64  # longest sequence of writes that is followed
 
 
 def is_written_back(node: fx.Node, rows: Rows) -> bool:
-    """Whether the result of an operator that changes a part, perhaps after more such writes, is copied back into the
-    input that it was made from, and nothing after the node needs the input's old value."""
+    """Whether the result of an operator that changes part of an input is finally copied back into that input, perhaps
+    after further such operators, and nothing after the node needs the input's old value."""
     if not _changes_part(node, rows):
         return False
     last = node
@@ -54,7 +54,7 @@ def _is_free(given: object, node: fx.Node, rows: Rows) -> bool:
 
 
 def _takes_no_numbers(reader: fx.Node, rows: Rows) -> bool:
-    """Whether the reader only needs the layout of its first argument, or is a view that others take only that of."""
+    """Whether the reader uses only the layout of its first argument, or is a view of which only the layout is used."""
     if _takes_layout(reader, rows):
         return True
     users = reader.users

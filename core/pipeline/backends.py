@@ -79,7 +79,8 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
         if around is None:
             raise
         run = around
-    for graph in record.graphs:  # find a kernel that can't be built now, while eager can still take over
+    # wait for the kernels now: if one can't be built, the frame can still run in eager mode
+    for graph in record.graphs:
         graph.ready()
     return run
 

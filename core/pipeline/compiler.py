@@ -54,7 +54,7 @@ from armature.trace.signals import TraceSignal
 
 # With fullgraph a break would be an error, so numbers stay in the graph.
 ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
-ROUNDS = 4  # times the recompile limit for code that resumes in a loop: one call may need code for each round
+ROUNDS = 4  # factor on the recompile limit for code that resumes in a loop: one call may need code for each iteration
 FOUND_IDLE = "tracing found no tensor in it, and none is in reach"
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
@@ -64,10 +64,10 @@ REPORT = (
 
 @contextlib.contextmanager
 def imports_collected() -> Iterator[None]:
-    """On exit, frames of imports no longer hold the frames below them, and so the program's objects.
+    """On exit, free the frames of imports made inside, which would keep the program's objects alive.
 
-    torch imports many of its modules on first use, and `torch.fx.wrap`, which they call, refers to its own frame. This
-    happens in the first compilation of a process.
+    torch imports many of its modules on first use, that is in the first compilation of a process. `torch.fx.wrap`,
+    which these modules call, refers to its own frame, a cycle that keeps the frames below alive.
     """
     before = len(sys.modules)
     try:
@@ -122,7 +122,7 @@ class Compiler:
         return verdict.reason if verdict.decision is Decision.SKIP else None
 
     def recompile_limit(self, request: FrameRequest) -> int:
-        """Compilations of a frame's code object before it is left to eager."""
+        """How often a frame's code object may be compiled before it runs eagerly for good."""
         return self.settings.recompile_limit * (ROUNDS if request.is_in_loop else 1)
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
@@ -156,8 +156,8 @@ class Compiler:
             raise self._broken(stop, record, ctx) from None
         except BackendFunctionFailed as fault:
             record.outcome, record.reason = Outcome.FAILED, str(fault)
-            # raise here: a function called with the error would keep it, and its frames, alive until garbage is
-            # collected
+            # raise here: a function that gets the error as an argument would keep its frames alive until the next
+            # garbage collection
             raise
         except (Exception, TraceSignal) as error:
             raise self._failed(error, record, ctx) from error

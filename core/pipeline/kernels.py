@@ -58,13 +58,14 @@ class KernelCompiler:
         if ctx.config.record_launches:
             compiled = self.recorded(compiled, ctx)
         if aten.kind is GraphKind.BACKWARD:
-            compiled.ready()  # it is compiled on its first call: its errors belong to this compilation
+            # a backward graph is compiled on its first call, but its errors belong to this compilation
+            compiled.ready()
         self.record.graphs.append(compiled)
         logs.kernels(self.record, compiled)
         return compiled
 
     def tell_what_is_not_measured(self, plan: KernelPlan, ctx: CompileContext) -> None:
-        """Warn, once for each back end, that it measures nothing."""
+        """Warn, once for each back end that can't choose among kernels by measuring them."""
         for device in dict.fromkeys(kernel.device.type for kernel in plan.launches):
             backend = ctx.tables.device_backend(device)
             if backend is not None and not backend.features.products:

@@ -23,7 +23,7 @@ FORMAT = "%(name)s: %(message)s"
 
 
 def tell(topic: str, text: Callable[[], str]) -> None:
-    """Log a text, which is only made if someone listens."""
+    """Log a text, which is only built if the logger is enabled."""
     logger = logging.getLogger(f"{ROOT}.{topic}")
     asked = topic in config.current().log
     if not (asked or logger.isEnabledFor(logging.INFO)):

@@ -77,7 +77,7 @@ class Compilation:
     resumes: bool = False  # whether it is the rest of a function after a graph break
     events: list[CompileEvent] = attrs.field(factory=list)
     inputs: tuple[tuple[str, object], ...] = ()  # of the captured graph: expressions of their sources, and fakes
-    script_folder: Path | None = None  # what `ARMATURE_REPRO_DIR` has of it so far
+    script_folder: Path | None = None  # the folder written so far for `ARMATURE_REPRO_DIR`
     passes: list[PassRun] = attrs.field(factory=list)  # executed passes, if the settings ask for them
 
     def note_failed(self, failures: Iterable[Mismatch], request: FrameRequest) -> None:
@@ -138,7 +138,7 @@ class Totals:
 
 @attrs.define(eq=False)
 class Records:
-    """Everything recorded from some moment on, even what the session drops."""
+    """Everything recorded from some moment on, including records that the session drops."""
 
     compilations: list[Compilation] = attrs.field(factory=list)
     skips: list[Skip] = attrs.field(factory=list)
@@ -285,7 +285,7 @@ class Session:
         return tuple(s for c in self.compilations for graph in c.graphs for s in graph.program.sources)
 
     def relied(self, code: CodeType) -> Relied:
-        """The mutable record of what the code made for a code object relied on."""
+        """The rules' answers that the compiled code of a code object relied on; callers add to it."""
         found = self._relied.get(id(code))
         if found is None:
             self._remember(code)

@@ -76,15 +76,15 @@ def compile_frame(
         return traced, traced.code
     if ctx.config.repro_dir:
         repro.begin(Path(ctx.config.repro_dir), record)
-    with switches_set_back():  # a back end may run the graph, and fail in its middle
+    with switches_set_back():  # a back end may run the graph now, and raise in the middle of it
         run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
     as_captured = run == traced.graph.forward or backend is not native_backend  # other back ends may run it as captured
     return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
 
 
 def capture(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
-    """Trace a frame to its end, or cut it at its first break, whose event tells how long cutting took. Errors:
-    GraphBreak where it can't be cut, SkipFrame."""
+    """Trace a frame to its end, or cut it at its first break; the event of the break records how long cutting took.
+    Errors: GraphBreak where it can't be cut, SkipFrame."""
     try:
         return trace_frame(request, ctx)
     except GraphBreak as stop:

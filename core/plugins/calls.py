@@ -1,4 +1,4 @@
-"""What the manager and the tables know of a plugin: its identity, its hooks, and how to call them safely."""
+"""A plugin as the manager and the tables see it: its identity, its hooks, and how to call them safely."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Plugin:
         return self.name if self.distribution == UNKNOWN else self.distribution
 
     def called(self, names: Iterable[str]) -> bool:
-        """Whether one of the names is its own or its distribution's."""
+        """Whether one of the names is the plugin's or its distribution's."""
         own = {canonicalize_name(self.name), canonicalize_name(self.distribution)}
         return any(canonicalize_name(name) in own for name in names)
 
@@ -104,7 +104,7 @@ def origin_of(plugin: Plugin, function: object) -> RuleOrigin:
 def failed(impl: Implementation, error: Exception) -> HookFailed:
     """The error for an exception inside a hook, with the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    # armature's own frames, in which a row is checked, don't show where it is defined: the plugin's line above them
+    # Rows are checked in armature's own frames, which don't show where the row is defined; the plugin's frame above
     # does.
     theirs = list(takewhile(lambda frame: not _is_own(frame), dropwhile(_is_own, frames))) or frames
     place = f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else impl.plugin.place
@@ -117,10 +117,11 @@ def _is_own(frame: traceback.FrameSummary) -> bool:
 
 
 def call(impl: Implementation, **facts: object) -> Any:
-    """Call a hook with the facts that it takes. Raises HookFailed for its errors, and RecursionError."""
+    """Call a hook with those of the arguments that it declares. Raises HookFailed for its errors, and
+    RecursionError."""
     try:
         return impl.function(*[facts[name] for name in impl.argnames])
-    except RecursionError:  # the stack depth is not the plugin's fault
+    except RecursionError:  # a deep stack is not the plugin's fault
         raise
     except Exception as error:
         raise failed(impl, error) from error

@@ -30,7 +30,7 @@ def identity_key(obj: object) -> Hashable:
 
 
 def name_of(obj: object) -> str:
-    """The name of a key in messages; the class, if an object refuses to tell."""
+    """The name of a key in messages; the name of its class, if the object's own name can't be read."""
     try:
         return _told_name(obj)
     except Exception:
@@ -90,7 +90,7 @@ class Registry(Generic[T]):
     rows: dict[Hashable, list[Row[T]]] = attrs.field(factory=dict)
 
     def add(self, row: Row[T]) -> None:
-        """Insert a row. Among equals the first one stays first."""
+        """Insert a row by precedence. Of equal rows, the one added first comes first."""
         held = self.rows.setdefault(self.key(row.subject), [])
         held.append(row)
         if len(held) > 1:

@@ -210,7 +210,7 @@ class Tables:
         return next(iter(self.handlers_of(fn)), None)
 
     def handlers_of(self, fn: object) -> tuple[Handler, ...]:
-        """All handlers of this very function: the next is asked if one declines."""
+        """All handlers of this very function, in order: if one declines, the next one is asked."""
         return self._handler_index.get(identity_key(fn), ())
 
     def polyfill(self, fn: object) -> Polyfill | None:
@@ -218,11 +218,11 @@ class Tables:
         return self._polyfill_index.get(identity_key(fn))
 
     def signature(self, fn: object) -> Signature | None:
-        """The parameters of this very function, if it does not tell them itself."""
+        """The parameters of this very function, for functions that `inspect.signature` can't describe."""
         return self._signature_index.get(identity_key(fn))
 
     def stand_in(self, fn: object) -> tuple[int, RuleOrigin] | None:
-        """The priority and plugin of a polyfill for this very object."""
+        """The priority and plugin of a polyfill for this very object; None if there is none."""
         origin, held = _origin_in(self.registries.polyfills, fn), self.polyfill(fn)
         return None if origin is None or held is None else (held.priority, origin)
 
@@ -369,7 +369,7 @@ def rules_in(contest: Contest[Rule]) -> Iterator[Rule]:
 
 
 def asked_in_turn(contest: Contest[Handler]) -> bool:
-    """Whether a call that handlers decline goes on to a handler meant as the fallback for the function."""
+    """Whether the function has a fallback handler, which is asked when its other handlers decline a call."""
     return not contest.tie and all(row.value.complete for row in contest.losers)
 
 
@@ -483,7 +483,8 @@ def report_ties(tables: Tables, report: Report) -> None:
 def build(
     epoch: int, plugins: Sequence[Plugin], hooks: Mapping[str, Sequence[Implementation]], report: Report, late: Report
 ) -> Tables:
-    """Collect the rows of all plugins. `report` gets problems found now, `late` those in later answers."""
+    """Collect the rows of all plugins. `report` is called with problems found now, `late` with problems of later
+    answers."""
     builder = Builder(report)
     for hook, kind in ROW_HOOKS.items():
         for impl in hooks.get(hook, ()):

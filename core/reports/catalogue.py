@@ -140,9 +140,9 @@ def entries(rows: Iterable[Row[BreakType]]) -> list[Entry]:
 
 
 def find(name: str, known: Sequence[Entry]) -> Entry:
-    """The type with an id, code, title or name in torch.compile, or that covers a code.
+    """Find the type by its id, code, title or name in torch.compile, or by a code that it covers.
 
-    Errors: NoSuchBreakType, which names what is near.
+    Errors: NoSuchBreakType, which names similar ones.
     """
     wanted = name.strip().lower()
     for entry in known:

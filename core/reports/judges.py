@@ -86,9 +86,10 @@ def say(answers: int, text: str) -> None:
 
 
 def serve(answers: int) -> None:
-    """Answer the questions on standard input until it ends: two lines for each, the first one once eager mode is done.
+    """Answer the questions on standard input until it ends. Each gets two lines, the first as soon as eager mode has
+    finished.
 
-    answers: the file descriptor for lines to the process that asks.
+    answers: the file descriptor for the answers.
     """
     for line in sys.stdin:
         path, backend, kind = json.loads(line)

@@ -174,7 +174,7 @@ class RuleBook:
         self._kept.clear(self.tables.ids_with_rows | index.by_id.keys())
 
     def _is_of_class(self, stack: list[object]) -> bool:
-        """Whether an instance that no row names has the verdict of every other instance of its class."""
+        """Whether an instance that no row names can share the verdict of the other instances of its class."""
         # A name may now lead to this very object, if calling it runs no function that identifies it.
         return len(stack) > 1 or not is_callable(stack[0]) or describe(stack[0]).module not in self.index.members
 
@@ -227,7 +227,7 @@ class RuleBook:
 
 
 def _lasting(obj: Any) -> Any:
-    """A lasting representative of an object that is made anew at each access."""
+    """A permanent object that represents one which is made anew at each access."""
     if type(obj) is not types.MethodWrapperType:
         return obj.__func__
     found = unbound(obj)

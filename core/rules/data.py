@@ -23,17 +23,18 @@ class Decision(Enum):
 
 
 class Answer(Enum):
-    """What the result of a call with constants only, which is not a tensor, depends on; then it is folded. For
-    functions of torch.
+    """What the non-tensor result of a call with constant arguments depends on, which decides how the call is folded.
+    For functions of torch.
 
-    Other functions count as functions of their arguments, because putting them in the graph promises that. One that is
-    traced into and cached (`functools.lru_cache`) may compute its results anew if a rule says OF_ARGUMENTS.
+    The result of any other function is taken to depend on its arguments only, because putting it in the graph promises
+    that. A cached function (`functools.lru_cache`) that is traced into may compute its results anew if a rule says
+    OF_ARGUMENTS.
     """
 
     UNKNOWN = "unknown"  # neither folded nor called while tracing: the graph breaks
-    OF_ARGUMENTS = "arguments"  # on nothing else: the same as long as the process lives
+    OF_ARGUMENTS = "arguments"  # only on the arguments: the same for the life of the process
     OF_SETTINGS = "settings"  # on something that may change between calls: a guard calls it again
-    TRUE = "true"  # True while compiling, whatever it is otherwise
+    TRUE = "true"  # True while compiling, whatever the real call returns
     FALSE = "false"
     NONE = "none"
 

@@ -44,7 +44,7 @@ class ActiveRule:
     def __init__(self, target: object, user: UserRules, number: int) -> None:
         self._target, self._user, self._number = target, user, number
         if callable(target):
-            with contextlib.suppress(Exception):  # an object may refuse to tell its name
+            with contextlib.suppress(Exception):  # an object may raise when its name is read
                 functools.update_wrapper(self, target, updated=())
             self.__dict__[ORIGINAL] = target
 
@@ -90,8 +90,8 @@ class ActiveRule:
 
 def change(step: Callable[[], Any]) -> Any:
     """Change the user's rules, and forget code that relied on other answers. Waits for a running compilation."""
-    # With a time limit: the compilation may wait for the import of the very module that makes this call; it then keeps
-    # its old rules.
+    # Wait only for a limited time: the compilation may itself wait for the import of the module that makes this call.
+    # In that case it is compiled under the old rules.
     waited = COMPILE_LOCK.acquire(timeout=LONGEST_WAIT)
     try:
         result = step()

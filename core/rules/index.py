@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 class RuleIndex:
     """The rules by what they name.
 
-    by_id, by_code: with the object itself, so that its id stays unique. under: rows for functions whose named object is
-    a decorator's wrapper; they apply if no nearer row does. members: all names, by the parts before and after their
-    last dot; waiting: those not resolved yet.
+    by_id, by_code: with the object itself, so that its id stays unique. under: rows for functions that a decorator has
+    wrapped, where the name leads to the wrapper; they apply if no row is about the function itself. members: all names,
+    by the parts before and after their last dot; waiting: those not resolved yet.
     """
 
     by_id: Held = attrs.field(factory=dict)

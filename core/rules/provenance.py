@@ -169,8 +169,8 @@ def _of_object(name: str, obj: Any, spelled: str = "") -> Why:
 
 
 def _is_named(obj: Any) -> bool:
-    """Whether the object's name leads back to it: an inner function's may not, and an instance has that of its
-    class."""
+    """Whether the object's name leads back to it. That of an inner function may not, and an instance has the name of
+    its class."""
     functions = list(same_function(obj))
     found = find_loaded(describe(functions[-1]).name)
     return any(function is found for function in functions)
@@ -258,7 +258,7 @@ def kind_of(obj: object) -> str:
 
 
 def _meaning(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> str:
-    """The effect of the decision, if something else is asked first: the interpreter, a handler, a polyfill."""
+    """The real effect of the decision, if the interpreter, a handler or a polyfill is consulted before it."""
     asked = [s for s in found if s.kind in ASKED_FIRST]
     if verdict.decision is not Decision.SKIP or verdict.priority > max([0, *(s.priority for s in asked)]):
         return MEANING[verdict.decision]

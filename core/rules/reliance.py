@@ -81,5 +81,5 @@ def watched(fn: Any) -> Callable[[], object]:
 
 
 def gone(*_: object) -> None:
-    """Represents an object that can't be watched, which counts as gone."""
+    """Used in place of a reference to an object that can't be watched: it counts as gone."""
     return

@@ -70,7 +70,7 @@ class UserRules:
     ARMATURE_PRIORITY = CALLS_FIRST
 
     def say(self, make: Callable[[int], UserRows]) -> int:
-        """Add rows; `make` gets a priority above all earlier ones. Returns a number for `unsay`."""
+        """Add the rows that `make` returns for a priority above all earlier ones. Returns a number for `unsay`."""
         with self._lock:
             number = next(self._numbers)
             self._declared[number] = make(CALLS_FIRST + 2 * number)

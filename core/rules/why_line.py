@@ -72,7 +72,7 @@ def why_line(path: Path, line: int) -> LineAnswer:
 
 @attrs.define(eq=False)
 class Program:
-    """A file as text, tree and code, and the meaning of its names as far as reading tells."""
+    """A file as text, syntax tree and code, and what its names refer to, as far as that is known without running it."""
 
     path: Path
     text: str
@@ -214,5 +214,5 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def fits(code: CodeType, node: Definition) -> bool:
-    """Whether the code is that of a definition."""
+    """Whether a code object is the compiled form of a definition."""
     return code.co_name == getattr(node, "name", "<lambda>") and code.co_firstlineno == first_line(node)

@@ -19,7 +19,8 @@ from armature.errors import ArmatureWarning, NoKernelFolder
 from armature.run.store import KEY_DIGITS, Entry, Store, Unusable
 
 _DEFAULT_LIMIT = 2 << 30
-UNSEEN = 0.02  # of the limit: what may be built before the folder is looked through, which takes longer the more it has
+# fraction of the limit that may be built before the folder's size is determined again, which is slow for a large folder
+UNSEEN = 0.02
 # A subfolder of the one in the settings, which may have other contents and permissions: the store is ours alone.
 STORE = "kernels"
 
@@ -57,8 +58,9 @@ class Cache:
     misses: int = 0
     rebuilt: list[str] = attrs.field(factory=list)
     _temporary: Store | None = attrs.field(default=None, init=False)
-    _unseen: int = attrs.field(default=0, init=False)  # bytes built here since the folder was last looked through
-    _allowed: int = attrs.field(default=0, init=False)  # how many there may be
+    # bytes built by this process since the folder's size was last determined
+    _unseen: int = attrs.field(default=0, init=False)
+    _allowed: int = attrs.field(default=0, init=False)  # most bytes that may be built before that is done again
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     @property
@@ -137,7 +139,7 @@ class Cache:
         return len(entries)
 
     def _stores(self, reason: str | None) -> list[Store]:
-        """Where to look for files, given why the folder can't be used."""
+        """The stores to search for files. problem: why the folder of the settings can't be used, if so."""
         stores = [] if reason else [self.store]
         return stores if self._temporary is None else [*stores, self._temporary]
 
@@ -224,5 +226,5 @@ def _tell(asked: Path, reason: str, used: Path) -> None:
         f"kernels can't be kept in {asked} ({reason}): they are built in {used}, removed when the process ends. "
         "ARMATURE_CACHE_DIR names another folder."
     )
-    # A single line: no place in the program is at fault, and a line of this file would be of no use.
+    # Print a single line: the warning is not about a place in the program, and a line of this file would not help.
     warnings.warn_explicit(text, ArmatureWarning, "armature", 0)

@@ -88,7 +88,8 @@ class Replayed:
     """A compiled graph that is recorded, called as the graph is.
 
     fixed: positions of inputs for whose addresses recordings are made. sized: whether sizes are read from arguments.
-    constants: storages of tensors that are part of the graph. tell: is told what was recorded, and why something isn't.
+    constants: storages of tensors that are part of the graph. tell: called with a text about each recording, or about
+    why a call is not recorded.
     """
 
     call: Call
@@ -125,7 +126,7 @@ class Replayed:
         return self.call(args)
 
     def kind(self, args: list[Any]) -> tuple[Hashable, ...]:
-        """The numbers among the arguments, and the layouts if the graph supports several."""
+        """The key of recordings for such arguments: their numbers, and their layouts if the graph supports several."""
         numbers = tuple(arg for arg in args if not isinstance(arg, Tensor))
         if not self.sized:
             return numbers
@@ -173,7 +174,8 @@ class Replayed:
         self.tell(f"not recorded: {reason}")
 
     def stays(self, tensor: Tensor) -> bool:
-        """Whether the tensor will have the same address next time, or can't be copied with its layout."""
+        """Whether a recording uses the tensor at its own address: the address stays the same from call to call, or the
+        tensor can't be copied with its layout."""
         if isinstance(tensor, torch.nn.Parameter) or storage_number(tensor) in self.recorder.memory:
             return True
         return may_overlap_itself(tensor)

@@ -104,7 +104,7 @@ class _Reader:
         return (node.op, node.dtype)
 
     def form(self) -> _Form | None:
-        """The form; None for a kernel that can't be batched."""
+        """Compute the kernel's form; None for a kernel that can't be batched."""
         kernel, stores = self.kernel, self.kernel.passes[0].outer_stores
         if kernel.inner or kernel.sizes or len(kernel.passes) > 1 or any(s.atomic or s.indirect for s in stores):
             return None
@@ -116,13 +116,14 @@ class _Reader:
         written = tuple((self.access(s), number[s.value]) for s in stores)
         buffers = [place.buffer for place in self.slots]
         if any(buffers.count(name) > 1 for name in kernel.writes):
-            return None  # as slots, its parts would be treated as unrelated memory
+            return None  # slots would be treated as unrelated memory, although they are parts of one buffer
         points = numel(v.extent for v in kernel.outer)
         if not isinstance(points, int):
             return None
         dtypes = tuple(self.buffers[name].dtype for name in buffers)
         extents = tuple(v.extent for v in kernel.outer) if len(kernel.outer) != 1 else None
-        same = tuple(buffers.index(name) for name in buffers)  # which slots are parts of one buffer
+        # so that the key says which slots are parts of one buffer
+        same = tuple(buffers.index(name) for name in buffers)
         return _Form((kernel.device, extents, nodes, written, same), points, tuple(self.slots), dtypes)
 
 
@@ -198,7 +199,7 @@ def batched(
     for needed in needs:
         depth.append(1 + max((depth[k] for k in needed), default=0))
     calls = 0
-    classes: dict[object, list[tuple[int, int]]] = {}  # unit number and points
+    classes: dict[object, list[tuple[int, int]]] = {}  # the unit's number, and the points of its loop
     for number, unit in enumerate(work):
         if isinstance(unit, ExternCall):
             calls += 1

@@ -45,7 +45,7 @@ class Dependencies:
     memory: Mapping[str, str]
 
     def meet(self, stored: Iterable[str], touched: Iterable[str]) -> bool:
-        """Whether something is stored in memory that is touched under another name."""
+        """Whether one of the two stores to memory that the other touches under another name."""
         if not self.memory:
             return False
         places = {self.memory[name]: name for name in stored if name in self.memory}
@@ -60,7 +60,7 @@ def dependencies(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str, Buf
     memory = shared_memory(units)
     written: dict[str, list[int]] = {}  # units that write a memory; an operator that returns a part of it does not
     since: dict[str, list[int]] = {}  # readers of a memory since the last write
-    turn: int | None = None  # the last unit whose order matters
+    turn: int | None = None  # the last unit that must keep its position in the program's order
     for number, unit in enumerate(units):
         needs: set[int] = set()
         if isinstance(unit, ExternCall) and keeps_its_turn(unit):

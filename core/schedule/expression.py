@@ -56,7 +56,7 @@ def expression(aten: AtenGraph, given: Mapping[int, Node], ctx: CompileContext) 
 
 
 def is_checked(node: Op) -> bool:
-    """Whether it checks an index that can't be out of range."""
+    """Whether the node is an index check that can never fail."""
     if node.op != "check_index":
         return False
     index, size = uncast(node.args[0]), node.args[1]

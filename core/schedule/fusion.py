@@ -63,7 +63,7 @@ _SCALARS = ""  # pseudo-buffer that all loops of one point share
 
 @attrs.define(eq=False)
 class Fusion:
-    """The state of fusion. groups: per unit, the group that it started as."""
+    """The state of fusion. groups: for each unit, the group that initially contains only it."""
 
     deps: Dependencies
     buffers: Mapping[str, Buffer]
@@ -188,7 +188,7 @@ class Fusion:
         return backend.features
 
     def stores_inside(self, keep: Group, gone: Group, found: Alignment) -> bool:
-        """Whether the kernel would have to store at each inner point."""
+        """Whether the joined kernel would have to store at each inner point."""
         deeper = frozenset(found.inner)
         for group, changes in ((keep, found.left), (gone, found.right)):
             for name, places in group.stores.items():
@@ -199,8 +199,8 @@ class Fusion:
 
 
 def around_a_product(fusion: Fusion, one: Group, other: Group) -> bool:
-    """With a product of matrices in one of them, the other is pointwise and reads its result: then matrix units, or a
-    library and a loop, can compute them."""
+    """If one of them is a matrix product, the other must be pointwise and read its result: only such kernels can use
+    matrix units, or a library call and a loop."""
     if one.product == other.product:
         return not one.product
     product, rest = (one, other) if one.product else (other, one)
@@ -282,7 +282,8 @@ def after_the_product(fusion: Fusion, keep: Group, gone: Group, found: Alignment
 
 
 def keeps_busy(fusion: Fusion, keep: Group, gone: Group, found: Alignment) -> bool:
-    """A large kernel with few outer points, which leaves most of the device idle, stores nothing at inner points."""
+    """The kernel does not store at inner points if it is large but has few outer points, which would leave most of the
+    device idle."""
     features = fusion.features(keep.members[0].item.device.type)
     large = bool(found.inner) and points((*found.outer, *found.inner)) > SMALL_KERNEL
     idle = large and points(found.outer) < features.parallel
@@ -336,7 +337,7 @@ def from_start(place: Where) -> Where:
 
 
 def _bare(index: Index) -> Index:
-    """A variable without the constant added to it; 0 for a constant."""
+    """An index without its constant part: the variable for `variable + constant`, 0 for a constant."""
     if isinstance(index, Sum):
         factor, step = index.terms[0]
         return mul(factor, step)

@@ -116,13 +116,13 @@ class _Inliner:
         readers = [self.units[number] for number in self.deps.readers.get(store.buffer, ())]
         found = Producer(item, store)
         if not readers:
-            return found  # dead
+            return found  # nothing reads it
         nodes = size(item.order)
         if nodes > INLINE_NODES or any(isinstance(reader, ExternCall) for reader in readers):
             return None
         items = [reader for reader in readers if isinstance(reader, Item)]
         if len(items) > 1 and any(reader.number in self.products for reader in items):
-            return None  # a library reads it from memory: once for all of them
+            return None  # a library call reads it from memory, so it is stored once for all readers
         if any(nodes + size(reader.order) > self.limit for reader in items):
             return None
         return found if self.pays(item, store, items) else None
@@ -136,15 +136,15 @@ class _Inliner:
             return price <= CHEAP or self.work(item, store, readers) <= FREE_WORK
         together = all(self.shares_loop(item, store, reader) for reader in readers)
         if together and len(readers) == 1:
-            # They run over the same points: fusion will make one loop of them, unless the reader itself moves
-            # elsewhere.
+            # Producer and reader run over the same points, so fusion will join them, unless the reader itself is
+            # inlined elsewhere.
             return readers[0].plain and not self.moving.isdisjoint(readers[0].writes)
         if self.turns_layout(item, store, readers):
             return False
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
             return True
-        # Several readers at different points load its sources instead, if these are no more bytes.
+        # Several readers at different points can load its sources instead, if that moves no more bytes.
         again = len(readers) == 1 or (wide <= 1 and self.not_wider(item, store))
         allowed = points(item.outer) * max(price, RECOMPUTE) if again else 0
         return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
@@ -152,8 +152,8 @@ class _Inliner:
     def turns_layout(self, item: Item, store: Store, readers: list[Item]) -> bool:
         """Whether it copies into another memory layout for readers that read each element many times.
 
-        Inlined into them, its strided reads would be made again at each of their points. An example is the weight of
-        a convolution whose image has channels last.
+        If it were inlined into them, its strided reads would be repeated at each of their points. An example is the
+        weight of a convolution whose image has channels last.
         """
         strides = self.buffers[store.buffer].strides
         along = [v for v, stride in zip(store.index, strides, strict=True) if isinstance(v, Var) and stride == 1]
@@ -164,14 +164,14 @@ class _Inliner:
         return any(stride_of(place, along[0]) not in (0, 1) for place in places)
 
     def not_wider(self, item: Item, store: Store) -> bool:
-        """True if its sources are no more bytes to read than its result."""
+        """True if reading its sources moves no more bytes than reading its result."""
         have = self.buffers[store.buffer].dtype.itemsize
         return all(self.buffers[load.buffer].dtype.itemsize <= max(have, 4) for load in item.loads)
 
     def work(self, item: Item, store: Store, readers: list[Item]) -> int:
         """The cost, in additions, of computing the item wherever it is read, after hoisting loop invariants.
 
-        Loops nest as the reader's result lies in memory, which is how they will run.
+        The loops are assumed to be nested in the memory order of the reader's result, as they will be in the kernel.
         """
         price = cost(item.order)
         total = 0

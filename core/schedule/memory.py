@@ -80,8 +80,8 @@ class _Planner:
         self.steps.append(Launch(done))
 
     def operands(self, members: Sequence[Kernel], column: int, ending: Container[str]) -> list[str] | None:
-        """For each member, the buffer that it reads for the last time and whose memory its result may reuse; None if
-        some member has none, or they are in different columns."""
+        """For each member, the buffer that it reads for the last time and whose memory its result may reuse. None if a
+        member has no such buffer, or if the buffers are not at the same position in all members."""
         for place, name in enumerate(members[0].reads):
             held = [kernel.reads[place] for kernel in members] if name in ending else []
             if held and all(

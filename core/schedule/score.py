@@ -10,9 +10,9 @@ from armature.lower.ops import OPS
 
 # Costs are in additions per element (OpInfo.cost). Chosen on x86 with AVX2 and not sensitive: halving or doubling one
 # changes few kernels.
-CHEAP = 4  # recomputed by every reader rather than stored: moving an element to memory and back costs more
+CHEAP = 4  # cheaper values are recomputed by every reader: moving an element to memory and back costs more
 RECOMPUTE = 16  # limit for recomputing a value that one reader reads more than once per element
-REREAD = 16  # times that each element is read from which a copy in another layout is kept
+REREAD = 16  # a copy in another layout is stored if each element is read at least this often
 FREE_WORK = 4096  # additions that cost less than one more kernel launch
 INLINE_NODES = 48  # longest expression that is copied into a reader
 SMALL_KERNEL = 32768  # number of points below which running on one thread does not matter

@@ -45,7 +45,8 @@ class Compilers:
     partition: Partition
 
 
-REFUSED = "modified by an inplace operation"  # part of autograd's error about a tensor that backward was to read
+# part of autograd's error about a saved tensor that was changed before backward
+REFUSED = "modified by an inplace operation"
 
 
 class _AsCaptured(Exception):
@@ -54,7 +55,7 @@ class _AsCaptured(Exception):
 
 @attrs.define(eq=False)
 class _Watch:
-    """Sits between AOTAutograd and the compilers, and stores its findings and the compiled graphs."""
+    """Intercepts AOTAutograd's calls of the compilers, and stores its findings and the compiled graphs."""
 
     compilers: Compilers
     context: Any
@@ -123,8 +124,8 @@ class _Watch:
 
 
 def has_stand_in_constants(graph: fx.GraphModule) -> bool:
-    """Whether a constant represents a non-tensor part of a wrapper that no longer exists: a mesh that torch took from
-    its caches, equal to one of a destroyed process group."""
+    """Whether a constant is a non-tensor part of a wrapper that no longer exists: a mesh from torch's caches that
+    equals the mesh of a destroyed process group."""
     return any(is_part_placeholder(getattr(graph, str(node.target))) for node in graph.graph.find_nodes(op="get_attr"))
 
 
@@ -373,8 +374,8 @@ def without_gradients(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 @attrs.frozen(eq=False)
 class Unboxed:
-    """A compiled graph that takes its inputs one by one, called with a list of them. `flat` gives out the graph itself:
-    a Python function between it and its caller takes as long as a small kernel."""
+    """A compiled graph that takes its inputs one by one, called with a list of them. `flat` returns the graph itself,
+    because a Python function between it and its caller takes as long as a small kernel."""
 
     run: Callable[..., Any]
 
@@ -411,7 +412,7 @@ def _needs_no_wrapper(metadata: Any) -> bool:
 
 
 def _pass_on_what_reads(node: fx.Node) -> None:
-    """Save values computed from a written input, or a view of it, if backward needs them."""
+    """Mark values that are computed from a written input, or from a view of it, to be saved if backward needs them."""
     for user in node.users:
         target = user.target
         if isinstance(target, torch._ops.OpOverload) and target.is_view:
@@ -441,7 +442,8 @@ def min_cut(
 
 @attrs.frozen(eq=False)
 class _Draw:
-    """The target of one node that draws random numbers; it equals that of no other node."""
+    """A call target for a single node that draws random numbers. It equals no other target, so such nodes are never
+    merged."""
 
     operator: torch._ops.OpOverload
 

@@ -1,5 +1,5 @@
-"""Seam to operators with effects: a check of a tensor that runs with the graph and is not removed although its result
-is unused. AOTAutograd loses torch's own, `aten._assert_async`, when gradients are recorded."""
+"""Seam to operators with effects: a check of a tensor that is not removed from the graph although its result is unused.
+AOTAutograd loses torch's own check, `aten._assert_async`, when gradients are recorded."""
 
 from __future__ import annotations
 

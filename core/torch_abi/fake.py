@@ -90,7 +90,7 @@ class Axes:
 
 
 class NumberAsked(DataDependentOutputException):
-    """An operator reads the number of a fake, which is known without running the graph."""
+    """Raised when an operator reads the number of a fake that is known without running the graph."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(NUMBER)
@@ -98,7 +98,7 @@ class NumberAsked(DataDependentOutputException):
 
 
 def reads_numbers(error: Exception) -> bool:
-    """Whether this is a fake's error to C++ code that reads the memory of tensors directly."""
+    """Whether this is the error of a fake whose memory C++ code tries to read directly."""
     return isinstance(error, RuntimeError) and NO_MEMORY in str(error)
 
 
@@ -116,9 +116,10 @@ class WatchingMode(FakeTensorMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if (query := QUERIES.get(func)) is not None:  # nearly half of what AOTAutograd asks is devices
+        # nearly half of AOTAutograd's calls only ask for a tensor's device
+        if (query := QUERIES.get(func)) is not None:
             return query(args)
-        if isinstance(func, torch._ops.HigherOrderOperator):  # torch would look for a rule for this very class
+        if isinstance(func, torch._ops.HigherOrderOperator):  # torch looks rules up by the exact class
             return self._of_higher_order(func, types, args, kwargs)
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
             raise NumberAsked(args[0])

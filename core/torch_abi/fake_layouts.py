@@ -1,5 +1,5 @@
-"""Layouts of fake tensors as torch's kernels give them, where its meta functions give others: how they are computed.
-Which operators they are for, plugins tell (`Operator.relaid`)."""
+"""Computes the layouts that torch's kernels give to results, for operators whose meta functions return others. Plugins
+say which operators those are (`Operator.relaid`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_iterated(args: Sequence[Any], result: Any) -> Any:
 
 
 def without_numbers(args: Sequence[Any], result: Any) -> Any:
-    """The same, for kernels that do not treat a number among the arguments as an operand."""
+    """Like `as_iterated`, for kernels that do not treat a number among the arguments as an operand."""
     return _iterated(args, result, numbers=False)
 
 
@@ -116,7 +116,7 @@ def _order_of_axes(sizes: Ints, operands: Sequence[Ints]) -> list[int]:
     def compare(first: int, second: int) -> int:
         for strides in operands:
             one, other = strides[first], strides[second]
-            if not one or not other:  # broadcast: it doesn't count
+            if not one or not other:  # a broadcast axis doesn't count
                 continue
             if one != other:
                 return -1 if one < other else 1

@@ -1,7 +1,7 @@
-"""Results of operators on fakes, remembered by the layouts and plain values that they were given.
+"""A cache of the results of operators on fakes, keyed by the layouts and plain values of the arguments.
 
-torch has such a cache, whose keys and tensors cost several times what is needed for tensors of fixed sizes, and which
-does not know the corrections of `fake_rules`. What it refuses to remember is refused here, by its own check.
+torch's own cache takes several times as long for tensors of fixed sizes, and does not know the corrections of
+`fake_rules`. Its check of which results can be cached is used here too.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ ATOMS = frozenset({
     int, float, complex, bool, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format,
 })  # fmt: skip
 SEQUENCES = frozenset({list, tuple, torch.Size})
-MOST = 1 << 13  # results, until all are forgotten
+MOST = 1 << 13  # most cached results; when there are more, all are dropped
 QUERIES: Mapping[Any, Callable[[Any], Any]] = MappingProxyType(_DISPATCH_META_HANDLERS)  # of devices and sizes
-UNSAFE_VIEW: Any = torch.ops.aten._unsafe_view.default  # torch's cache would give it memory of its own
+UNSAFE_VIEW: Any = torch.ops.aten._unsafe_view.default  # torch's cache would make a result with memory of its own
 
 
 @attrs.frozen(eq=False, slots=True)
 class Made:
-    """How to build another fake like one of a result. shares: the number of the tensor among the arguments whose memory
-    it has. state: the attributes that torch gave to the first one, without its mode."""
+    """How to recreate one fake of a cached result. shares: the position, among the tensor arguments, of the one whose
+    memory it shares. state: the attributes that torch set on the original fake, without its mode."""
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -44,7 +44,7 @@ class Made:
     state: dict[str, Any]
 
     def build(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> FakeTensor:
-        """A new fake like it."""
+        """Recreate the fake."""
         meta = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device="meta")
         if self.shares is not None:
             meta.set_(tensors[self.shares].untyped_storage(), self.offset, self.size, self.stride)
@@ -61,20 +61,21 @@ class Made:
 
 @attrs.frozen(eq=False, slots=True)
 class Remembered:
-    """The result of an operator: what each part is made of. kind: the type of the sequence that holds them, if any."""
+    """The cached result of an operator: how to recreate each part. kind: the type of the sequence that holds the parts,
+    if any."""
 
     parts: tuple[Made | int | None, ...]
     kind: type[Any] | None
 
     def build(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> Any:
-        """The result for other arguments of the same layouts."""
+        """Recreate the result for other arguments with the same layouts."""
         with torch._C._DisableTorchDispatch():
             made = [part.build(mode, tensors) if type(part) is Made else part for part in self.parts]
         return made[0] if self.kind is None else self.kind(made)
 
 
 class Asked:
-    """A call of an operator: the key of its result, and the tensors among the arguments in their order."""
+    """A call of an operator: the key of its result, and the tensor arguments in order."""
 
     __slots__ = ("key", "tensors")
 
@@ -84,7 +85,7 @@ class Asked:
 
 
 def asked(mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
-    """The call as the cache knows it; None if its result can't be remembered."""
+    """The key and the tensors of a call; None if its result can't be cached."""
     key: list[Any] = [
         op, torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
     ]  # fmt: skip
@@ -99,7 +100,7 @@ def asked(mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _describe(mode: FakeTensorMode, values: Iterable[Any], key: list[Any], tensors: list[FakeTensor]) -> bool:
-    """Add what a result can depend on to the key. Whether that can be said of all values."""
+    """Add everything that the result may depend on to the key. False if a value can't be described."""
     for value in values:
         kind = type(value)
         if kind is FakeTensor:
@@ -128,7 +129,7 @@ def _describe(mode: FakeTensorMode, values: Iterable[Any], key: list[Any], tenso
 def remembered(
     mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Asked, result: Any
 ) -> Remembered | None:
-    """How to make the result of a call again; None if each has to be computed."""
+    """How to recreate the result of a call; None if it has to be computed each time."""
     if op in _DISPATCH_HANDLE_DIRECTLY:
         return None
     kind = type(result) if type(result) in (list, tuple) else None
@@ -143,7 +144,7 @@ def remembered(
 
 
 def _facts(mode: FakeTensorMode, result: Any) -> list[Any]:
-    """All that a result can differ in from one that is made again."""
+    """The facts in which a recreated result must agree with the original."""
     tensors: list[FakeTensor] = []
     facts: list[Any] = []
     _describe(mode, (result,), facts, tensors)
@@ -152,7 +153,7 @@ def _facts(mode: FakeTensorMode, result: Any) -> list[Any]:
 
 
 def _made(mode: FakeTensorMode, one: Any, tensors: list[FakeTensor]) -> Made | int | None:
-    """How to make a part of a result, or the part itself if it is no tensor."""
+    """How to recreate a part of a result; a part that is not a tensor is returned unchanged."""
     if one is None or type(one) is int:
         return one
     if type(one) is not FakeTensor or not _describe(mode, (one,), [], []):

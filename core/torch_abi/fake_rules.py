@@ -1,4 +1,4 @@
-"""What plugins tell of operators whose meta functions differ from their kernels, as the fake mode asks for it."""
+"""Plugins' corrections for operators whose meta functions differ from their kernels, indexed for the fake mode."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class AxesOfOne(enum.Enum):
-    """What the strides of an operator's results are along axes of size 1, where most code does not care about them and
-    torch's meta functions often choose others than its kernels.
+    """Whether a meta function's strides along axes of size 1 are those of the kernel. Most code ignores these strides,
+    and torch's meta functions often choose others.
 
-    OWN: the meta function's, whatever the arguments. GIVEN: the meta function's, if the arguments have the strides of
-    the real tensors. GUESSED: possibly others.
+    OWN: they are, whatever the arguments. GIVEN: they are, if the arguments have the strides of the real tensors.
+    GUESSED: they may not be.
     """
 
     OWN = "own"
@@ -41,9 +41,10 @@ class FakeResult(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Facts:
-    """All that the fake mode asks of one operator. refused: the kernel's error for the arguments of a call, if a kernel
-    has to be asked. in_mode: whether `relaid` is called in the fake mode. draws: whether it draws random numbers.
-    writes: the positions of the arguments that a call writes to, if it may write to any."""
+    """Everything that the fake mode needs to know of one operator. refused: returns the kernel's error for the
+    arguments of a call, if a kernel has to be tried. in_mode: whether `relaid` is called in the fake mode. draws:
+    whether it draws random numbers. writes: the positions of the arguments that a call writes to, if it may write to
+    any."""
 
     fake: FakeResult | None
     takes: Callable[[Sequence[Any]], bool] | None
@@ -59,8 +60,8 @@ class Facts:
 @attrs.frozen(eq=False)
 class FakeRules:
     """Rules by operator. relaid: gives the results the layout of the kernel's. takes: whether the kernel takes
-    arguments. rewritten: the same arguments in a form that the meta function treats rightly. probed: how
-    kernels are asked what they take. writes: the positions of the arguments that a call writes to, where the schema
+    arguments. rewritten: the same arguments in a form for which the meta function is right. probed: how to find out
+    which arguments a kernel accepts. writes: the positions of the arguments that a call writes to, where the schema
     does not say. results: of calls so far, by the key of the call; None: has to be computed."""
 
     relaid: Mapping[Any, Rule] = NONE
@@ -78,7 +79,7 @@ class FakeRules:
         return self.relaid.get(op) or of_pointwise(op)
 
     def of(self, op: torch._ops.OpOverload) -> Facts:
-        """What is known of an operator."""
+        """The facts about an operator, collected on first use."""
         known = self._facts.get(op)
         if known is None:
             relaid = self.layout_of(op)
@@ -96,8 +97,8 @@ class FakeRules:
         return known
 
     def _axes_of_one(self, op: torch._ops.OpOverload) -> AxesOfOne:
-        """What plugins say; else fakes follow the arguments of views, elementwise operators and those that make tensors
-        of none, as kernels do."""
+        """The plugin's statement if there is one. Else views, elementwise operators and factory functions are GIVEN,
+        because their strides follow from those of the arguments, as in kernels."""
         told = self.axes_of_one.get(op)
         if told is not None:
             return told

@@ -1,4 +1,4 @@
-"""Which fakes have the strides of the real tensors also along axes of size 1."""
+"""Tracks which fakes have the strides of the real tensors even along axes of size 1."""
 
 from __future__ import annotations
 

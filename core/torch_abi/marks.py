@@ -57,7 +57,7 @@ def unpatched(fn: Any) -> Callable[..., Any] | None:
 
 def is_of_torch_compile(fn: Any) -> bool:
     """Whether `torch.compile` returned the function; the callable it compiles is then under ORIGINAL."""
-    # functools.wraps copies the marks to other functions, but they carry the number of the first.
+    # functools.wraps copies the marks to other functions, but each mark holds the id of the function that was marked.
     held = fn.__dict__ if isinstance(fn, FunctionType) else {}
     return "_torchdynamo_inline" in held and held.get("_torchdynamo_wrapper_id") == id(fn)
 
@@ -68,7 +68,7 @@ def why_disabled(fn: Any) -> str:
     if not isinstance(fn, FunctionType):
         return ""
     held, code = fn.__dict__, fn.__code__
-    # functools.wraps copies the marks to other functions, but they carry the number of the first.
+    # functools.wraps copies the marks to other functions, but each mark holds the id of the function that was marked.
     if held.get("_torchdynamo_disable") and held.get("_torchdynamo_wrapper_id") == id(fn):
         return str(held.get("_torchdynamo_disable_msg") or "torch.compiler.disable was applied to it")
     if code.co_filename == torch._compile.__file__ and code.co_qualname.startswith("_disable_dynamo."):

@@ -44,7 +44,7 @@ DTYPE_TYPES: frozenset[type] = frozenset() if numpy is None else frozenset(type(
 def as_tensor(array: Any) -> torch.Tensor | None:
     """A tensor over the memory of an array; None if torch does not support the dtype."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about arrays that are not writable
+        warnings.simplefilter("ignore")  # torch warns about arrays that are not writable
         try:
             return torch.from_numpy(array)
         except (TypeError, ValueError):
@@ -52,14 +52,14 @@ def as_tensor(array: Any) -> torch.Tensor | None:
 
 
 def memory_of(array: Any) -> torch.Tensor | None:
-    """The same while tracing, when new tensors would otherwise be fakes."""
+    """Like `as_tensor`, but makes a real tensor even while tracing, when new tensors would be fakes."""
     with torch._C._DisableTorchDispatch():
         return as_tensor(array)
 
 
 def as_array(tensor: torch.Tensor) -> Any:
     """The array over a tensor's memory. Its base is an array too, because programs read `a.base.size`, which is a
-    method of tensors. The class of the tensor was asked before this call, and is not asked again."""
+    method of tensors. The caller has already checked the tensor's class for overrides, so they are not called again."""
     with torch._C.DisableTorchFunctionSubclass():
         return tensor.numpy()[...]
 
@@ -71,7 +71,7 @@ def as_scalar(tensor: torch.Tensor) -> Any:
 
 
 def number_in(scalar: Any) -> Any:
-    """The Python number that torch's operators take a numpy scalar for."""
+    """The Python number as which torch's operators treat a numpy scalar."""
     return scalar.item()
 
 

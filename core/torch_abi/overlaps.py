@@ -1,6 +1,6 @@
 """The memory-overlap checks of torch's kernels: they refuse to write to elements that overlap, or that are also read.
 
-Fake tensors never refuse, and a back end would compute something.
+Fake tensors don't check this, and compiled code would compute some result.
 """
 
 from __future__ import annotations

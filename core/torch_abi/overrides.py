@@ -1,7 +1,7 @@
 """`__torch_function__`: how tensor subclasses and function modes override torch's functions.
 
-torch itself is asked who overrides a call, with which function, types and arguments: the call is made on stand-ins, and
-the first `__torch_function__` that it reaches records its arguments and stops the call.
+To find out what overrides a call, the call is made on stand-in objects: the first `__torch_function__` that torch calls
+records its function, types and arguments, and stops the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.jagged import NestedTensor
 
-# a base of public classes that their types don't mention
+# a base of public classes, missing in torch's type stubs
 _UNINITIALIZED: type = vars(parameter)["UninitializedTensorMixin"]
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def is_of_levels(fn: FunctionType) -> bool:
 
 
 class Asked(BaseException):
-    """The arguments with which a `__torch_function__` was called."""
+    """Records the arguments with which a `__torch_function__` was called."""
 
     def __init__(self, given: tuple[Any, ...]) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Seam to the kernels of the CPU that refuse a dtype or a number which torch's meta functions accept, as in
-`torch.arange(3, dtype=torch.bool)` and `integers.mul_(0.5)`: they are asked, by a small call."""
+"""Finds arguments that CPU kernels refuse though torch's meta functions accept them, as in `torch.arange(3,
+dtype=torch.bool)` and `integers.mul_(0.5)`: the kernel is called on small tensors to see whether it raises."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ import torch
 from armature.torch_abi.computing import undisturbed
 from armature.torch_abi.symbols import SYMBOLIC
 
-MOST = 1 << 16  # elements of the result of a kernel that is called with the program's own arguments
+MOST = 1 << 16  # largest result of a kernel that is called with the program's own arguments, in elements
 Probe = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Exception | None]
 """The error that the kernel of an operator raises for the dtypes and numbers of a call on fakes; None: none."""
 
 
 class Probed(enum.Enum):
-    """How a kernel is asked what it takes: by a call with few elements, or, where that follows from the length of the
-    result, with the program's own numbers."""
+    """How a kernel is tried. SMALL: by a call with few elements. AS_CALLED: with the program's own numbers, for kernels
+    that decide by the length of the result."""
 
     SMALL = "small"
     AS_CALLED = "as called"
 
 
 def small(value: Any) -> Any:
-    """A size as empty as the given one, but not larger than 2: for one element, kernels have shorter ways."""
+    """The given size, but at most 2. (Not 1, because kernels have fast paths for a single element.)"""
     return value if value is None else min(value, 2) if type(value) is int else 2
 
 
 def sizes(value: Any) -> Any:
-    """Sizes as empty as the given ones."""
+    """Small sizes in place of the given ones; a size of 0 stays 0."""
     return [small(size) for size in value]
 
 
 def plain(value: Any) -> Any:
-    """A real tensor of the same kind; anything else unchanged."""
+    """A small real tensor of the same dtype; anything else unchanged."""
     return torch.ones(sizes(value.shape), dtype=value.dtype) if isinstance(value, torch.Tensor) else value
 
 
@@ -49,7 +49,7 @@ BY_NAME: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
 
 
 def of_operator(op: torch._ops.OpOverload, probed: Probed | None) -> Probe | None:
-    """How the kernel of an operator is asked; None: it is not."""
+    """The function that tries the kernel of an operator; None if it is not tried."""
     if probed is not None:
         return refused if probed is Probed.SMALL else refused_as_called
     pointwise = torch.Tag.pointwise in op.tags and torch.Tag.nondeterministic_seeded not in op.tags
@@ -57,12 +57,12 @@ def of_operator(op: torch._ops.OpOverload, probed: Probed | None) -> Probe | Non
 
 
 def refused(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
-    """The error for a call with fewer elements."""
+    """The kernel's error for a call with fewer elements."""
     return _error(op, args, kwargs, BY_NAME)
 
 
 def refused_as_called(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
-    """The error for a call with these numbers; None if the result would be large."""
+    """The kernel's error for a call with these numbers; not tried, and None, if the result would be large."""
     large = any(isinstance(n, (int, float)) and abs(n) > MOST for n in args)
     return None if large else _error(op, args, kwargs, {})
 
@@ -70,7 +70,8 @@ def refused_as_called(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 def _error(
     op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], reduced: Mapping[str, Callable[[Any], Any]]
 ) -> Exception | None:
-    """The error that the kernel raises for a call. reduced: what stands for the arguments of these names."""
+    """The error that the kernel raises for a call. reduced: by argument name, a function that returns a smaller value
+    to use instead."""
     if not on_cpu(args, kwargs):
         return None
     names = [argument.name for argument in op._schema.arguments]
@@ -80,7 +81,7 @@ def _error(
         given = [reduced.get(name, plain)(value) for name, value in zip(names, args)]
         named = {name: reduced.get(name, plain)(value) for name, value in kwargs.items() if name != "generator"}
         if any(isinstance(value, SYMBOLIC) for value in (*given, *named.values())):
-            return None  # whether a number fits depends on the call
+            return None  # this depends on the numbers of a single call, so it is not cached
         try:
             op(*given, **named)
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
@@ -90,7 +91,7 @@ def _error(
 
 def refused_kinds(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
     """The error of an elementwise operator with integers, bools or complex numbers, which many kernels refuse. It
-    depends on dtypes and plain numbers, so each combination is asked once."""
+    depends only on dtypes and plain numbers, so each combination is tried once."""
     if all(one.is_floating_point() for one in args if isinstance(one, torch.Tensor)) or not on_cpu(args, kwargs):
         return None
     values = (*args, *kwargs.values())
@@ -101,7 +102,7 @@ def refused_kinds(op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 def _kind(value: Any) -> tuple[Any, Any]:
-    """The dtype of a tensor and the sizes of an example of it, or the type of a plain value and the value."""
+    """The key of an argument: a tensor's dtype and small sizes for it, or a plain value with its type."""
     if isinstance(value, torch.Tensor):
         return value.dtype, tuple(sizes(value.shape))
     return type(value), value
@@ -111,7 +112,7 @@ def _kind(value: Any) -> tuple[Any, Any]:
 def _of_kinds(
     op: Any, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]
 ) -> tuple[type[Exception], str] | None:
-    """The class and text of the error, of small operands."""
+    """The class and text of the error for small operands of these kinds."""
 
     def example(kind: tuple[Any, Any]) -> Any:
         first, second = kind

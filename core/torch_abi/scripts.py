@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import fake_tensor_tls
 
 
 class Typed(Protocol):
-    """What is asked of a value."""
+    """The interface used of a value."""
 
     def python_type(self) -> type:
         """The class of the object."""
@@ -32,8 +32,9 @@ def nodes_of(block: Any) -> Iterator[Any]:
 
 
 def written_by(fn: Any) -> frozenset[int] | None:
-    """The positions of the arguments that a TorchScript function writes to: none, or None where it may be any."""
-    # The schema of a call of Python says nothing of writes.
+    """The positions of the arguments that a TorchScript function writes to: empty if it writes to none; None if it may
+    write to any."""
+    # The schema of a call of a Python function does not state what it writes to.
     writes = any("!" in node.schema() or "Python" in node.kind() for node in nodes_of(fn.inlined_graph))
     return None if writes else frozenset()
 
@@ -79,7 +80,8 @@ def as_operators(
     makers: Mapping[str, Callable[[list[V]], V]],
     call: Callable[[Any, Sequence[V], Mapping[str, V]], V],
 ) -> V | None:
-    """The result of a TorchScript function by calls of its operators; None where its own call is needed.
+    """Compute the result of a TorchScript function by calling its operators one by one; None if the function itself
+    must be called.
 
     constant: makes the value of a constant. makers: make the value of a list or a tuple.
     """

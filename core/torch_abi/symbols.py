@@ -57,7 +57,7 @@ __all__ = [
 
 ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
 """`ASSERT(condition, message)` in a graph: a RuntimeError where the condition does not hold."""
-TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator itself takes a number out of a tensor
+TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator reads a number from a tensor
 # The functions of `math` on one number that torch also has for symbolic numbers.
 MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
     getattr(math, name): found
@@ -138,7 +138,7 @@ class Symbols(ShapeEnv):
 
     @contextlib.contextmanager
     def taking_numbers(self) -> Iterator[None]:
-        """A context in which numbers may be taken out of tensors, whatever the settings say."""
+        """A context in which numbers may be read from tensors, whatever the settings say."""
         before = self.settings
         self.take_numbers()
         try:
@@ -147,7 +147,7 @@ class Symbols(ShapeEnv):
             self.settings = before
 
     def take_numbers(self) -> None:
-        """Allow numbers to be taken out of tensors from now on."""
+        """Allow numbers to be read from tensors from now on."""
         self.settings = dataclasses.replace(self.settings, allow_scalar_outputs=True)
 
     def size(self, value: int, label: str) -> torch.SymInt:
@@ -181,7 +181,8 @@ class Symbols(ShapeEnv):
         return result
 
     def _maybe_guard_rel(self, expr: Any) -> None:  # type: ignore[override]  # torch's is cached
-        """torch's method, which learns from a relation that holds; skipped if solving it might divide by zero."""
+        """torch's method, which simplifies symbols by a relation that holds; skipped if solving the relation might
+        divide by zero."""
         if not isinstance(expr, sympy.Rel) or not divides_by_zero(self.simplify(expr)):
             super()._maybe_guard_rel(expr)
 

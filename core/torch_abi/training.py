@@ -41,7 +41,7 @@ class Tangent:
     memory_format: torch.memory_format | None
 
     def laid_out(self, gradient: Tensor) -> Tensor:
-        """The gradient in the layout that was traced. TypeError if it is a tensor subclass."""
+        """The gradient in the layout that was traced. Raises TypeError for a tensor subclass."""
         if type(gradient) not in (Tensor, torch.nn.Parameter):
             raise TypeError(f"a graph compiled for plain tensors got a gradient of type {type(gradient).__name__}")
         if self.strides is None:
@@ -269,7 +269,7 @@ def connect(
 
     def call(*args: Any) -> Any:
         if transforms_active():
-            return function.apply(*args)  # raises, and says why
+            return function.apply(*args)  # raises torch's error, which explains why
         return apply(*args)
 
     def call_prepared(*args: Any) -> Any:
@@ -302,8 +302,8 @@ def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[
     remember = second_order.remembering(wires.numbers, wires.cut) if twice else lambda args: None
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
-        """Run the graph, and save for backward. Loops in place of comprehensions, which Python 3.11 runs as functions:
-        each would take longer than its work."""
+        """Run the graph, and save for backward. It uses loops, not comprehensions: Python 3.11 runs those as functions,
+        whose call takes longer than the work here."""
         ctx.history = None
         for k in learning:
             if args[k].grad_fn is not None:
@@ -408,7 +408,8 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
             return followed(ctx, gradients, None)
         for gradient in gradients:
             if not (gradient is None or has_memory(gradient)):
-                return followed(ctx, gradients, None)  # is_grads_batched=True passes a tensor that stands for several
+                # with is_grads_batched=True, this tensor is a batch of several gradients
+                return followed(ctx, gradients, None)
         args = [*ctx.sizes, *ctx.saved_tensors]
         came = -1
         for k, output, strides, tangent in tangents:
@@ -422,7 +423,7 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
             with torch.no_grad():
                 made = run(args, came)
             return followed(ctx, gradients, made)
-        release(ctx)  # so that memory the graph is done with can be reused before it ends
+        release(ctx)  # so that the graph can free and reuse this memory while it runs
         return run(args, came)
 
     return backward

@@ -37,7 +37,7 @@ def feeds(forward: fx.GraphModule, backward: fx.GraphModule, outputs: Sequence[i
 
 
 def _forth(forward: fx.GraphModule, results: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
-    """For each node the outputs that are computed from it."""
+    """For each node of the forward graph, the outputs that are computed from it, as bits."""
     reached = {node: results.get(node, 0) for node in forward.graph.nodes}
     for node in reversed(forward.graph.nodes):
         for used in node.all_input_nodes:
@@ -46,7 +46,8 @@ def _forth(forward: fx.GraphModule, results: Mapping[fx.Node, int]) -> dict[fx.N
 
 
 def _back(backward: fx.GraphModule, tangents: int) -> dict[fx.Node, int]:
-    """For each node of the backward graph the tangents that it is computed from; all, if one may be missing."""
+    """For each node of the backward graph, the tangents that it is computed from, as bits; all tangents, if one may be
+    missing."""
     places = backward.graph.find_nodes(op="placeholder")
     reached = {node: 1 << k for k, node in enumerate(places[len(places) - tangents :])}
     for node in backward.graph.nodes:
