@@ -41,6 +41,8 @@ from armature.plugin_api import (
 from armature.plugins import PluginManager
 from armature.plugins.hook_check import hook_specs
 from armature.trace import protocols
+from armature.trace.effects import Effects
+from armature.trace.guards import GuardRecorder
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "plugins.md"
 OP = torch.ops.aten.hardtanh.default
@@ -246,7 +248,16 @@ def written(parameter: inspect.Parameter) -> str:
 
 @pytest.mark.parametrize(
     ("what", "protocol"),
-    [("Tracing", Tracing), ("Tracing.python", protocols.PythonVerbs), ("Tracing.calls", protocols.CallVerbs)],
+    [
+        ("Tracing", Tracing),
+        ("Tracing.graph", protocols.GraphVerbs),
+        ("Tracing.guards", GuardRecorder),
+        ("Tracing.effects", Effects),
+        ("Tracing.overrides", protocols.OverridingNow),
+        ("Tracing.sizes", protocols.SymbolicSizes),
+        ("Tracing.python", protocols.PythonVerbs),
+        ("Tracing.calls", protocols.CallVerbs),
+    ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_the_guide_has_all_verbs_of_the_trace(what: str, protocol: type) -> None:
