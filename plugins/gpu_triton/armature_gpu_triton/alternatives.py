@@ -32,7 +32,7 @@ class Alternatives:
     device: Device
 
     def of(self, kernel: Kernel, buffers: Mapping[str, Buffer]) -> GroupSpec:
-        """All of them; what the rules take comes first."""
+        """Collect all alternatives; the one that the rules choose comes first."""
         product = products.find(kernel, buffers)
         found: list[Alternative] = []
         if product is not None:
@@ -62,7 +62,7 @@ class Alternatives:
         yield Alternative("library", *parts_of(kernel, calls.steps, specs, calls.workspaces))
 
     def by_loops(self, kernel: Kernel, buffers: Mapping[str, Buffer], varied: bool) -> Iterator[Alternative]:
-        """The kernel in loops, with the tiles of the rules and, if `varied`, others."""
+        """The kernel printed as loops, with the tile sizes of the rules and, if `varied`, other sizes too."""
         group = split(kernel, buffers)
         every = {**buffers, **group.workspaces}
         specs = [self.functions.add(part, every) for part in group.kernels]

@@ -18,11 +18,12 @@ from armature_gpu_triton.ops import POINTERS
 from armature_gpu_triton.spec import KernelSpec
 
 DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
-WIDEST = 256  # elements of a row that a program holds
+WIDEST = 256  # longest row that a program can hold, in elements
 SMALLEST = 16  # side of a block: that of a matrix unit's operand
 BITS = 31
 ALIGNED = 16
-SCORE_INPUTS, MASK_INPUTS = 5, 4  # a score with batch, head, row and column; the last four
+# number of arguments of a score function (score, batch, head, row, column), and of a mask function (the last four)
+SCORE_INPUTS, MASK_INPUTS = 5, 4
 Build = Callable[[KernelSource, Sequence[KernelSpec]], Mapping[KernelSpec, Launch]]
 
 
@@ -36,7 +37,8 @@ class Blocks:
     num_stages: int
 
 
-# Elements of two bytes, by the longest row; measured on an H100 with 4096 rows, a causal mask and rows of 64 and 128.
+# For elements of two bytes, by the longest row that they suit; measured on an H100 with 4096 rows, a causal mask and
+# rows of 64 and 128 elements.
 SHAPES: Mapping[str, tuple[tuple[int, Blocks], ...]] = {
     FORWARD: ((64, Blocks(128, 64, 4, 3)), (128, Blocks(128, 64, 4, 2)), (WIDEST, Blocks(64, 32, 4, 2))),
     DELTA: ((WIDEST, Blocks(64, 16, 4, 1)),),
@@ -58,8 +60,8 @@ class Unfit(Exception):
 @attrs.frozen(eq=False)
 class Mask:
     """A block mask. of_rows: for each block of rows, which blocks of columns are computed; of_columns: the other way
-    round. Each has counts and places of the blocks that need the mask, then of those that don't; None: there are none.
-    m, n: rows and columns of a block."""
+    round. Each holds counts and positions of the blocks where the mask function is applied, then of those that need no
+    mask; None: there are no such blocks. m, n: rows and columns of a block."""
 
     of_rows: tuple[torch.Tensor | None, ...]
     of_columns: tuple[torch.Tensor | None, ...]
@@ -68,18 +70,18 @@ class Mask:
 
     @classmethod
     def of(cls, flat: Sequence[Any]) -> Mask:
-        """From a block mask as the operator takes it."""
+        """Make a Mask from the operator's flattened block mask."""
         return cls(tuple(flat[2:6]), tuple(flat[6:10]), flat[-3], flat[-2])
 
     @property
     def lists(self) -> list[torch.Tensor]:
-        """All that there are."""
+        """All lists that exist."""
         return [one for one in (*self.of_rows, *self.of_columns) if one is not None]
 
 
 @attrs.frozen(eq=False)
 class Given:
-    """The tensors of a call. own: those that the functions read, the score's first."""
+    """The tensors of a call. own: the tensors that the program's functions read, those of the score function first."""
 
     query: torch.Tensor
     key: torch.Tensor
@@ -89,7 +91,7 @@ class Given:
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """All that a plan depends on."""
+        """The key of a plan: everything that it depends on."""
         every = (self.query, self.key, self.value, *self.own)
         lists = (*self.mask.of_rows, *self.mask.of_columns)
         return (
@@ -109,7 +111,8 @@ class Given:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """The launches for a layout. numbers: what each takes besides tensors. strides: of the tensors that they make."""
+    """The launches for a layout. numbers: the arguments of each launch that are not tensors. strides: those of the
+    result tensors."""
 
     launches: Mapping[str, Launch]
     numbers: Mapping[str, tuple[int, ...]]
@@ -118,7 +121,8 @@ class Plan:
 
 @attrs.frozen(eq=False)
 class Functions:
-    """The program's functions as graphs. shared: how many of the tensors that they read are the score's."""
+    """The program's functions as graphs. shared: how many of the tensors that they read belong to the score
+    function."""
 
     score: Any
     mask: Any
@@ -140,7 +144,7 @@ class Tiles:
 
     @classmethod
     def of(cls, kind: str, blocks: Blocks, given: Given) -> Tiles:
-        """Those of a kernel, which walks over columns, or over rows if it computes gradients of the keys."""
+        """Make the tiles of a kernel. It walks over columns, or over rows if it computes gradients of the keys."""
         rows, keys, mask = given.query.shape[2], given.key.shape[2], given.mask
         down = kind == OF_KEYS
         block, sparse, extent = (blocks.m, mask.m, rows) if down else (blocks.n, mask.n, keys)
@@ -190,7 +194,7 @@ def strides_of(given: Given) -> dict[str, tuple[int, ...]]:
 
 
 def check(given: Given) -> None:
-    """Errors: Unfit."""
+    """Check that the kernels support the call. Errors: Unfit."""
     query, key, value = given.query, given.key, given.value
     fits = (
         query.dtype in DTYPES
@@ -207,7 +211,7 @@ def check(given: Given) -> None:
 
 @attrs.define(eq=False)
 class Planning:
-    """Makes a plan: prints the kernels, has them built, and notes what they are called with."""
+    """Makes a plan: prints the kernels, has them built, and records the arguments of their launches."""
 
     functions: Functions
     given: Given
@@ -220,7 +224,7 @@ class Planning:
 
     @classmethod
     def of(cls, functions: Functions, given: Given, learns: bool) -> Planning:
-        """For a layout. Errors: Unfit."""
+        """Start a plan for a layout. Errors: Unfit."""
         check(given)
         extents = (*given.query.shape[:3], given.key.shape[2])
         place = tuple(map(Var, ("b", "h", "m", "n"), extents))
@@ -228,12 +232,12 @@ class Planning:
 
     @property
     def asserts(self) -> bool:
-        """Whether an index may be out of range."""
+        """Whether the program's functions use an index that may be out of range."""
         every = postorder([value for found in self.traced for value in found.values])
         return any(isinstance(one, Op) and one.op == "check_index" for one in every)
 
     def run(self, build: Build, learns: bool) -> Plan:
-        """The plan. Errors: Unfit, BackendError."""
+        """Make the plan. Errors: Unfit, BackendError."""
         kinds = (FORWARD, DELTA, OF_QUERY, OF_KEYS) if learns else (FORWARD,)
         specs = {kind: self.spec(kind) for kind in kinds}
         meta = {"groups": (), "bodies": self.bodies}
@@ -242,7 +246,7 @@ class Planning:
         return Plan({kind: launches[spec] for kind, spec in specs.items()}, self.numbers, self.strides)
 
     def spec(self, kind: str) -> KernelSpec:
-        """Print a kernel; what is needed to build it."""
+        """Print a kernel. Returns the data for building it."""
         given = self.given
         tiles = Tiles.of(kind, blocks_for(kind, given), given)
         form = self.form(kind, tiles)
@@ -272,14 +276,14 @@ class Planning:
         )
 
     def grid(self, kind: str, blocks: Blocks) -> tuple[int, int, int]:
-        """Programs along rows or columns, and for each batch and head."""
+        """The grid: programs along rows or columns, times batches and heads."""
         (batches, heads, rows, _), (_, key_heads, keys, _) = self.given.query.shape, self.given.key.shape
         if kind == OF_KEYS:
             return -(-keys // blocks.n), batches * key_heads, 1
         return -(-rows // blocks.m), batches * heads, 1
 
     def called_with(self, kind: str, tiles: Tiles) -> tuple[int, ...]:
-        """Strides of batches and heads, then sizes. Errors: Unfit."""
+        """The numbers that a launch passes: strides of batches and heads, then sizes. Errors: Unfit."""
         (_, heads, rows, _), (_, key_heads, keys, _) = self.given.query.shape, self.given.key.shape
         strides = [self.strides[name][axis] for name in printer.STRIDES[kind] for axis in (0, 1)]
         if kind == DELTA:
@@ -297,7 +301,7 @@ class Planning:
         return any(abs(step) * longest >> BITS for view in form.views.values() for step in (view.row, view.column))
 
     def form(self, kind: str, tiles: Tiles) -> Form:
-        """What determines the kernel's text besides the functions."""
+        """Everything besides the program's functions that determines the kernel's text."""
         given, m, n = self.given, tiles.m_masked, tiles.n_masked
         wide, long = given.query.shape[-1], given.value.shape[-1]
         rows = {
@@ -324,8 +328,7 @@ class Planning:
         return found
 
     def sections(self, kind: str, form: Form) -> tuple[dict[str, Text], bool]:
-        """What the functions do with a score, by the name of the template's part, and whether that is nothing but a
-        mask."""
+        """The printed functions, by the template's section that they go into, and whether they do nothing but mask."""
         of_score, of_mask = self.traced
         if kind == FORWARD:
             of_score = attrs.evolve(of_score, values=of_score.values[:1])

@@ -1,5 +1,5 @@
-"""Prints the kernels of flexible attention: templates for the loops over blocks, and in them what the program's
-functions do with a score and its place, printed as in all other kernels."""
+"""Prints the kernels of flexible attention: templates contain the loops over blocks, and the program's functions of a
+score and its position are printed into them as in all other kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.ops import HALVES, TYPES, cast_text
 from armature_gpu_triton.product_printer import TEMPLATES, precision
 
-SCORE, GRADIENT = "score", "grad"  # names of buffers that stand for values of a block
+SCORE, GRADIENT = "score", "grad"  # names of pseudo-buffers that represent values of a block
 FORWARD, DELTA, OF_QUERY, OF_KEYS = "forward", "delta", "query", "keys"
 TENSORS: Mapping[str, tuple[str, ...]] = {
     FORWARD: ("query", "key", "value", "out", "logsumexp", "largest_score"),
@@ -53,7 +53,7 @@ class Rows:
         return max(16, 1 << (self.size - 1).bit_length())
 
     def mask(self, rows: str, columns: str, store: bool = False) -> str:
-        """The mask of an access to a block, with what is read elsewhere."""
+        """The mask of an access to a block, and the value that is read where it is false."""
         found = [f"{rows}_in"] if self.masked else []
         found += [f"({columns} < {self.size})"] if self.width != self.size else []
         other = "" if store else ", 0.0"
@@ -101,7 +101,7 @@ class Body(KernelPrinter):
         kernel = Kernel(
             "scores", DEVICE, tuple(place), (), (Pass((), (), stores),), (*of.buffers, *LEAVES), tuple(results)
         )
-        # Tile sizes are the template's, so nothing may depend on those of the configuration.
+        # The template has its own tile sizes, so nothing may depend on those of the configuration.
         config = autotune.Config(1, 1, 1, persistent=True)
         super().__init__(Tile(kernel, m, n, config, form.m_masked, form.n_masked, False), {**of.buffers, **block})
         self.body = walk_kernel(kernel, prefix)
@@ -109,27 +109,29 @@ class Body(KernelPrinter):
         self.arguments = {**{name: name for name in LEAVES}, **names}
         self.index = attrs.evolve(self.index, names={})
         self.rounded = False
-        self.halves = form.dtype in HALVES  # the factors of the scores have 16 bits
+        self.halves = form.dtype in HALVES  # query, key and value have 16-bit elements
 
     def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
-        """As for other kernels, with names of this one's masks."""
+        """Overrides the base printer, with the names of this kernel's masks."""
         masks = {self.tile.x: ("m_in", self.tile.x_masked), self.tile.r: ("n_in", self.tile.r_masked)}
         found = {var: name for var, (name, masked) in masks.items() if var in depends and masked and var is not None}
         names = [*found.values(), *(guard.name for guard in self.guards)]
         return " & ".join(names), frozenset(found).union(*(guard.depends for guard in self.guards))
 
     def load(self, node: Load) -> str:
-        """As for other kernels; a score is a value."""
+        """Overrides the base printer: a score is a value in registers, not a load from memory."""
         return node.buffer if node.buffer in LEAVES else super().load(node)
 
     def operation(self, node: Op) -> str:
-        """As for other kernels, but for quotients: a division is rounded like the scores, not like eager mode's."""
+        """Overrides the base printer for quotients: with 16-bit scores, a division need not be correctly rounded as in
+        eager mode."""
         if node.op == "div" and node.dtype == torch.float32 and self.halves:
             return " / ".join(map(self.value, node.args))
         return super().operation(node)
 
     def texts(self) -> list[Text]:
-        """The statements of each value after those of the values before it, and the value as float32 or bool."""
+        """For each value, the statements that the earlier ones did not need, and the value itself as float32 or
+        bool."""
         (item,) = self.body.passes
         found: list[Text] = []
         for statement in (*item.before, *item.inside, *item.after):
@@ -140,7 +142,7 @@ class Body(KernelPrinter):
         return found
 
     def taken(self, node: Node) -> Text:
-        """The statements since the last call, and a value."""
+        """The statements added since the last call of `taken`, with a value."""
         text = str(self.lines) if self.lines.lines else ""
         self.lines = Lines()
         plain = node.dtype in (torch.bool, torch.float32)
@@ -159,7 +161,7 @@ LEAVES = (SCORE, GRADIENT)
 
 @cache
 def engine() -> jinja2.Environment:
-    """The environment of the templates, which remembers them."""
+    """The environment of the templates, which caches them."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(TEMPLATES)),
         undefined=jinja2.StrictUndefined,
@@ -187,8 +189,8 @@ def parameters(form: Form, buffers: Sequence[str]) -> list[str]:
 def print_kernel(
     form: Form, texts: Mapping[str, Text], unchanged: bool, buffers: Sequence[str], sizes: Sequence[str]
 ) -> str:
-    """The function's parameters and body. texts: what the functions do with a score; unchanged: nothing but a mask.
-    sizes: names of the constants."""
+    """The function's parameters and body. texts: the printed functions of the program. unchanged: they do nothing but
+    mask. sizes: names of the constants."""
     kinds = [(True, "count", "places")] + ([(False, "count_full", "places_full")] if form.full else [])
     body = (
         engine()

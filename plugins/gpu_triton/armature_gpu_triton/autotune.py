@@ -1,6 +1,6 @@
 """Tile sizes by rule: a small table, without measurements. The same kernel gets the same tiles on every machine.
 
-`variations` are what compilations that measure compare them with.
+If a compilation measures, it compares these tiles with `variations`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import attrs
 
 PERSISTENT = 4096  # longest row that one program holds in registers if it reads its data once
-PERSISTENT_REREAD = 16384  # the same if a loop would read it again in each pass
+PERSISTENT_REREAD = 16384  # the same for a kernel that would otherwise read the row again in each pass
 PROGRAMS = 1024  # minimum number of programs: several for each of a big GPU's 132 multiprocessors
 TILE = 2048  # elements of a reduction's tile
 COLUMN_ROWS = 64  # longest inner loop across memory that fits in one tile
 CUT_ABOVE = 16384  # shorter rows are never split
 CHUNK = 4096  # shortest piece of a split row
-CUT_COLUMNS_ABOVE = 1024  # the same if memory is contiguous across the rows, and a program reads many rows at once
+CUT_COLUMNS_ABOVE = 1024  # the same if memory is contiguous across rows, so that a program reads many rows at once
 COLUMN_CHUNK = 256
-CUT_GATHERS_ABOVE = 4096  # the same if each element's position is itself loaded
+CUT_GATHERS_ABOVE = 4096  # the same if the positions of elements are themselves loaded (a gather)
 GATHER_CHUNK = 256
 MOST_PIECES = 1024
 SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other
-LEAST_SQUARE = 8  # shorter sides gain nothing
+LEAST_SQUARE = 8  # shorter sides are not worth a two-dimensional tile
 LEAST_ROW = 256  # shortest row for which a tile of rows is made
 LARGEST = 16384  # elements of a tile that is worth measuring
 LEAST_FULL = 0.9  # minimum utilisation of the last tiles of a row
@@ -61,7 +61,7 @@ class Config:
 
     @property
     def label(self) -> str:
-        """As in reports: `loops 4x1024, 4 warps`."""
+        """The text for reports: `loops 4x1024, 4 warps`."""
         sizes = f"{self.xblock}x{self.rblock}" if self.rblock else str(self.xblock)
         return f"loops {sizes}, {self.num_warps} warps"
 

@@ -210,7 +210,7 @@ class _Build:
                 self.binary(*item)
 
         missing = [(s, c) for s, c in wanted if not self.ctx.cache.holds(self.key(s, c), ".cubin")]
-        # Not ctx.workers: this may run on one of its threads, and would wait for a free one forever.
+        # Don't use ctx.workers: this may run on one of its threads, and could then wait forever for a free one.
         with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
             list(pool.map(attempt, missing))
 
@@ -242,7 +242,8 @@ class _Build:
     def problems(self, group: GroupSpec) -> dict[str, str]:
         """Alternatives that can't be built, or whose values don't fit in registers, and why.
 
-        A check of an index may take local memory too, so what counts is more than the least of a function's tile sizes.
+        A check of an index also takes local memory. So an alternative counts as spilling if it takes more than the tile
+        sizes of the same function that take the least.
         """
         found: dict[str, str] = {}
         spilled: dict[str, dict[str, int]] = {}
@@ -261,7 +262,7 @@ class _Build:
 
 
 def without_comments(body: str) -> str:
-    """What a function does: comments cite lines of the program, which don't matter to a choice."""
+    """A function's text without comments: these cite lines of the program, which a choice must not depend on."""
     parameters, _, statements = body.partition("\n")
     tokens = tokenize.generate_tokens(io.StringIO(f"def kernel{parameters}:\n{statements}").readline)
     return " ".join(token.string for token in tokens if token.type != tokenize.COMMENT)
@@ -281,11 +282,11 @@ class _Chooser:
     build: _Build
 
     def run(self, groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
-        """The groups as chosen."""
+        """The groups, each with the chosen alternative."""
         return tuple(self.chosen(group) if group.alternatives else group for group in groups)
 
     def chosen(self, group: GroupSpec) -> GroupSpec:
-        """A group as chosen, from the store, by measuring or by rule."""
+        """A group with the chosen alternative: known from the store, measured now, or by rule."""
         ctx, device = self.build.ctx, self.backend.described(group.device)
         fresh: list[KernelChoice] = []
 
@@ -307,7 +308,7 @@ class _Chooser:
 
     @property
     def reason_not_to(self) -> str:
-        """Why nothing is measured; "" if it is."""
+        """Why nothing can be measured; "" if measuring is possible."""
         if not self.build.ctx.config.measure:
             return "measuring is switched off"
         return "no device to measure on" if self.backend.interpret and self.backend.timer is None else ""
@@ -330,7 +331,7 @@ class _Chooser:
 
     def measured(self, group: GroupSpec, device: Device) -> KernelChoice:
         """The fastest alternative. Errors: NothingMeasured."""
-        if self.reason_not_to:  # a file that was kept was no choice
+        if self.reason_not_to:  # the stored file does not hold a valid choice
             raise measured.NothingMeasured(measured.by_rule(group, self.reason_not_to, device.name))
         build, interpret = self.build, self.backend.interpret
         if not interpret:

@@ -32,7 +32,7 @@ class Table:
 
     @property
     def first(self) -> tuple[int, ...]:
-        """The number of programs of earlier rows, and finally the total."""
+        """The number of the first program of each row, and finally the total number of programs."""
         starts = [0]
         for row in self.rows:
             starts.append(starts[-1] + programs(self.tile, row))
@@ -95,7 +95,7 @@ class BatchPrinter(KernelPrinter):
         self.start_of_block = ""
 
     def find(self, rows: Sequence[int]) -> None:
-        """A binary search: as many comparisons as the number of rows has bits."""
+        """Print a binary search for the program's row, with one comparison per bit of the number of rows."""
         if len(rows) == 1:
             self.choose(rows[0])
             return

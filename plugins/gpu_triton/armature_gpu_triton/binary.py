@@ -1,7 +1,7 @@
 """A built kernel as a file: a line of JSON, then the cubin.
 
-A cubin is an ELF file whose section `.nv.info` tells, in attributes of a format, a number and a value, how many bytes
-of local memory each thread takes: values that don't fit in registers.
+A cubin is an ELF file. The attributes in its section `.nv.info`, each with a format, a number and a value, include the
+bytes of local memory per thread, which hold the values that don't fit in registers (spills).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import attrs
 
-NO_CONTENT = 8  # the kind of a section that takes no bytes of the file
-SIZED, FRAME_SIZE = 4, 0x11  # of .nv.info: the format of values with a size of their own, and an attribute
+NO_CONTENT = 8  # type of a section without contents in the file
+# in .nv.info: the format of attributes that state their size, and the number of the attribute that is read
+SIZED, FRAME_SIZE = 4, 0x11
 
 
 def sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:

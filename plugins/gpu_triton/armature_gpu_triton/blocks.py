@@ -34,7 +34,7 @@ class Blocks:
 
     @property
     def label(self) -> str:
-        """As in reports: `128x128x64, 8 warps, 3 stages`."""
+        """The text for reports: `128x128x64, 8 warps, 3 stages`."""
         return f"{self.m}x{self.n}x{self.k}, {self.num_warps} warps, {self.num_stages} stages"
 
     @property
@@ -54,7 +54,7 @@ class Sizes:
     bytes: int
 
 
-# Those that are the fastest for some shape, in other compilers' tables and in papers: large ones for large matrices.
+# The sizes that other compilers' tables and papers name as fastest for some shape, large ones for large matrices.
 KNOWN: tuple[Blocks, ...] = (
     Blocks(128, 256, 64, 8, 3),
     Blocks(256, 128, 64, 8, 3),
@@ -81,8 +81,8 @@ def shared_bytes(blocks: Blocks, bytes: int) -> int:
 
 
 def fitted(blocks: Blocks, sizes: Sizes) -> Blocks:
-    """The blocks, no longer along K than it is, and shorter for wide elements, so that rows of a tile have the same
-    bytes."""
+    """The blocks, cut to the length of K, and shorter along K for wide elements, so that a tile's rows keep their size
+    in bytes."""
     longest, shortest = 1 << max(sizes.k - 1, 0).bit_length(), max(SMALLEST, 32 // sizes.bytes)
     return attrs.evolve(blocks, k=max(shortest, min(blocks.k * 2 // max(sizes.bytes, 2), longest)))
 

@@ -36,7 +36,7 @@ def answer(job: Job) -> str:
 
 
 def serve(descriptor: int) -> None:
-    """Say that all is imported, then answer jobs."""
+    """Report that all imports are done, then answer jobs."""
     with Connection(descriptor) as parent:
         try:
             parent.send("")

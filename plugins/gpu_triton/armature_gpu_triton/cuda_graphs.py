@@ -30,7 +30,7 @@ class Pool:
 
 @attrs.define(eq=False)
 class CudaGraphs:
-    """Records with `torch.cuda.CUDAGraph`. numbers: from which kernels take random numbers."""
+    """Records with `torch.cuda.CUDAGraph`. numbers: the generators that kernels draw random numbers from."""
 
     numbers: CudaRandomNumbers = attrs.field(factory=CudaRandomNumbers)
     memory: set[int] = attrs.field(factory=set)
@@ -71,7 +71,8 @@ class CudaGraphs:
                     finally:
                         graph.capture_end()
                 except Exception as error:
-                    self.pools.pop(key)  # torch counts the pool as in use, and would refuse it next time
+                    # torch still counts the pool as in use, and would refuse it for the next recording
+                    self.pools.pop(key)
                     record_nothing()
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error
@@ -80,7 +81,7 @@ class CudaGraphs:
 
 
 def renewing(replay: Callable[[], None], reserved: Reservations) -> Callable[[], None]:
-    """A replay that draws other random numbers each time, those that eager mode would draw."""
+    """Wrap a replay so that each one draws new random numbers, the same that eager mode would draw."""
 
     def run() -> None:
         reserved.renew()
@@ -97,7 +98,7 @@ def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
     """
     empty = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about an empty recording
+        warnings.simplefilter("ignore")  # torch warns that the recording is empty
         empty.capture_begin(pool=pool, capture_error_mode="thread_local")
         empty.capture_end()
     return empty
@@ -105,7 +106,7 @@ def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Disables garbage collection meanwhile, because destroying a CUDA object may not be recordable."""
+    """In this context garbage collection is off, because destroying a CUDA object during a recording may fail."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The text of random numbers.
+"""Prints the computation of random numbers.
 
-Four neighbours come from one counter, so they are computed together where they lie in one program's block. Computed one
-by one they would take four times as long: more than dropout's memory accesses.
+One counter yields the numbers of four neighbours, so they are computed together if they are in one program's block. One
+by one they would take four times as long, which is more than dropout's memory accesses take.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def first_of_four(tile: Tile, element: Index) -> Index | None:
 
 
 def numbers(node: Op, operands: Mapping[Node, str], tile: Tile, start: str, printer: IndexPrinter) -> tuple[str, str]:
-    """The numbers for a block, and the statement that has to stand before ("" for none).
+    """The expression of a block's random numbers, and the statement that must precede it ("" for none).
 
     start: the first position of the block along its last dimension, "" if that is not known.
     """

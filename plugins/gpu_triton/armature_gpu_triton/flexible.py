@@ -78,7 +78,7 @@ class Attention:
         return forward(plan, given)
 
     def prepare(self, given: Given) -> Plan:
-        """The plan for a layout, made when it is first met. Errors: Unfit, BackendError."""
+        """The plan for a layout, made on first use. Errors: Unfit, BackendError."""
         layout = given.layout
         if layout not in self.plans:
             self.plans[layout] = Planning.of(self.functions, given, self.learns).run(self.build, self.learns)
@@ -86,7 +86,8 @@ class Attention:
 
 
 def lists_of(found: Sequence[torch.Tensor | None]) -> Tensors:
-    """The four lists of blocks as a kernel takes them; where there are none of a kind, others that it does not read."""
+    """The four lists of blocks that a kernel takes. Instead of a missing list, another one is passed, which the kernel
+    does not read."""
     count, places, full, full_places = (one if one is None else one.contiguous() for one in found)
     if count is None or places is None:
         raise Unfit
@@ -104,7 +105,7 @@ def forward(plan: Plan, given: Given) -> Tensors:
 
 
 def backward(plan: Plan, given: Given, results: Tensors, grads: Sequence[torch.Tensor | None]) -> Tensors:
-    """Gradients of query, key and value. results: output and log-sum-exp; grads: theirs."""
+    """Gradients of query, key and value. results: output and log-sum-exp. grads: the gradients of these."""
     query, key, value = given.query, given.key, given.value
     (out, total), (grad_out, grad_total) = results, grads
     if grad_out is None:
@@ -131,7 +132,7 @@ def backward(plan: Plan, given: Given, results: Tensors, grads: Sequence[torch.T
 
 
 class Differentiable(torch.autograd.Function):
-    """The same with gradients; the largest scores have none."""
+    """Flexible attention as an autograd function. The largest scores have no gradient."""
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, mask: Mask, *tensors: torch.Tensor) -> Tensors:

@@ -40,7 +40,7 @@ def grid_of(part: Tile) -> tuple[int, int, int] | str:
 
 
 def launched(covering: Index, kernel: Kernel) -> tuple[int, int, int] | str:
-    """A grid of so many programs, for a kernel's arguments."""
+    """A one-dimensional grid of this many programs, as `KernelSpec.grid` takes it."""
     return (
         (covering, 1, 1)
         if isinstance(covering, int)
@@ -120,7 +120,7 @@ def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> Gro
 
 
 def given_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Given, ...]:
-    """What a launch of the kernel passes."""
+    """Describe the arguments that a launch of the kernel passes."""
     found: list[Given] = []
     for name in (*kernel.reads, *kernel.writes):
         buffer = buffers[name]
@@ -133,8 +133,8 @@ def given_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Given, ...]
 class Functions:
     """The functions of one source. Kernels that only differ in names share one.
 
-    bodies: the text that determines a function's cubin, by its name; the name itself is not part of it. calls: some of
-    them call torch.
+    bodies: the text that determines a function's cubin, by its name; the name itself is not part of it. calls: whether
+    some of them call torch.
     """
 
     texts: dict[str, str] = attrs.field(factory=dict)

@@ -196,7 +196,8 @@ class KernelPrinter(ValuePrinter):
             total = self.online[item.node].name
             scaled = f"{total}_all * tl.exp({name}_all - {name})"
             self.lines.add(f"{total} = {reduce.finish('sum', held, scaled)}", note)
-            # No lane of a row of -inf has seen a value: then eager's sum is that of exp(-inf - -inf).
+            # In a row of -inf no lane has seen a value. Eager mode's sum is then that of exp(-inf - -inf), which is
+            # NaN.
             self.lines.add(f'{name} = tl.where({total} == 0.0, float("-inf"), {name})')
             self.lines.add(f'{total} = tl.where({total} == 0.0, float("nan"), {total})')
 

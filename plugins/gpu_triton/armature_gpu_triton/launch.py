@@ -1,7 +1,7 @@
 """Callables for built kernels: on a GPU through the launcher in `native/launcher.c`, else in Triton's interpreter.
 
-Everything that does not change between calls is bound here, once. A kernel that became a single function is that
-function's launcher itself, without Python in between.
+Everything that does not change between calls is bound here, once. If a kernel became a single function, its callable is
+the C launcher itself, without Python in between.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def build_native(path: Path) -> None:
     if tool is None or not Path(include, "Python.h").exists():
         raise BackendError(backend="triton", what="its launcher", message="no C compiler or no Python.h", fix=FIX)
     command = [*tool.split(), "-O2", "-shared", "-fPIC", f"-I{include}", str(SOURCE), "-o", str(path)]
-    environment = os.environ | {"TMPDIR": str(path.parent)}  # so that only one folder needs room
+    # build in the same folder, so that only one file system needs room
+    environment = os.environ | {"TMPDIR": str(path.parent)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise BackendError(backend="triton", what="its launcher", message=done.stderr[-2000:], fix=FIX)
@@ -149,7 +150,7 @@ def in_order(group: GroupSpec | Alternative, launches: Sequence[Launch], device:
 
 
 class Lazy:
-    """The variant of a kernel for unaligned pointers: built when one is first met."""
+    """The variant of a kernel for unaligned pointers, built on its first use."""
 
     def __init__(self, build: Callable[[], Launch]) -> None:
         self.build = build

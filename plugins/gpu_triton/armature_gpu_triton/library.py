@@ -1,7 +1,7 @@
 """A product of matrices as a call of torch's, with kernels for what surrounds it: what the default mode does.
 
-A factor that is computed, or that is no strided matrix in memory, is stored first. The call writes the result itself
-where nothing follows but rounding, and takes in an addition that torch's operator has.
+A factor that is computed, or that is not a strided matrix in memory, is stored first. The call writes the final result
+if only rounding follows, and includes an addition that torch's operator supports (addmm).
 """
 
 from __future__ import annotations
@@ -102,9 +102,10 @@ class Calls:
 
 
 def matrix(place: Index, buffer: str, over: tuple[Var, ...]) -> Matrix | None:
-    """The elements at `place` for all values of the variables; None if it has no stride along one of them.
+    """The elements at `place` for all values of the variables; as a matrix; None if it has no constant stride along one
+    of them.
 
-    Along an extent of 1 any stride will do: libraries want that of a dense matrix.
+    Along an extent of 1 any stride is right, so it gets that of a dense matrix, which libraries expect.
     """
     strides: list[Index] = []
     dense: Index = 1
@@ -151,7 +152,7 @@ class _Maker:
         return Matrix(name, shape, strides, 0)
 
     def pointwise(self, outer: tuple[Var, ...], stores: tuple[Store, ...]) -> None:
-        """A kernel of its own for these stores."""
+        """Make a separate pointwise kernel for these stores."""
         name = f"{self.kernel.name}_step{len(self.steps)}"
         writes = tuple(dict.fromkeys(s.buffer for s in stores))
         made = attrs.evolve(
@@ -161,7 +162,7 @@ class _Maker:
         self.steps.append(attrs.evolve(made, reads=tuple(reads)))
 
     def factor(self, node: Node, over: tuple[Var, ...]) -> Matrix:
-        """A factor in memory."""
+        """A factor as a matrix in memory, stored first if necessary."""
         found = loaded(node, over, self.buffers)
         if found is None:
             found = self.workspace(node.dtype, over)
@@ -169,7 +170,7 @@ class _Maker:
         return found
 
     def users(self, node: Node) -> list[Node]:
-        """Which nodes of the epilogue use a node."""
+        """The nodes of the epilogue that use a node."""
         return [user for user in nodes_of(self.kernel) if node in operands(user)]
 
     def added(self) -> tuple[Node, Matrix] | None:
@@ -188,7 +189,8 @@ class _Maker:
         return users[0], found
 
     def rounded(self, node: Node) -> Node:
-        """What torch's operator returns of a sum: the sum as it is rounded, if nothing else is made of it."""
+        """The value that torch's operator returns for a sum: the rounded sum, if the kernel uses it only after
+        rounding."""
         users = self.users(node)
         roots = {root for s in self.kernel.stores for root in store_roots(s)}
         first = users[0] if users else node
@@ -196,7 +198,7 @@ class _Maker:
         return first if only and first.dtype == self.dtype else node
 
     def result(self, node: Node) -> Matrix:
-        """Where the call writes `node`; kernels that need it more than stored follow in `finish`."""
+        """The matrix that the call writes `node` to. `finish` adds kernels for whatever else is computed from it."""
         stores = self.kernel.stores
         if len(stores) == 1 and stores[0].value is node and not stores[0].indirect and not stores[0].atomic:
             place = position(stores[0], self.buffers)

@@ -203,7 +203,7 @@ def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
 
 
 def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index) -> autotune.Shape:
-    """The same for a tile whose dimensions have `x` and `r` points, the latter along memory."""
+    """Like `shape_of`, for a tile whose dimensions have `x` and `r` points; memory is contiguous along `r`."""
     names = (*kernel.reads, *kernel.writes)
     return autotune.Shape(
         x=hint(x),
@@ -236,7 +236,7 @@ def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
 
 
 def retile(part: Tile, config: autotune.Config, buffers: Mapping[str, Buffer]) -> Tile:
-    """The same with other tile sizes."""
+    """The same kernel with other tile sizes."""
     return _tile(part.kernel, part.x, part.r, config, buffers)
 
 

@@ -1,5 +1,5 @@
-"""Chooses among the alternatives of a group: the one kept from an earlier measurement, else the fastest one, measured
-now on the device, else what the rules take.
+"""Chooses among the alternatives of a group: the stored result of an earlier measurement, else the fastest one,
+measured now on the device, else the choice of the rules.
 
 Each is measured on memory of its own with the sizes of the call, once per device and kernel: the choice is a small file
 under a digest of everything that it depends on, so it can be copied to other machines with the same device.
@@ -23,13 +23,13 @@ from armature_gpu_triton import launch
 from armature_gpu_triton.spec import Alternative, GroupSpec
 
 RUNS_LEAST, RUNS_MOST = 5, 100
-ENOUGH = 0.02  # seconds of runs of one alternative that give a steady median
+ENOUGH = 0.02  # seconds for which one alternative is run, long enough for a stable median
 FLUSHED = 256 << 20  # bytes written between runs, more than any L2 cache has
 ONE_AT_A_TIME = threading.Lock()
 
 
 class NothingMeasured(Exception):
-    """No alternative could be measured, so there is nothing to keep. choice: that of the rules."""
+    """No alternative could be measured, so there is no result to store. choice: that of the rules."""
 
     def __init__(self, choice: KernelChoice) -> None:
         super().__init__(choice.how)
@@ -40,7 +40,7 @@ class Timer(Protocol):
     """Measures calls on a device."""
 
     def __call__(self, label: str, call: Callable[[], None]) -> float:
-        """Seconds of one call, whose inputs are not in a cache."""
+        """Seconds of one call whose inputs are not in a cache of the device."""
 
 
 def with_events(label: str, call: Callable[[], None]) -> float:
@@ -66,9 +66,9 @@ def with_events(label: str, call: Callable[[], None]) -> float:
 
 
 def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]:
-    """What a call passes, in memory of its own: normal numbers, and zeros where integers may be positions.
+    """Arguments for measuring, in new memory: normal random numbers, and zeros for integers, which may be positions.
 
-    The program's own random numbers stay as they are.
+    The state of the program's generators is unchanged.
     """
     numbers = torch.Generator(place).manual_seed(0)
     made: list[torch.Tensor | int] = []
@@ -84,7 +84,7 @@ def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]
 
 @attrs.frozen
 class Found:
-    """What measuring found. seconds: by label; problems: why others were not measured."""
+    """The result of measuring. seconds: by label. problems: why other alternatives were not measured."""
 
     seconds: Mapping[str, float]
     problems: Mapping[str, str]
@@ -96,7 +96,7 @@ class Found:
 
 
 def first_line(error: BaseException) -> str:
-    """Of an error's text."""
+    """The first line of an error's text."""
     return str(error).strip().partition("\n")[0]
 
 
@@ -124,13 +124,13 @@ def measure(group: GroupSpec, bound: Bound, problems: Mapping[str, str], place: 
 
 
 def as_text(choice: KernelChoice) -> str:
-    """A choice as a file."""
+    """A choice as the text of a file."""
     tried = [attrs.asdict(each) for each in choice.tried]
     return json.dumps({"chosen": choice.chosen, "device": choice.device, "tried": tried}, indent=1)
 
 
 def from_text(text: str, group: GroupSpec) -> KernelChoice:
-    """A choice from a file. Errors: ValueError if it is no choice among the group's alternatives."""
+    """A choice from a file. Errors: ValueError if it does not name one of the group's alternatives."""
     data: Any = json.loads(text)
     labels = {each.label for each in group.alternatives}
     tried = tuple(Tried(**each) for each in data["tried"])
@@ -159,10 +159,10 @@ def by_rule(group: GroupSpec, reason: str, device: str) -> KernelChoice:
 
 
 def read(path: Path, group: GroupSpec) -> KernelChoice:
-    """A kept choice. Errors: ValueError, KeyError, TypeError for a file that is none."""
+    """Read a stored choice. Errors: ValueError, KeyError, TypeError for an invalid file."""
     return from_text(path.read_text(encoding="utf-8"), group)
 
 
 def taken(group: GroupSpec, choice: KernelChoice) -> GroupSpec:
-    """The group as it was chosen."""
+    """The group with the chosen alternative."""
     return group.taking(next(each for each in group.alternatives if each.label == choice.chosen))

@@ -136,7 +136,7 @@ def _libdevice(name: str) -> str:
 
 
 def _product(node: Op, operands: Sequence[str]) -> str:
-    """Where a product of matrices is computed in a loop like any other."""
+    """The product of two factors, in a kernel that computes a matrix product with ordinary loops."""
     wide = WIDER.get(node.args[0].dtype)
     return " * ".join(f"{text}.to({wide})" if wide else text for text in operands)
 

@@ -44,13 +44,13 @@ class Child:
 
     @classmethod
     def started(cls) -> Child:
-        """A process that has imported what it needs. Errors: NoProcess."""
+        """Start a process, and wait until it has imported what it needs. Errors: NoProcess."""
         ours, theirs = Pipe()
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         with theirs:
             command = [sys.executable or "python3", "-c", PROGRAM, str(theirs.fileno()), *sys.path]
             try:
-                # A group of its own: Ctrl-C is for the program.
+                # A process group of its own, so that Ctrl-C only reaches the program.
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -63,7 +63,7 @@ class Child:
                 raise NoProcess from error
         child = cls(process, ours)
         try:
-            if ours.poll(STARTUP):  # never, where `sys.executable` is a program that has Python built in
+            if ours.poll(STARTUP):  # it never does if `sys.executable` is a program that embeds Python
                 ours.recv()
                 return child
         except (EOFError, OSError):
@@ -72,13 +72,13 @@ class Child:
         raise NoProcess
 
     def ask(self, job: Job) -> str:
-        """The answer. Errors: EOFError or OSError if the process has ended."""
+        """Send a job, and return the answer. Errors: EOFError or OSError if the process has ended."""
         self.connection.send(job)
         told: str = self.connection.recv()
         return told
 
     def end(self) -> int:
-        """End it, unless it has; its exit status."""
+        """End the process if it still runs. Returns its exit status."""
         self.connection.close()  # without a job, this ends it
         try:
             return self.process.wait(GRACE)
@@ -88,7 +88,7 @@ class Child:
 
 
 def end_all(children: set[Child], owner: int) -> None:
-    """End the processes, unless this one is a fork of that which started them."""
+    """End the processes, unless this process is a fork of the one that started them."""
     if os.getpid() == owner:
         for child in children:
             child.process.kill()
@@ -97,12 +97,12 @@ def end_all(children: set[Child], owner: int) -> None:
 
 @attrs.define(eq=False)
 class Processes:
-    """As many processes as jobs that are asked for at once, up to a limit."""
+    """A pool of compiler processes, one per concurrent job, up to a limit."""
 
     _children: set[Child] = attrs.field(factory=set, init=False)
     _idle: list[Child] = attrs.field(factory=list, init=False)
     _starting: int = attrs.field(default=0, init=False)
-    _possible: bool = attrs.field(default=True, init=False)  # until one could not be started
+    _possible: bool = attrs.field(default=True, init=False)  # False once a process could not be started
     _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
     _owner: int = attrs.field(factory=os.getpid, init=False)
 
@@ -112,7 +112,7 @@ class Processes:
     def compile(self, job: Job, limit: int) -> str:
         """Compile in one of at most `limit` processes; "" or the compiler's message. Errors: NoProcess."""
         if os.getpid() != self._owner or not self._possible:
-            raise NoProcess  # in a fork: its parent talks to the processes
+            raise NoProcess  # this process is a fork: the processes belong to its parent
         while True:
             child = self.idle(limit)
             fresh = child is None
@@ -123,12 +123,12 @@ class Processes:
                 status = self.drop(child)
                 if fresh:
                     return f"the compiler's process ended with status {status}"
-                continue  # this one ended, probably for lack of work, before the job came
+                continue  # the process ended before it got the job, probably because it had been idle too long
             self.keep(child)
             return told
 
     def idle(self, limit: int) -> Child | None:
-        """A process that waits for work, or None if one more may be started; until then, wait."""
+        """Wait for an idle process and return it; None as soon as another process may be started."""
         with self._changed:
             while not self._idle and len(self._children) + self._starting >= limit:
                 self._changed.wait()
@@ -151,13 +151,13 @@ class Processes:
                 self._changed.notify()
 
     def keep(self, child: Child) -> None:
-        """It waits for work again."""
+        """Return a process to the pool of idle ones."""
         with self._changed:
             self._idle.append(child)
             self._changed.notify()
 
     def drop(self, child: Child) -> int:
-        """Forget a process that has ended; its exit status."""
+        """Forget a process that has ended. Returns its exit status."""
         with self._changed:
             self._children.discard(child)
             self._changed.notify()

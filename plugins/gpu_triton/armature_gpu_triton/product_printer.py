@@ -1,8 +1,8 @@
 """Prints a product of matrices with its prologues and its epilogue as one Triton function.
 
-The loops over tiles are the template `templates/product.py.j2`; what is computed of each element is printed by the
-printer of all other kernels, over blocks of other variables: `[m, k]` for the left factor, `[k, n]` for the right one
-and `[m, n]` for the epilogue.
+The loops over tiles are the template `templates/product.py.j2`; the computations on elements are printed by the same
+printer as in all other kernels, over blocks of these variables: `[m, k]` for the left factor, `[k, n]` for the right
+one and `[m, n]` for the epilogue.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def template() -> jinja2.Template:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """How float32 is rounded before it is multiplied: as torch's own products round it, by its setting, which every
-    graph is guarded on."""
+    """How float32 is rounded before it is multiplied: as in torch's own products, according to its setting, on which
+    every graph has a guard."""
     exact = dtype != torch.float32 or torch.get_float32_matmul_precision() == "highest"
     return "ieee" if exact else "tf32"
 
@@ -99,18 +99,18 @@ class Section(KernelPrinter):
         kernel = attrs.evolve(product.kernel, passes=(item,))
         masked = {product.m: masks.m, product.n: masks.n, product.k: masks.k}
         wide = is_wide(product.kernel, buffers, 1 << 10)
-        # Tile sizes are this kernel's own, so nothing may depend on those of the configuration.
+        # This kernel has its own tile sizes, so nothing may depend on those of the configuration.
         config = autotune.Config(1, 1, 1, persistent=True)
         super().__init__(Tile(kernel, rows, columns, config, masked[rows], masked[columns], wide), buffers)
         self.body = walk_kernel(kernel, {LEFT: "a", RIGHT: "b"}.get(part, "tmp"))
         self.kernel = self.body.kernel
-        self.inner_stores = tuple(self.kernel.stores)  # all are made at each element of the block
+        self.inner_stores = tuple(self.kernel.stores)  # every value is computed at each element of the block
         self.masked = frozenset(var for var, reaches in masked.items() if reaches)
         names: dict[Var | Size, str] = {product.k: f"k_of_{part}"} if part in SHAPES else {}
         self.index = attrs.evolve(self.index, names={**self.index.names, **names})
 
     def conditions(self, depends: frozenset[Var]) -> tuple[str, frozenset[Var]]:
-        """As for other kernels, with names of this one's masks."""
+        """Overrides the base printer, with the names of this kernel's masks."""
         masks = {self.product.m: "m_in", self.product.n: "n_in", self.product.k: f"k_of_{self.factor}_in"}
         found = {var: name for var, name in masks.items() if var in depends and var in self.masked}
         names = [*found.values(), *(guard.name for guard in self.guards)]
@@ -118,7 +118,8 @@ class Section(KernelPrinter):
         return " & ".join(names), over
 
     def load(self, node: Load) -> str:
-        """As for other kernels; in a factor, elements past the end are 0, and add nothing to the sum."""
+        """Overrides the base printer: in a factor, elements past the end are read as 0, so that they add nothing to the
+        sum."""
         text = super().load(node)
         mask, _ = self.conditions(self.body.depends[node])
         return f"{text[:-1]}, 0)" if mask and self.factor in SHAPES else text
@@ -152,7 +153,7 @@ class Factor:
 
 @attrs.define(eq=False)
 class ProductPrinter:
-    """Prints one product, for tile sizes that are parameters."""
+    """Prints one product; its tile sizes are parameters."""
 
     product: Product
     buffers: Mapping[str, Buffer]
@@ -170,7 +171,7 @@ class ProductPrinter:
         return self.product.kernel
 
     def after(self) -> Pass:
-        """The stores of the epilogue; the sum is a name to them."""
+        """The stores of the epilogue, which use the sum by its name."""
         (item,) = self.kernel.passes
         total = attrs.evolve(self.product.total, value=Const(0, self.product.total.value.dtype))
         roots = [root for store in item.outer_stores for root in store_roots(store)]

@@ -2,7 +2,7 @@
 
 A product is recognised by its structure, a sum of `product` over the inner loops. A value that depends on the outer
 loops of its left factor alone varies along rows, and so on; everything computed of the factors before it is their
-prologue, everything after the sum its epilogue. So mm, addmm, bmm and what a lowering adds to them are one form.
+prologue, everything after the sum its epilogue. So mm, addmm, bmm and whatever is fused with them have one common form.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ def roles(kernel: Kernel, product: Op) -> Mapping[str, tuple[Var, ...]] | None:
 
 
 def is_turned(kernel: Kernel, found: Mapping[str, tuple[Var, ...]], buffers: Mapping[str, Buffer]) -> bool:
-    """Whether neighbours in the result's memory are neighbours along its rows, so that rows and columns change
-    places."""
+    """Whether the result is contiguous along the rows, not the columns, of the product; the two are then exchanged."""
     along = dict.fromkeys((ROW, COLUMN), 0)
     for store in stores_of(kernel):
         place = position(store, buffers)

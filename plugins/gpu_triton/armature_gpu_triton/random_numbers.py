@@ -14,13 +14,13 @@ from armature.backend_api import Numbering, philox
 BLOCK = 256  # threads of a block of eager's kernel
 WIDEST = (16, 8, 4)  # elements that a thread of it may work on at once
 CHANCE = 0.5
-TAIL = 64  # elements compared at either end
+TAIL = 64  # elements compared at each end
 
 
 @attrs.define(eq=False)
 class Reservations:
-    """What the launches of one recording draw: places in its memory that get the generator's state before each replay,
-    and how far the generator moves on for each."""
+    """The random numbers that the launches of one recording draw: the places in its memory that receive the generator's
+    state before each replay, and how far each advances the generator."""
 
     places: list[tuple[torch.Tensor, int]] = attrs.field(factory=list)
 
@@ -31,15 +31,16 @@ class Reservations:
         return place
 
     def renew(self) -> None:
-        """Draw for the next replay, in the order of the recorded calls."""
+        """Fill the places for the next replay, in the order of the recorded calls."""
         for place, count in self.places:
             place.copy_(drawn_state(place.device, count), non_blocking=True)
 
 
 @attrs.define(eq=False)
 class CudaRandomNumbers:
-    """The default generators. How eager numbers what it draws is found by comparison, once per device and dtype: it
-    differs between versions of torch, and if none of the known ways fits, dropout stays eager's."""
+    """The default generators. How eager mode assigns random numbers to elements differs between versions of torch. The
+    right one of the known ways is found by comparing results, once per device and dtype; if none fits, dropout stays an
+    ATen call."""
 
     found: dict[tuple[torch.device, torch.dtype], Numbering | None] = attrs.field(factory=dict)
     lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -47,7 +48,8 @@ class CudaRandomNumbers:
 
     @contextmanager
     def recorded(self) -> Iterator[Reservations]:
-        """In this context, calls of this thread are recorded: what they reserve is drawn anew before each replay."""
+        """In this context calls of this thread are being recorded: numbers that they reserve are drawn anew before each
+        replay."""
         reservations = Reservations()
         self.threads.reservations = reservations
         try:
@@ -67,10 +69,10 @@ class CudaRandomNumbers:
             return self.found[device, dtype]
 
     def reserve(self, device: torch.device, count: int) -> torch.Tensor:
-        """Seed and offset of the device's generator, which moves on by `count`.
+        """Return seed and offset of the device's generator, and advance it by `count`.
 
-        What a recording draws has to differ in each replay. In one that the program makes, the seed is drawn on the
-        device, because nothing else runs then.
+        Every replay of a recording has to draw other numbers. If the program itself is recording, the seed is drawn on
+        the device, because a replay runs nothing else.
         """
         reservations: Reservations | None = getattr(self.threads, "reservations", None)
         if reservations is not None:
@@ -88,7 +90,7 @@ def generator_of(device: torch.device) -> torch.Generator:
 
 
 def drawn_state(device: torch.device, count: int) -> torch.Tensor:
-    """Seed and offset of the device's generator, on the CPU; then it moves on."""
+    """Seed and offset of the device's generator, as a CPU tensor; the generator is then advanced."""
     generator = generator_of(device)
     seed, offset = generator.initial_seed(), generator.get_offset()
     generator.set_offset(offset + count)
@@ -109,7 +111,7 @@ def threads_of(device: torch.device) -> int:
 def compared(device: torch.device, dtype: torch.dtype) -> Numbering | None:
     """The numbering with which the first and the last elements of a long dropout are eager's.
 
-    It is long enough for a thread to come to a second step. The generator is left as it was.
+    The dropout is long enough for threads to take a second step. The generator's state is restored.
     """
     threads, generator = threads_of(device), generator_of(device)
     count = max(WIDEST) * (threads + TAIL)

@@ -20,7 +20,7 @@ def print_kernels(
 ) -> KernelSource:
     """All kernels of one graph as one source, with a GroupSpec per kernel in `meta["groups"]`.
 
-    device: kernels have alternatives to be measured on such a device; None: those of the rules alone.
+    device: each kernel gets alternatives, to be measured on such a device; None: only the choice of the rules.
     """
     functions = Functions()
     groups: list[GroupSpec] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    import torch  # a process that compiles reads this module too, and starts faster without it
+    import torch  # compiler processes import this module too, and start faster without that import
 
 MOST_ARGUMENTS = 250  # limit per kernel: below the launcher's (MAX_ARGS)
 
@@ -63,7 +63,7 @@ Workspace: TypeAlias = (
 
 @attrs.frozen
 class Alternative:
-    """A way to compute a kernel of the plan. label: unique in its group, for reports and kept choices."""
+    """A way to compute a kernel of the plan. label: unique in its group, for reports and stored choices."""
 
     label: str
     parts: tuple[Part, ...]
@@ -72,8 +72,8 @@ class Alternative:
 
 @attrs.frozen
 class Given:
-    """What a call passes: a tensor of `dtype` whose memory has so many elements, or, without a dtype, that number.
-    Symbolic sizes are at their hints."""
+    """An argument of a call: a tensor of `dtype` whose memory has this many elements, or, without a dtype, the number
+    itself. Symbolic sizes are at their hints."""
 
     dtype: torch.dtype | None
     size: int
@@ -83,8 +83,8 @@ class Given:
 class GroupSpec:
     """The functions made from one kernel of the plan: parts in order, and the memory that only they use.
 
-    alternatives: ways to compute the same, of which the fastest is chosen; the first one is what the rules take, and is
-    in `parts`. given: what each call passes, if there are any.
+    alternatives: ways to compute the same result, of which the fastest is chosen; the first one is the choice of the
+    rules, and is in `parts`. given: the arguments of a call, if there are alternatives.
     """
 
     name: str
@@ -95,5 +95,5 @@ class GroupSpec:
     given: tuple[Given, ...] = ()
 
     def taking(self, chosen: Alternative) -> GroupSpec:
-        """The group with an alternative chosen."""
+        """The group with the given alternative chosen."""
         return attrs.evolve(self, parts=chosen.parts, workspaces=chosen.workspaces)

@@ -56,7 +56,7 @@ from armature_gpu_triton.ops import kind
 from armature_gpu_triton.reduce import POSITIONS
 
 LONGEST_SEARCH = 1 << 16  # longer pieces may be followed by a shorter last one
-SHORT_RUN = 128  # bytes: threads that load shorter runs of memory leave much of each transfer unused
+SHORT_RUN = 128  # bytes; with shorter runs of memory, much of each memory transfer is unused
 
 
 @attrs.frozen(eq=False)
@@ -104,9 +104,8 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
 
 
 def short_run(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Var | None:
-    """The inner variable along which memory is contiguous, if that is a short way and the runs of neighbouring rows
-    follow; None if there is none, or nothing else to reduce along.
-    """
+    """The inner variable along which memory is contiguous, if these runs are short and followed by those of
+    neighbouring rows. None if there is none, or if it is the only variable to reduce along."""
     long = [v for v in kernel.inner if v.extent != 1]
     counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
     run = max(long, key=counts.__getitem__, default=None)
@@ -129,7 +128,8 @@ def reads_what_changed(kernel: Kernel) -> bool:
     for number, item in enumerate(kernel.passes):
         rest = kernel.passes[number + 1 :]
         after_outer = [node for step in rest for node in _computed(step)]
-        after_inner = [*_values(item.outer_stores), *after_outer]  # pieces are reduced before, or at the same time
+        # pieces are reduced by an earlier kernel, or concurrently
+        after_inner = [*_values(item.outer_stores), *after_outer]
         for stores, after in ((item.inner_stores, after_inner), (item.outer_stores, after_outer)):
             for store in stores:
                 places = {n.index for n in loads if n.buffer == store.buffer}

@@ -144,8 +144,8 @@ def agrees(chosen: Mapping[str, object], meta: Mapping[str, object]) -> bool:
 
 @attrs.frozen(eq=False)
 class Kernel:
-    """The layers of a launch. outer: the object that is launched; heuristics: between it and the function, from the
-    outside; function: what Triton compiles."""
+    """The layers of a launch. outer: the object that is launched. heuristics: the layers between it and the function,
+    outermost first. function: the function that Triton compiles."""
 
     outer: Any
     heuristics: tuple[Any, ...]
@@ -153,7 +153,7 @@ class Kernel:
 
     @classmethod
     def of(cls, outer: Any) -> Kernel | None:
-        """None: there is an autotuner below it."""
+        """Make a Kernel of an object. None: there is an autotuner below another layer."""
         found, inner = [], outer
         while name_of(type(inner)) in (AUTOTUNER, HEURISTICS):
             if inner is not outer:

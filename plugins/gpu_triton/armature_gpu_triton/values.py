@@ -94,7 +94,7 @@ class ValuePrinter:
         self.fresh = self.rereads()
         self.rounded = all(
             buffers[name].dtype in HALVES for name in self.kernel.writes
-        )  # no result has more than 16 bits
+        )  # whether all results have at most 16 bits
         self.inner_stores: tuple[Store, ...] = ()
         self.start_of_block = ""  # the first position of the block along its last dimension; "": not known
         self.online = {} if tile.config.persistent else online_sums(self.body, self.fresh)

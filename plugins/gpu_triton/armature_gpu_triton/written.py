@@ -54,7 +54,7 @@ def _is_read_only(name: str, function: ast.FunctionDef, known: Mapping[str, obje
     flow = Flow(known, {name})
     try:
         size = 0
-        while len(flow.names) != size:  # until nothing is added
+        while len(flow.names) != size:  # repeat until no name is added
             size = len(flow.names)
             for statement in function.body:
                 flow.step(statement)
