@@ -71,8 +71,8 @@ class BufferValue(Value):
         return (ConstantValue(item) for item in self.held)
 
     def look(self, tracer: Tracing) -> None:
-        """Called before the bytes are read: a tensor over the program's memory may have changed them, unnoticed by
-        tracing."""
+        """Called before the bytes are read. Breaks the graph if a tensor over the program's memory may have changed
+        them, which tracing would not notice."""
         owner = self.owner()
         if tracer.recorder.mutates and owner is not None and owner.source is not None:
             tracer.graph_break("bytes-after-change")
@@ -116,7 +116,7 @@ class BufferValue(Value):
         before = None if owner is None else bytes(owner.held)
         try:
             found = function(self.held, *plain, **named)
-        except BufferError:  # about views that live longer in tracing than in the program
+        except BufferError:  # the copy may have views that live longer in tracing than in the program
             tracer.graph_break("buffer-resize", type=self.describe())
         except Exception as error:
             if isinstance(error, TypeError) and any(isinstance(arg, BufferValue) for arg in args):

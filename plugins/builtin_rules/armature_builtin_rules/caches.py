@@ -109,8 +109,8 @@ class CachedFunctionValue(Value):
         return made
 
     def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
-        """The function's own result, obtained by calling it before the frame begins, if it would then compute the
-        same."""
+        """The result of the program's cached function, read by calling it before the frame begins. None if it might
+        compute something else at that time."""
         if not is_unchanged(tracer):
             now = call_before_frame(tracer, AttrSource(self.source, "__wrapped__"), args, kwargs)
             if now is None or not has_same_structure(made, now[1]):
@@ -139,7 +139,7 @@ def holds_symbols(value: Value) -> bool:
 
 
 def may_be_made_anew(tracer: Tracing, function: object) -> bool:
-    """Whether nobody can tell the function's results from new ones, as a rule says."""
+    """Whether a rule says that the function's cached results can't be distinguished from new ones."""
     verdict = tracer.calls.verdict(function)
     return verdict.decision is Decision.INLINE and verdict.answer is Answer.OF_ARGUMENTS
 

@@ -28,7 +28,7 @@ from armature.plugin_api import (
     rely_on_class,
 )
 
-# Maps the name by which a member is asked to the attribute that stores the answer.
+# Maps the public name of a member's attribute to the one that stores its value.
 KEPT_BY_MEMBERS = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
 
 
@@ -65,7 +65,7 @@ class MemberValue(ConstantValue):
         return self._special(tracer, "__call__", *args, **kwargs)
 
     def _is_of_enum(self, name: str) -> bool:
-        """Whether a method is enum's own, and so behaves as known."""
+        """Whether a method is the one that the enum module defines, whose behaviour is known."""
         found = find_in_class(type(self.value), name)
         return found is not None and is_trusted(found.holder)
 

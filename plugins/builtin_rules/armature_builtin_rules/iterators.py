@@ -28,13 +28,13 @@ from armature.plugin_api import (
     skip_code,
 )
 
-LAST_ROUNDS = 2  # of a loop that a frame is resumed in: those traced in one go
+LAST_ROUNDS = 2  # when a frame resumes inside a loop: most iterations that are traced at once
 NEXT_VALUES = ("next value", "value after the next", "third value")
-MOST_COPIED = 64  # entries left of a dict; copying its iterator copies them
+MOST_COPIED = 64  # most remaining entries of a dict, because copying its iterator copies them
 
 
 class End(enum.Enum):
-    """What stands where an iterator has no value left."""
+    """Marks the place of a value that an exhausted iterator lacks."""
 
     END = "its end"
 
@@ -74,8 +74,8 @@ def containers(iterator: Any) -> tuple[Any, ...]:
 
 
 def ahead(iterator: Any) -> tuple[Any, ...] | None:
-    """The next values of an iterator, which is not advanced: one more than are traced, with END in place of those it
-    lacks. None if that would run code of the program, or take long."""
+    """The next values of an iterator, read without advancing it: one more than are traced, with END in place of missing
+    ones. None if that would run code of the program, or take long."""
     every = [iterator, *inner_iterators(iterator)]
     if not all(type(one) in COPIED for one in every) or len({id(one) for one in every}) < len(every):
         return None
@@ -84,7 +84,7 @@ def ahead(iterator: Any) -> tuple[Any, ...] | None:
     try:
         found = tuple(itertools.islice(copied(iterator), LAST_ROUNDS + 1))
         return found + (END,) * (LAST_ROUNDS + 1 - len(found))
-    except (RuntimeError, ValueError):  # a dict has changed, or what `zip(strict=True)` is given differs in length
+    except (RuntimeError, ValueError):  # a dict has changed, or the iterables of `zip(strict=True)` differ in length
         return None
 
 
@@ -222,7 +222,7 @@ def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 
 def part_in_words(kind: type, position: int) -> str:
-    """How people read one of `parts` of an iterator of a kind; {} stands for the iterator."""
+    """The text shown to users for one of `parts` of an iterator; {} stands for the iterator."""
     if kind is enumerate:
         return "next number of {}" if position else "what {} enumerates"
     if kind is itertools.count:
@@ -254,7 +254,7 @@ MAPPINGS: Iterable[Any] = (
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
 DICT_ITERATORS = MAPPING_ITERATORS - {type(iter(set[int]()))}
 JOINING = (zip, enumerate)
-# they can be copied, and what they give is known without running code of the program
+# they can be copied, and their values can be read without running code of the program
 COPIED = DICT_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed), JOINING)
 PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
@@ -271,9 +271,9 @@ PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
 
 @attrs.define(eq=False)
 class MovingIterator(IteratorArgument):
-    """An iterator that has another position each time: the loop that a resumed frame is in, for example.
+    """An iterator whose position differs from call to call, such as that of the loop that a frame resumes in.
 
-    Only the values that it gives here are guarded, and its end if it is reached. `program`: the real iterator.
+    Only the values that the frame reads are guarded, and the end if it is reached. `program`: the real iterator.
     """
 
     program: Any = attrs.field(kw_only=True)
@@ -326,7 +326,8 @@ def value_of_iterator(obj: Any, source: Source, tracer: Tracing) -> Value | None
 
 
 def _moves(tracer: Tracing, obj: Any, source: Source) -> bool:
-    """Whether a resumed frame sees an iterator at changing positions: code for one position is of no use at others.
+    """Whether a resumed frame gets the iterator at another position each time. Code that is compiled for one position
+    would be useless for the others.
 
     A loop's iterator has another position in each iteration.
     """

@@ -32,7 +32,8 @@ LEVELS: dict[Callable[..., object], int] = {
     logging.Logger.critical: logging.CRITICAL,
 }
 
-SAYS_OTHERWISE = frozenset({"__signature__", "__wrapped__"})  # in a function: its signature is another one's
+# the attribute of a function that makes another one's signature its own
+SAYS_OTHERWISE = frozenset({"__signature__", "__wrapped__"})
 ASKED = ("isEnabledFor", "getEffectiveLevel")
 
 
@@ -93,7 +94,8 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
 
 @handles(inspect.get_annotations)
 def annotations_as_written(call: Call, obj: Value, **options: Value) -> Value | None:
-    """Those of a function as they are written. inspect reads its globals too, but only uses them to evaluate texts."""
+    """The annotations of a function, unevaluated. inspect also reads the function's globals, but only to evaluate
+    annotations that are strings."""
     plain = all(value.is_constant and not value.as_constant() for value in options.values())
     if not plain or not issubclass(obj.python_type(), (FunctionType, MethodType)):
         return None

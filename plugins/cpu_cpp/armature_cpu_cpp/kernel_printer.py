@@ -113,7 +113,7 @@ class KernelPrinter(ValuePrinter):
         at = self.index.print(row.position)
         if not self.in_lanes_of(node):
             return f"{row.name}[{at}] = {value}" if value else f"{row.name}[{at}]"
-        if value:  # of all lanes, even if they are known to be equal here, because other passes may not know it
+        if value:  # store all lanes, even if they are known to be equal here, because other passes may not know that
             return f"store(l, {row.name} + {at}, {self.spread(node)})"
         return f"load(l, {row.name} + {at})" if self.lanes_vary(node) else f"{row.name}[{at}]"
 
@@ -306,7 +306,7 @@ class KernelPrinter(ValuePrinter):
                 self.statement(statement)
 
     def _whole_pass(self, step: PassBody) -> None:
-        """A pass whose inner loop is one thread's."""
+        """A pass whose inner loop is run by a single thread."""
         self.start(step.reductions)
         across = self.nest.vector not in self.nest.inner
         found = scans.scans_of(step)

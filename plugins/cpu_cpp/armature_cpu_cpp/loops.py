@@ -47,10 +47,10 @@ from armature_cpu_cpp.vector import lanes_of
 
 # Cost per element of a vector access, relative to a contiguous load.
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
-TURN = 8.0  # of each lane of a vector that is added to places of its lanes
+TURN = 8.0  # of each lane, for a vector added to memory at a separate place per lane
 STEPS: Mapping[int, float] = MappingProxyType({2: 3.0, 3: 5.0, 4: 7.0})  # a load with that stride
-ACROSS = 12.0  # cost of combining the lanes of an accumulator
-WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along the lanes of a vector; of one whose lanes are rows
+ACROSS = 12.0  # of combining the lanes of an accumulator
+WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along a vector's lanes; of a scan whose lanes are separate rows
 CHEAP = 24.0  # operations per point below which a reduction waits for its own additions
 PARALLEL_WORK = 40_000.0  # total cost from which threads pay: about 25 us, the time to wake them
 
@@ -216,12 +216,14 @@ class _Costs:
             return frozenset().union(*(known[value] for _, value in access.indirect))
 
         loads = [(node, behind(node), GATHER) for node in nodes if isinstance(node, Load)]
-        # Where lanes may meet in one place they take turns, each waiting for what it reads and the others wrote.
+        # If lanes may write to the same place they run one after the other, each waiting for the values that the others
+        # wrote.
         stores = self.flat.kernel.stores
         return [*loads, *((s, behind(s), TURN * self.lanes if s.atomic else SCATTER) for s in stores)]
 
     def shares(self, var: Var) -> Mapping[Load | Store, float]:
-        """Of loads under a condition: in which part of the loop over `var` it may hold, where the loop is cut there."""
+        """For loads under a condition: the fraction of the loop over `var` in which the condition may hold, if the loop
+        is split where it changes."""
         nodes = postorder(self.flat.kernel.roots)
         masked = [node for node in nodes if isinstance(node, Masked)]
         if not masked or not isinstance(var.extent, int):

@@ -46,7 +46,7 @@ def _is_between(value: Index, low: int, high: int) -> bool:
 
 
 def _is_short(index: Index) -> bool:
-    """Whether the index has 32 bits, and what is divided in it 31 and no sign."""
+    """Whether the index fits in 32 bits, and every dividend in it is non-negative and fits in 31 bits."""
     return _is_between(index, -(1 << 31), 1 << 31) and all(
         isinstance(part.den, int) and _is_between(part.num, 0, 1 << 31) for part in divisions(index)
     )
@@ -130,8 +130,8 @@ class ValuePrinter:
         return form.format(*operands) if isinstance(form, str) else form(node, operands)
 
     def _within(self, node: Op) -> str:
-        """A comparison of the vector's variable with a constant, as lanes before or after a point: those are numbers of
-        32 bits, of which a register holds twice as many. "" for all other operations."""
+        """A comparison of the vector's variable with a constant, printed as a comparison of lane numbers with a limit:
+        lane numbers have 32 bits, so a register holds twice as many. "" for all other operations."""
         vector = self.nest.vector
         if vector is None or not isinstance(vector.extent, int) or vector.extent > MOST_POINTS:
             return ""

@@ -311,7 +311,8 @@ def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memo
 
 
 def _alike(made: Any, shadow: Any) -> bool:
-    """Whether numpy's real result differs from the one for zeros only in its elements, and is small enough to store."""
+    """Whether numpy's result for the real content has the same type, dtype and sizes as the one for zeros, and is small
+    enough to store."""
     if shadow.size > MOST_KEPT:
         return False
     return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype

@@ -1,4 +1,4 @@
-"""`torch.cov` and `torch.corrcoef`, which check whether weights add up to zero: decomposed where none are given."""
+"""`torch.cov` and `torch.corrcoef`, which check whether weights add up to zero: decomposed if there are none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def correlation(call: Call, input: Value) -> Value | None:
 
 
 def is_plain(input: Value, correction: Any) -> bool:
-    """Whether there are rows of numbers, with more of them in a row than are taken off for the correction."""
+    """Whether the input is a matrix or a single row, whose rows are longer than the correction that is subtracted from
+    their length."""
     if not isinstance(input, TracedTensor) or type(correction) is not int:
         return False
     fake = input.fake

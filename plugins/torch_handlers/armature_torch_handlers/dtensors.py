@@ -136,7 +136,8 @@ def method(call: Call, self: Value, *args: Value, **kwargs: Value) -> Value | No
 def from_local(
     call: Call, local_tensor: Value, device_mesh: Value | None = None, *args: Value, **kwargs: Value
 ) -> Value | None:
-    """One node. The active mesh is not looked up, and the check is skipped, because it would communicate now."""
+    """One node. The mesh must be given, and the check of the arguments is skipped, because it would communicate while
+    tracing."""
     checks = kwargs.get("run_check")
     if not isinstance(device_mesh, KnownValue) or (checks is not None and checks.truth(call.tracing)):
         return None

@@ -1,8 +1,8 @@
 """Buffers of one element that decide a branch: `if self.inited:`.
 
-Code is compiled for either answer, which the guards read before the graph. So a flag that is set once has code of its
-own before and after, and no break. Numbers get no such code: of counters and of layers that differ in them there would
-be too many.
+Code is compiled separately for each value of the flag, which a guard reads before the graph. So a flag that is set once
+costs one recompilation, not a graph break in each call. Numbers are not treated this way: counters, or layers with
+different numbers, would need too many versions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from armature_torch_handlers.number_tensors import may_have_changed
 
 
 def truth_of(tensor: Tensor) -> bool:
-    """Whether the element is true."""
+    """Read the flag: whether its element is true."""
     return bool(tensor)
 
 
@@ -41,8 +41,8 @@ def is_flag(tracing: Tracing, tensor: TracedTensor) -> bool:
 
 
 def relied_on(tracing: Tracing, flag: TracedTensor) -> Value | None:
-    """Whether it is set, which is guarded; None if there are many combinations with the flags read before: each would
-    get code of its own."""
+    """Whether the flag is set, with a guard. None if there would be too many combinations with flags read before,
+    because each combination needs code of its own."""
     if flag.source is None:
         return None
     place = CallSource(flag.source, truth_of, "bool({})")
@@ -56,7 +56,7 @@ def relied_on(tracing: Tracing, flag: TracedTensor) -> Value | None:
 
 
 def flag_read(guard: object) -> ValueGuard | None:
-    """The guard, if it is that of a flag."""
+    """The guard itself if it is a flag's; None for any other."""
     if not isinstance(guard, ValueGuard) or not isinstance(guard.source, CallSource):
         return None
     return guard if guard.source.fn is truth_of else None

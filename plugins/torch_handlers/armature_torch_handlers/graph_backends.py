@@ -1,4 +1,4 @@
-"""Back ends that generate no code: they help to tell faults of tracing from those of AOTAutograd or lowering."""
+"""Back ends that generate no code: they help to distinguish faults of tracing from those of AOTAutograd or lowering."""
 
 from __future__ import annotations
 

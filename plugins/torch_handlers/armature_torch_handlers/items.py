@@ -48,8 +48,8 @@ def of_numbers(call: Call, self: Value, key: Value) -> Value | None:
 
 
 def basic(call: Call, self: Value, key: Value) -> list[Value] | None:
-    """The parts of an index that selects at positions not all known while tracing, without `...`; None for any other
-    index."""
+    """The parts of an index with positions that are not all known while tracing, with `...` expanded; None for any
+    other index."""
     items = key.items if isinstance(key, TupleValue) and key.kind is tuple else [key]
     if not isinstance(self, TracedTensor) or not all(map(may_be_basic, items)):
         return None

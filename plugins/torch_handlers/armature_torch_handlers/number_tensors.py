@@ -92,7 +92,7 @@ def memory_of(tensor: torch.Tensor | None) -> range:
 
 
 def meet(one: range, other: range) -> bool:
-    """Whether two spans of addresses have some in common."""
+    """Whether two ranges of addresses overlap."""
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
@@ -101,7 +101,8 @@ INDEXING = ("getitem", "setitem", "__getitem__", "__setitem__")
 
 @handles(number_asked)
 def asked_for_number(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """The call with the number of the tensor that torch asks for it; None: it is not known, or the call refuses it."""
+    """Repeat the call with the number of the tensor whose number torch reads; None if it is not known, or if the call
+    refuses a number."""
     tracing, name = call.tracing, getattr(call.fn, "__name__", "")
     is_method = getattr(torch.Tensor, name, None) is call.fn
     fn = name if is_method else call.fn
@@ -117,6 +118,6 @@ def asked_for_number(call: Call, tensor: Value, *args: Value, **kwargs: Value) -
             return None
     try:
         return call.graph_call(fn, *first, *rest, **named)
-    except GraphBreak:  # then the number is of no use, and not relied on
+    except GraphBreak:  # the number is not used, so no guard is needed
         tracing.guards.records = relied_on
         return None

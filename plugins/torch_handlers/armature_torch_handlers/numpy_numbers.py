@@ -39,7 +39,7 @@ class NumpyScalar(ConstantValue):
     """A scalar that is known."""
 
     def as_argument(self, tracer: Tracing) -> object:
-        """torch treats it as a Python number, unless it takes it for a float."""
+        """The Python number as which torch treats the scalar, unless it treats it as a float."""
         scalar: Any = self.value
         if type(scalar) in layer.TAKEN_FOR_FLOATS:
             tracer.graph_break("numpy-number-argument", type=type(scalar).__name__)
@@ -51,7 +51,7 @@ class NumpyNumber(NumpyScalar):
     """A scalar of the program. Only its type is guarded until its value is used."""
 
     guard: Callable[[], None] = attrs.field(kw_only=True)
-    number: Callable[[], Value] = attrs.field(kw_only=True)  # the number that torch's operators take it for
+    number: Callable[[], Value] = attrs.field(kw_only=True)  # the Python number as which torch's operators treat it
     whole: bool = attrs.field(kw_only=True)
 
     @property

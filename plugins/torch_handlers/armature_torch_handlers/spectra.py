@@ -50,7 +50,8 @@ def planned(
     length: int | None = None,
     return_complex: bool = False,
 ) -> tuple[int, int, int, int, int] | None:
-    """Window length, hop, bins, and where the signal begins and ends; None if eager mode raises or warns."""
+    """The window length, hop length, number of bins, and the signal's begin and end; None if eager mode raises or
+    warns."""
     if not input.is_complex() or input.dim() not in (2, 3) or not input.numel() or input.is_conj():
         return None
     bins, frames = input.shape[-2:]

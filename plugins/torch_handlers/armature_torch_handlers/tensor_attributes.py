@@ -36,7 +36,7 @@ def attribute_read(call: Call) -> str:
 
 @handles(*getters(*OF_FAKES))
 def of_fake(call: Call, self: Value, /) -> Value | None:
-    """What the fake tensor says."""
+    """The attribute's value on the fake tensor."""
     return call.new_value(getattr(self.fake, attribute_read(call))) if isinstance(self, TracedTensor) else None
 
 

@@ -1,4 +1,4 @@
-"""Parts of Python that are written in C and know nothing of tensors, by what they are used for."""
+"""Graph breaks at parts of Python that are written in C and know nothing of tensors, by purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that are caught, told, and put together."""
+"""Graph breaks at exceptions: catching them, their texts, and how they are made."""
 
 from __future__ import annotations
 

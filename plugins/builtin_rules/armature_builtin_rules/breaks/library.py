@@ -1,4 +1,4 @@
-"""Modules of the standard library: random numbers, patterns, copies, bytes, results that are kept."""
+"""Graph breaks at modules of the standard library: random numbers, patterns, copies, bytes, cached results."""
 
 from __future__ import annotations
 

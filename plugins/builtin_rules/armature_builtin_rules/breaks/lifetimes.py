@@ -1,4 +1,4 @@
-"""Objects that the program reaches by two ways, changes as a whole, or gives up."""
+"""Graph breaks at objects that the program reaches in two ways, replaces as a whole, or drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of objects, and changes that can't be put off until the graph has run."""
+"""Graph breaks at attributes of objects, and at changes that can't be deferred until the graph has run."""
 
 from __future__ import annotations
 

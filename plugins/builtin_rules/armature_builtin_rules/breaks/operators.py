@@ -1,4 +1,4 @@
-"""Operators: what they refuse, are given and give, and what stands around them in a graph."""
+"""Graph breaks at operators: what they refuse, their arguments and results, and their place in a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that act on the world, or ask it, and calls that nothing is known of."""
+"""Graph breaks at calls that act on the outside world or query it, and at calls of unknown effect."""
 
 from __future__ import annotations
 

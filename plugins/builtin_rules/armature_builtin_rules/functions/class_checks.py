@@ -133,8 +133,8 @@ def is_instance(call: Call, obj: Value, kinds: Value) -> Value:
 
 
 def says_so(call: Call, obj: Value, wanted: type) -> bool:
-    """Whether an object is of a class, or claims to be: its `__class__` is read once for each class that it is not
-    of."""
+    """Whether an object is an instance of a class, or its `__class__` claims so. As in Python, `__class__` is read once
+    for each class that is not found otherwise."""
     if issubclass(obj.python_type(), wanted):
         return True
     told = call.tracing.python.attribute_or_none(obj, "__class__")
@@ -155,7 +155,8 @@ def is_marked(tracer: Tracing, obj: TracedTensor, name: str) -> bool:
 
 
 def ask_metaclass(tracer: Tracing, name: str, wanted: tuple[type, ...], obj: Value) -> Value | None:
-    """The answer of the program's metaclasses to isinstance or issubclass; None if none of them is asked."""
+    """The result of isinstance or issubclass according to the program's metaclasses; None if no such metaclass is
+    involved."""
     if not any(overrides(type(cls), name) and not is_trusted(type(cls)) for cls in wanted):
         return None
     for cls in wanted:

@@ -104,7 +104,8 @@ def sum_of(first: Any, *others: Any) -> Any:
 
 def of_varying_float(tracer: Tracing, function: Callable[[float], Any], words: str, value: Value) -> Value | None:
     """A function written in C of a float of the program that varies from call to call; None for other values, and where
-    the function raises. What it gives is read and guarded like an object of the program, and a float varies too."""
+    the function raises. The result is read and guarded like a number of the program; if it is a float, it varies
+    too."""
     if value.is_constant or isinstance(value, PrecomputedNumber) or not known_before_graph(value):
         return None
     if value.python_type() is not float or value.source is None:

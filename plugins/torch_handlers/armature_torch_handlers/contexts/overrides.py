@@ -58,13 +58,13 @@ def count(call: Call) -> Value:
 
 @handles(*existing("torch._C._is_torch_function_mode_enabled"))
 def modes_enabled(call: Call) -> Value:
-    """Whether modes are asked."""
+    """Whether function modes are enabled."""
     return call.constant(call.tracing.overrides.has_modes)
 
 
 @handles(*existing("torch._C._is_torch_function_enabled"))
 def subclasses_enabled(call: Call) -> Value:
-    """Whether subclasses are asked."""
+    """Whether overrides by subclasses are enabled."""
     return call.constant(call.tracing.overrides.off is Off.NOBODY)
 
 
@@ -167,7 +167,8 @@ def converted(tracer: Tracing, value: Value, kind: type) -> Value:
 def not_asked(
     call: Call, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value | None:
-    """The implementation inherited by classes that override operators: the plain call, without asking subclasses."""
+    """The `__torch_function__` inherited by classes that override operators: the plain call, with overrides by
+    subclasses disabled."""
     return without_subclasses(call, func, args, kwargs)
 
 
@@ -182,7 +183,7 @@ def new_of_class(call: Call, cls: Value, *data: Value) -> Value | None:
 
 @handles(torch.Tensor._make_subclass)
 def make_subclass(call: Call, cls: Value, data: Value, require_grad: Value | None = None) -> Value | None:
-    """The same, detached from autograd's graph."""
+    """`Tensor._make_subclass`: like `new_of_class`, but detached from autograd's graph."""
     kind = cls.as_object()
     wants = require_grad is not None and not (require_grad.is_constant and require_grad.as_constant() is False)
     if wants or not isinstance(data, TracedTensor) or not isinstance(kind, type):

@@ -1,5 +1,5 @@
-"""Profiler ranges, and profilers that nobody asks what they have recorded: a compiled graph has no ranges inside, so
-entering one does nothing."""
+"""Profiler ranges, and profilers whose records are never read. A compiled graph has no ranges inside, so entering one
+does nothing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def record_function(call: Call, name: Value, args: Value | None = None) -> Value
 
 @handles(*PROFILERS)
 def profile(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The same, as long as it is only entered and left."""
+    """A profiler: it does nothing as long as it is only entered and left."""
     if args or not kwargs.keys() <= OF_RECORDS:
         return None
     kind: Any = call.fn

@@ -1,1 +1,2 @@
-"""For types of graph breaks a small program that breaks, and how it is written without: tests run them all."""
+"""For types of graph breaks, a small program that breaks, and one that does the same without a break. Tests run them
+all."""

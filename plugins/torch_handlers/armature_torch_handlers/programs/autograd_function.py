@@ -70,7 +70,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     except NotSeparable as unfit:
         refuse(call, function, unfit.reason)
     except GraphBreak as stop:
-        if stop.event.type.id == "autograd-context-attribute":  # its own hints are more specific
+        if stop.event.type.id == "autograd-context-attribute":  # the inner break has more specific hints
             call.graph_break("autograd-context-attribute", name=stop.event.facts["name"])
         text = stop.event.type.explanation.format(**stop.event.facts)
         where = stop.event.stack[-1]
@@ -78,7 +78,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
 
 
 def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
-    """Whether, inside of vmap, the call is just one of `forward`, with vmap's own rules."""
+    """Whether the call, inside vmap, is equivalent to calling `forward` under vmap's own rules."""
     function: Any = cls.as_object()
     made = cls.get_attribute(call.tracing, "generate_vmap_rule")  # guarded
     own = function.vmap is not BASE.vmap or function.setup_context is BASE.setup_context

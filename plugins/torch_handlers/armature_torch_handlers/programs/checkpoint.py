@@ -77,7 +77,8 @@ def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mappin
 
 
 def unfollowed(function: Any, *args: Any) -> Any:
-    """Without an input that requires gradients nothing is tracked, not even the function's parameters."""
+    """The function without gradients: if no input requires them, nothing is tracked, not even the function's
+    parameters."""
     torch.utils.checkpoint.check_backward_validity(args)
     with torch.no_grad():
         return function(*args)
@@ -87,7 +88,7 @@ def unfollowed(function: Any, *args: Any) -> Any:
 def checkpoint_sequential(
     call: Call, functions: Value, segments: Value, input: Value, use_reentrant: Value | None = None, **kwargs: Value
 ) -> Value | None:
-    """The same for the parts of a sequence: calls the above in a loop."""
+    """Checkpoints the parts of a sequence: torch's Python code, which calls `checkpoint` in a loop, is traced."""
     if use_reentrant is None or not use_reentrant.is_constant or use_reentrant.as_constant() is None:
         return None
     return call.polyfill(call.fn, functions, segments, input, use_reentrant=use_reentrant, **kwargs)

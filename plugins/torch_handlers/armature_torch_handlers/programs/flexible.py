@@ -45,7 +45,7 @@ def flex_attention(
     """Attention output, log-sum-exp, and largest scores.
 
     The operator itself would ignore gradients of what the functions close over. torch's Python function around it
-    treats them, so where this is no part of the graph, all of that function runs eagerly.
+    handles them. So if the operator can't be in the graph, that whole function runs eagerly.
     """
     try:
         return attention(call, (query, key, value), score_mod, block_mask, scale, options)

@@ -63,7 +63,7 @@ class Context(ObjectValue):
         out.cannot(self)
 
     def told(self, name: str, default: Value) -> Value:
-        """An argument that forward has passed to a method."""
+        """The arguments that forward has passed to a method of the context."""
         return self.attributes.get(name) or default
 
     def saved(self, tracer: Tracing) -> list[Value]:
@@ -84,7 +84,7 @@ class Context(ObjectValue):
         return found
 
     def materializes(self, tracer: Tracing) -> bool:
-        """Whether backward receives zeros for missing gradients, not None."""
+        """Whether backward receives zeros, not None, for missing gradients."""
         return self.told("materialize_grads", tracer.constant(True)).truth(tracer)
 
     def check(self, tracer: Tracing, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:

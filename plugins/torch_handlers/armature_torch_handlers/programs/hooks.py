@@ -47,7 +47,7 @@ class HandleValue(Value):
 
 @attrs.define(eq=False)
 class HandleNumber(PrecomputedNumber):
-    """The number of a hook that the frame registers, by which torch's own tables hold it: another one each time."""
+    """The number of a hook that the frame registers, its key in torch's tables. It differs from call to call."""
 
     slots = PrecomputedNumber.slots | {"__hash__"}
 
@@ -81,12 +81,12 @@ def draw_number() -> int:
 
 
 def numbers_drawn(handles: type[RemovableHandle]) -> int:
-    """How many hooks have a number."""
+    """How many numbers of hooks have been drawn."""
     return handles.next_id
 
 
 def set_numbers_drawn(handles: type[RemovableHandle], count: int) -> None:
-    """Give the numbers from there on again."""
+    """Reset the counter, so that the following numbers are drawn again."""
     handles.next_id = count
 
 

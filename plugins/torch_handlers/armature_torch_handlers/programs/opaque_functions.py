@@ -43,7 +43,7 @@ class Branch:
 
 @attrs.define(eq=False)
 class Seen:
-    """Observations of the run on fakes: the result, the containers containers, and whether one was changed."""
+    """Observations of the run on fakes: the result, the containers that were passed, and whether one was changed."""
 
     result: Any
     containers: list[Any]

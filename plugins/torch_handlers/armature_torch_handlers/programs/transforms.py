@@ -168,7 +168,8 @@ def load_decompositions(call: Call) -> Value:
 
 @handles(*existing("torch.autograd.grad"))
 def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Inside a level it is an operation like others, elsewhere too unless the gradient goes beyond the graph."""
+    """Inside a level this is an operation like any other. Elsewhere it is too, unless the gradient would flow through
+    tensors computed outside of the graph."""
     if call.tracing.stack.atomic_depth:
         return call.graph_call(call.fn, *args, **kwargs)
     outputs, wanted = (args[k] if len(args) > k else kwargs.get(name) for k, name in enumerate(("outputs", "inputs")))
@@ -200,8 +201,9 @@ def history_of(outputs: list[Value]) -> set[Any]:
 
 
 def check_histories(call: Call, history: set[Any], others: list[Any]) -> None:
-    """Break the graph if an output depends on a tensor of the program that was computed before, maybe from what the
-    gradient is asked of: what is compiled does not see that part. Guards that the others are leaves."""
+    """Break the graph if an output depends on a tensor that the program computed before the frame: it may depend on the
+    inputs of the gradient, and the graph does not contain that computation. Guards that all other tensors are
+    leaves."""
     for given in others:
         if not isinstance(given, TracedTensor) or given.real is None or not given.fake.requires_grad:
             continue

@@ -53,7 +53,7 @@ def method_of_another_type_mended(x: Tensor) -> Any:
 
 
 class Settings(dict[str, int]):
-    """Settings that tell where they are from."""
+    """Settings that show where they come from."""
 
     def __init__(self, *args: Any, source: str = "default") -> None:
         super().__init__(*args)
@@ -64,7 +64,7 @@ class Settings(dict[str, int]):
 
 
 class Failure(Exception):
-    """An exception that is made in a way of its own."""
+    """An exception with a constructor of its own."""
 
     def __new__(cls, *args: Any) -> Failure:
         return super().__new__(cls, "failed", *args)
@@ -132,27 +132,27 @@ def enum_missing_mended(x: Tensor) -> Any:
 
 
 class Point(namedtuple("Point", "a b")):
-    """A tuple that checks what it is given."""
+    """A tuple that checks its arguments."""
 
     def __new__(cls, a: int, b: int) -> Point:
         return super().__new__(cls, a, abs(b))
 
 
 class Pair(typing.NamedTuple):
-    """A tuple that is made plainly."""
+    """A tuple with an ordinary constructor."""
 
     a: int
     b: int
 
 
 class Calling(type):
-    """A metaclass whose call is no plain function."""
+    """A metaclass whose `__call__` is not a plain function."""
 
     __call__ = functools.partialmethod(type.__call__)
 
 
 class Called(metaclass=Calling):
-    """Made by such a metaclass."""
+    """A class of that metaclass."""
 
 
 def metaclass_call(x: Tensor) -> Any:
@@ -161,7 +161,7 @@ def metaclass_call(x: Tensor) -> Any:
 
 
 class Plain:
-    """Made as usual."""
+    """A class with the ordinary metaclass."""
 
     size = 1
 
@@ -172,12 +172,12 @@ def metaclass_call_mended(x: Tensor) -> Any:
 
 
 def fill(self: Any, size: int) -> None:
-    """What an `__init__` does."""
+    """The body of an `__init__`."""
     self.size = size
 
 
 class Sized:
-    """Whose `__init__` is put together."""
+    """A class whose `__init__` is a partial function."""
 
     size: int
     __init__ = functools.partialmethod(fill, 3)
@@ -244,7 +244,7 @@ def class_statement(x: Tensor) -> Any:
 
 
 class Doubled(Plain):
-    """Made once, by the module."""
+    """An object that is created once, when the module is imported."""
 
     size = 2
 
@@ -285,14 +285,14 @@ def isinstance_of_protocol_mended(x: Tensor) -> Any:
 
 
 class Listing(type):
-    """A metaclass that lists other subclasses than there are."""
+    """A metaclass whose `__subclasses__` returns other classes than the real ones."""
 
     def __subclasses__(cls) -> list[Any]:
         return []
 
 
 class Hidden(metaclass=Listing):
-    """Whose subclasses are not listed."""
+    """A class whose subclasses are hidden by its metaclass."""
 
 
 def list_of_subclasses(x: Tensor) -> Any:
@@ -370,7 +370,7 @@ class Shape:
 
 
 class Square(Shape):
-    """One that derives from it."""
+    """A class derived from Shape."""
 
 
 def super_of_no_object(x: Tensor) -> Any:
@@ -393,7 +393,7 @@ def isinstance_of_no_class_mended(x: Tensor) -> Any:
 
 
 class Ordered(collections.OrderedDict[str, int]):
-    """A dict with a copy of its own."""
+    """A dict with a `copy` method of its own."""
 
     def copy(self) -> Ordered:
         return Ordered(self)
@@ -425,7 +425,7 @@ def exception_keywords_mended(x: Tensor) -> Any:
 
 
 class Span(typing.NamedTuple):
-    """Its begin and end are put in order by what stands in for `__new__`."""
+    """A class whose `__new__` is replaced by a function that sorts begin and end."""
 
     begin: int
     end: int

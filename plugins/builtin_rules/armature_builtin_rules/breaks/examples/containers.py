@@ -32,7 +32,7 @@ def nan_as_key_mended(x: Tensor) -> Any:
 
 
 class Marked(Tensor):
-    """A tensor with an equality of its own."""
+    """A tensor with an `__eq__` of its own."""
 
     def __hash__(self) -> int:
         return 1
@@ -78,7 +78,7 @@ def sequence_arithmetic_mended(x: Tensor) -> Any:
 
 
 class Rank:
-    """With an order that leaves some pairs to the other one."""
+    """An object whose comparison leaves some pairs to the other operand."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -99,7 +99,7 @@ def sort_comparisons_mended(x: Tensor) -> Any:
 
 
 class Word(str):
-    """A text of the program's own."""
+    """A string class of the program."""
 
 
 def sort_of_derived_class(x: Tensor) -> Any:
@@ -154,7 +154,7 @@ def changed_while_iterated_mended(x: Tensor) -> Any:
 
 
 class Growing(list[int]):
-    """A list that counts in its own way."""
+    """A list with a `count` method of its own."""
 
     def __len__(self) -> int:
         return 7
@@ -202,7 +202,7 @@ class Counted:
 
 
 class Bag(set[Any]):
-    """A set of the program's own."""
+    """A set class of the program."""
 
 
 BAG = Bag([Counted(), Counted()])
@@ -300,7 +300,7 @@ def percent_format(x: Tensor) -> Any:
 
 
 class Fields(dict[str, int]):
-    """A dict that makes what it lacks."""
+    """A dict that creates missing values."""
 
     def __missing__(self, key: str) -> int:
         return 1
@@ -355,7 +355,7 @@ def size_of_no_ints_mended(x: Tensor) -> Any:
 
 
 class Config(collections.UserDict[str, int]):
-    """A mapping of the program's own."""
+    """A mapping class of the program."""
 
 
 def mapping_proxy(x: Tensor) -> Any:
@@ -415,7 +415,7 @@ def match_class_mended(x: Tensor) -> Any:
 
 
 class Odd:
-    """With a list of names that is no tuple."""
+    """A class whose `__match_args__` is a list, not a tuple."""
 
     __match_args__ = ["a"]
     a = 1
@@ -530,7 +530,7 @@ def item_of_object_mended(x: Tensor) -> Any:
 
 
 class Lengths:
-    """An object that says how long it is."""
+    """An object with a length."""
 
     def __init__(self, length: int) -> None:
         self.length = length

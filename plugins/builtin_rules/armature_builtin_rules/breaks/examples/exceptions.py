@@ -32,7 +32,7 @@ def sets_exception_attribute_inputs() -> tuple[Any, ...]:
 
 
 class StepError(Exception):
-    """An exception that is given all it tells."""
+    """An exception that gets its whole message as arguments."""
 
     def __init__(self, text: str, step: int) -> None:
         super().__init__(text, step)

@@ -83,7 +83,7 @@ def match_in_changing_text_mended(x: Tensor, found: Any) -> Any:
 
 
 class Handle:
-    """Says how it is copied."""
+    """An object that defines how it is copied."""
 
     def __reduce__(self) -> Any:
         return Handle, ()

@@ -16,7 +16,7 @@ class Counter:
 
 
 class Step:
-    """With a hook that may be taken away."""
+    """An object with a hook that can be removed."""
 
     def hook(self) -> int:
         return 1

@@ -89,7 +89,7 @@ def iteration_of_object_mended(x: Tensor) -> Any:
 
 
 class Lookup:
-    """Whose attributes are looked up by a method in C."""
+    """An object whose attribute lookup is a method written in C."""
 
     __getattribute__ = functools.partialmethod(object.__getattribute__)  # type: ignore[misc]
     size = 1
@@ -114,7 +114,7 @@ class Slotted(Exception):
 
 
 class Kept:
-    """Whose attribute is a descriptor that is put together."""
+    """An object with a cached property."""
 
     field = functools.cached_property(lambda self: 1)
 
@@ -127,7 +127,7 @@ class Setter:
 
 
 class Holder:
-    """Has such an attribute."""
+    """An object with that attribute."""
 
     field = Setter()
 
@@ -160,7 +160,7 @@ def sets_class_of_object(x: Tensor) -> Any:
 
 
 class Larger(Counter):
-    """Another class of the same layout."""
+    """Another class with the same memory layout."""
 
     size = 3
 
@@ -232,7 +232,7 @@ def sets_library_attribute_mended(x: Tensor) -> Any:
 
 
 class Lazy(types.ModuleType):
-    """A module that makes what it is asked for."""
+    """A module that creates attributes on demand."""
 
     def __getattr__(self, name: str) -> int:
         return len(name)
@@ -322,7 +322,7 @@ class Loud(int):
 
 
 class Louder(Loud):
-    """One that derives from it, and says so too."""
+    """A class derived from it, with a `+` of its own too."""
 
     def __radd__(self, other: Any) -> Any:
         return 100
@@ -379,7 +379,7 @@ def enum_contains_mended(x: Tensor) -> Any:
 
 
 class WithProperty:
-    """Whose property belongs to the class."""
+    """A class with a property of the class itself."""
 
     @classmethod  # type: ignore[misc]
     @property
@@ -478,7 +478,7 @@ def method_of_value_mended(x: Tensor) -> Any:
 
 
 class OfThread(threading.local):
-    """What each thread has of its own, but for a slot."""
+    """Thread-local attributes, apart from a slot."""
 
     __slots__ = ("step",)
 
@@ -508,7 +508,7 @@ def operator_of_objects_mended(x: Tensor) -> Any:
 
 
 class Bits(int):
-    """An integer that is added in its own way."""
+    """An integer with an addition of its own."""
 
     def __radd__(self, other: int) -> int:
         return other | int(self)

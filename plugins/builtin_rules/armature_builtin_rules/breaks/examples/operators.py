@@ -139,7 +139,7 @@ def argument_not_in_graph_mended(x: Tensor) -> Any:
 
 
 class Names(list[Any]):
-    """A list that looks up its items in a way of its own."""
+    """A list with an item lookup of its own."""
 
     def __getitem__(self, at: Any) -> Any:
         return super().__getitem__(0)
@@ -157,7 +157,7 @@ def argument_of_derived_class_mended(x: Tensor) -> Any:
 
 
 class Result:
-    """What a function in the graph gives."""
+    """The result of a function in the graph."""
 
 
 @armature.allow_in_graph
@@ -273,7 +273,7 @@ def operator_failed_mended(x: Tensor) -> Any:
 
 
 class Keeping(torch.autograd.Function):
-    """Keeps a tensor that it has made."""
+    """Stores a tensor that it has made."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, box: list[Tensor]) -> Tensor:

@@ -60,7 +60,7 @@ def view_of_changed_base_mended(x: Tensor) -> Tensor:
 
 
 class Careless(TwoTensor):
-    """Is made again as one of its base class."""
+    """A tensor subclass that is rebuilt as its base class."""
 
 
 def opaque_subclass(x: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def opaque_subclass_mended_inputs() -> tuple[Any, ...]:
 
 
 class Watched(Tensor):
-    """Looks up its attributes itself."""
+    """A tensor subclass with an attribute lookup of its own."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
@@ -124,7 +124,7 @@ def overridden_call_mended(x: Tensor) -> Any:
 
 
 class Shy(Tensor):
-    """Takes no function."""
+    """A tensor subclass that refuses all functions."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -221,7 +221,7 @@ def tensor_detach_mended(x: Tensor) -> Any:
 
 
 class Tripling(torch.autograd.Function):
-    """What the hook does."""
+    """The hook."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -418,7 +418,7 @@ def quantized_tensor_mended_inputs() -> tuple[Any, ...]:
 
 
 SENTENCES = [torch.ones(2), torch.ones(3)]
-with warnings.catch_warnings(action="ignore"):  # that they are a prototype
+with warnings.catch_warnings(action="ignore"):  # torch warns that they are a prototype
     STRIDED = torch.nested.nested_tensor(SENTENCES)
 JAGGED = torch.nested.nested_tensor(SENTENCES, layout=torch.jagged)
 
