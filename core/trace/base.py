@@ -89,7 +89,7 @@ class Operations(Described):
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         """The result of an operator's method ("__add__", "__radd__", "__iadd__", "__lt__"), one of those in `slots`.
-        None: NotImplemented. The order of the operands is decided in `slots.py`."""
+        None stands for NotImplemented. The order of the operands is decided in `slots.py`."""
         return None
 
     def unary(self, tracer: Tracing, name: str) -> Value:
@@ -379,7 +379,7 @@ def unless_not_implemented(result: Value) -> Value | None:
 
 
 def refuse_result(tracer: Tracing, method: str, result: Value) -> NoReturn:
-    """Break at a special method that returned what CPython refuses: the wording of the error is C's."""
+    """Break at a special method whose result CPython refuses, so that C code words the error."""
     tracer.graph_break("special-method-result", method=method, type=result.describe())
 
 

@@ -77,7 +77,7 @@ def handled(tracer: Tracing, plan: Plan, args: Args, kwargs: Kwargs) -> Value | 
                 raise
             if handler.complete:
                 tracer.graph_break("function-arguments", function=describe(plan.fn).name)
-            found = None  # it does not apply to such a call
+            found = None  # the polyfill does not apply to such a call
         if found is not None:
             return found
     if plan.polyfill is not None:
@@ -93,13 +93,13 @@ def handled_by_plugins(knowledge: Knowledge, tracer: Tracing, fn: object, args: 
 def handled_as(
     knowledge: Knowledge, tracer: Tracing, target: Callable[..., object], fn: Any, args: Args, kwargs: Kwargs
 ) -> Value | None:
-    """The result, for one function, of the handler whose target stands for many functions."""
+    """The result of a handler whose target stands for many functions, for one of them."""
     handler: Handler | None = knowledge.tables.handler(target)
     return None if handler is None else handler.fn(Call(fn, tuple(args), kwargs, tracer), *args, **kwargs)
 
 
 def call_opaque(call: Call, /, *args: Value, **kwargs: Value) -> Value | None:
-    """The handler of opaque functions, which is registered for `opaque_function`."""
+    """Call a function as an opaque node, by the handler registered for `opaque_function`."""
     return call.tracing.calls.handled_as(opaque_function, call.fn, args, kwargs)
 
 

@@ -26,7 +26,7 @@ UNCHECKED = frozenset({
 
 
 def untraced(frame: Frame, inst: Instruction) -> None:
-    """Takes the place of an opcode's function where the opcode is not traced."""
+    """The function for opcodes that are not traced: it breaks the graph."""
     reason = reason_for(inst.opname) or "armature does not know this opcode"
     frame.tracer.graph_break("untraced-opcode", opcode=inst.opname, reason=reason)
 

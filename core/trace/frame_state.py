@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Recorder: TypeAlias = GraphRecorder[Value, TensorValue | SymbolicValue, tuple[Location, ...]]
 
 
-@attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
+@attrs.define(eq=False, repr=False)  # no repr: it would print the whole trace, and each value many times
 class Frame:
     """A frame under trace; `protocols.FrameView` documents most attributes.
 
@@ -104,7 +104,7 @@ class Frame:
         return self.instructions[max(self.position - 1, 0)].line
 
 
-@attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
+@attrs.define(eq=False, repr=False)  # no repr: it would print the whole trace, and each value many times
 class Trace(Tracing):
     """The state of one trace, for the modules that extend it and write its code. `end` clears it.
 

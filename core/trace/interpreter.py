@@ -109,7 +109,7 @@ def tracing(tracer: Trace) -> Iterator[None]:
         if tracer.effects.default_dtype is not None:
             set_default_dtype(tracer.effects.default_dtype.first)
         sys.setrecursionlimit(depth)
-        random.setstate(numbers)  # user code that a rule puts in the graph may have drawn some
+        random.setstate(numbers)  # program code that a rule puts in the graph may have drawn random numbers
 
 
 def _run(tracer: Trace, request: FrameRequest) -> Value:

@@ -28,12 +28,12 @@ MOST_IDLE_STEPS = 1_000
 class FrameStack(Generic[F]):
     """The frames being traced, the outermost first.
 
-    promising: whether a trace may be long without meeting a tensor; tensors: those met, by the ids of their fakes.
-    ended: the frame that was traced to its end; an error about the return value is reported at its line. stop: where
-    to stop tracing. too_deep: where the tracer itself reached Python's recursion limit. atomic_depth: nesting depth of
-    calls that enter the graph whole or not at all. has_handlers: whether a traced function has `try` or `with`.
-    generators: those made so far. codes, entered: of the frames entered, and their number. steps: functions entered
-    and loop iterations, which make a trace long.
+    promising: whether the trace may be long without meeting a tensor. tensors: those met so far, by the ids of their
+    fakes. ended: the frame that was traced to its end; an error about the return value is reported at its line. stop:
+    where to stop tracing. too_deep: where the tracer itself reached Python's recursion limit. atomic_depth: nesting
+    depth of calls that enter the graph whole or not at all. has_handlers: whether a traced function has `try` or
+    `with`. generators: those made so far. codes, entered: of the frames entered, and their number. steps: functions
+    entered and loop iterations, which make a trace long.
     """
 
     promising: bool = True

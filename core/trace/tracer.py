@@ -55,7 +55,7 @@ class Graph:
         self.lift = partial(graph_nodes.lift, recorder, breaks)
 
 
-@attrs.define(eq=False, repr=False)  # no repr: it reaches everything, each value by many paths
+@attrs.define(eq=False, repr=False)  # no repr: it would print the whole trace, and each value many times
 class Tracer(Trace):
     """One trace of one frame, with the verbs for values, opcodes and plugins."""
 

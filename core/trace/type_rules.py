@@ -44,8 +44,8 @@ class TypeRules(Generic[V]):
         return None if row is None or row.instance is None else row.instance(cls)
 
     def has_own(self, cls: type, name: str) -> bool:
-        """Whether a class replaces a method of `object`, such as `__setattr__`. One of `bases`, or one that has the
-        same handler as `object`'s, does the same."""
+        """Whether a class replaces a method of `object`, such as `__setattr__`. A method of one of `bases`, or one with
+        the same handler as `object`'s, behaves like `object`'s."""
         known = self._own.get((cls, name))
         if known is None:
             holder = next(base for base in cls.__mro__ if name in base.__dict__)

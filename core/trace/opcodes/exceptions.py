@@ -96,7 +96,7 @@ def before_with(frame: Frame, inst: Instruction) -> None:
 def entry(frame: Frame, manager: Value, name: str, missed: str) -> Value:
     """A method that `with` looks up in the class of an object. TypeError of the program when the class has none."""
     kind = manager.python_type()
-    # a ContextValue knows only its function
+    # a ContextValue has only the function, not the class
     if class_member(kind, name) is MISSING and not isinstance(manager, ContextValue):
         rely_on_class(frame.tracer, kind, name)
         text = f"'{type_name(kind)}' object does not support the context manager protocol{missed}"

@@ -100,7 +100,7 @@ def check(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwa
             tracer.graph_break("overlapping-write", operation=name)
     if torch.is_inference_mode_enabled():
         return
-    if any(tensor.is_inference() for tensor in tensors_among(tracer, targets)):  # views of fakes do not know
+    if any(tensor.is_inference() for tensor in tensors_among(tracer, targets)):  # fakes of views don't show it
         tracer.graph_break("writes-to-inference-tensor", operation=name)
 
 
@@ -136,8 +136,8 @@ def seen(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
 
 
 def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node, first: bool) -> None:
-    """Where one may raise after gradients' tensors changed, the graph may end before it. If the `first` change raises,
-    autograd has recorded nothing, and small memory is restored."""
+    """Note a node that may raise after tensors with a history have changed: the graph may have to end before it. If the
+    `first` change raises, autograd has recorded nothing, and small memory is restored."""
     if tracer.request.fullgraph or not may_raise(node):
         return
     tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))

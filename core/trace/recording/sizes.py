@@ -107,7 +107,7 @@ class Sizes:
 
     def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
         (symbol,) = symbols.symbols_of(number)
-        if symbol in self.quantities and self.quantities[symbol] != quantity:  # sizes that agree share a symbol
+        if symbol in self.quantities and self.quantities[symbol] != quantity:  # equal sizes share a symbol
             self.strides.append((quantity, symbols.expression(number)))
             return
         self.quantities[symbol], self.owners[symbol] = quantity, owner

@@ -82,7 +82,7 @@ class FrameWriter(Emitter):
         inst = copies(self.origin)[position]
         given = arg or (() if inst.arg is UNSET else (self.in_frame(inst.arg, "_FAST" in inst.name),))
         if not given or given[0] is inst.arg:
-            # shared, since nobody changes instructions: most of a long function's are copied as they are
+            # shared, because instructions never change, and most of a long function are copied as they are
             self.items.append(inst)
         else:
             self.items.append(Instr(inst.name, *given, location=inst.location))

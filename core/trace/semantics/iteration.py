@@ -197,7 +197,7 @@ def remake(
     looked_at = value.container if isinstance(value, ContainerValue) else value
     keeps = keeps_position(value)
     if not keeps and looked_at in out.tracer.effects.changed:
-        out.cannot(value)  # it would see the change, which is made after everything is rebuilt
+        out.cannot(value)  # the iterator would see the change, which is made after everything is rebuilt
     if not keeps:
         out.null_function(advanced)
     out.null_function(make)

@@ -106,7 +106,7 @@ def _of_objects(tracer: Tracing, op: Operator, left: Value, right: Value, in_pla
 
 
 def _folded(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    """Apply the operator's function to objects that tracing knows completely; None if it does not."""
+    """Apply the operator's function to objects that tracing knows completely; None for any others."""
     try:
         operands = left.as_constant(), right.as_constant()
     except NotConstant:
@@ -144,7 +144,7 @@ def _calls_program(op: Operator, left: Value, right: Value, in_place: bool, own:
 
 
 Carry = Callable[["Tracing", Operator, Value, Value, bool], Value | None]
-# How operands of each kind are operated on, in this order; a row that gives None leaves it to the next that fits.
+# One row for each kind of operands, tried in this order; if a row returns None, the next one that fits is tried.
 BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] = (
     ("constants", lambda op, left, right: left.is_constant and right.is_constant, _of_constants),
     ("tensors in a text", lambda op, left, right: right.is_tensor and _is_template(op, left), _text_of_tensor),
@@ -388,7 +388,7 @@ def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value
     with itself."""
     plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and not derives(side)]
     if row.symbol == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
-        break_at_method_order(tracer, "__ne__", left, right)  # it was called, and declined
+        break_at_method_order(tracer, "__ne__", left, right)  # the method was called, and returned NotImplemented
     if left is right and row.symbol in ("==", "!="):
         return None
     try:
@@ -421,7 +421,7 @@ def _compare_objects(tracer: Tracing, row: Comparison, left: Value, right: Value
     """Objects without a method for it: constants compare by value, others equal only themselves."""
     methods = {row.method, row.reflected} | ({"__eq__"} if row.symbol == "!=" else set())
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
-    declined = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # the method was called
+    declined = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # the method was already called
     try:
         if not declined:
             return fold(tracer, row.function, left.as_object(), right.as_object())

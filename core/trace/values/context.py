@@ -50,7 +50,7 @@ class ContextValue(Value):
         return tracer.calls.inline_python(decorated, (self, args[0]), {})
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # decorators use the last one
+        if name in ("__enter__", "__exit__", "clone", "_recreate_cm"):  # torch's decorators call `_recreate_cm`
             return BoundMethod(self, name)
         return super().get_attribute(tracer, name)
 

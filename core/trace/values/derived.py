@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
 COPIES = frozenset({"copy", "__copy__", "__or__", "__ror__"})
-KEEPS = frozenset({"format", "format_map", "partition", "rpartition", "__mod__"})  # the object itself, at times
+KEEPS = frozenset({"format", "format_map", "partition", "rpartition", "__mod__"})  # these may return the object itself
 UNREAD = ConstantValue(None)  # the builtin part of an object while its items are read, one of which may be the object
 
 
@@ -70,7 +70,7 @@ class DerivedObjectValue(UserObjectValue):
         return issubclass(self.base.python_type(), descriptor.__objclass__)
 
     def operate_in_c(self, tracer: Tracing, name: str) -> Value | None:
-        return None  # the builtin part carries it out
+        return None  # the builtin part carries out the operation
 
     def allocate(self, out: Rebuilding) -> None:
         kind: Any = self.base.python_type()

@@ -124,7 +124,7 @@ class CaughtValue(ExceptionValue):
 
 @attrs.define(eq=False)
 class TracebackValue(Value):
-    """The traceback of an exception being handled. It exists, but only Python knows its contents."""
+    """The traceback of an exception being handled: an object whose contents are unknown while tracing."""
 
     made_at: tuple[Location, ...] = ()  # where it was read
 

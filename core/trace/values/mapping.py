@@ -42,7 +42,7 @@ class DictValue(ContainerValue):
         | {"__getitem__", "__setitem__", "__delitem__", "__reversed__", "__or__", "__ror__", "__ior__"}
     )
     changed_text: ClassVar[str] = "dictionary changed size during iteration"
-    ordered: ClassVar[bool] = False  # whether iteration detects any change of keys, not only of their number
+    ordered: ClassVar[bool] = False  # whether iterators detect every change of keys, not only a change of their number
 
     def contents(self) -> object:
         return self.entries

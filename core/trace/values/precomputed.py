@@ -160,7 +160,7 @@ def compute(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Va
         return None
     try:
         example = function(*map(now, operands))
-    except Exception:  # another time there may be no error
+    except Exception:  # in another call there may be no error
         return None
     return call_before_graph(tracer, function, operands, example)
 

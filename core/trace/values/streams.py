@@ -33,9 +33,9 @@ class Walk:
     tracer: Tracing
     owner: Any
     keys: list[Hashable]
-    text: str  # of the error
+    text: str  # the message of the error
     changes: int
-    sticky: bool = True  # whether every later step raises again
+    sticky: bool = True  # whether each later step raises the error again
     position: int = 0
     over: bool = False
     failed: bool = False

@@ -80,7 +80,7 @@ class AttributesOfObject(Value):
 
     def __attrs_post_init__(self) -> None:
         if self.obj is None and find_in_class(self.cls, "__del__") is not None:
-            # It would run when the last reference goes, in the middle of the program.
+            # The finaliser would run when the last reference is dropped, in the middle of the program.
             raise SkipFrame(f"it makes an object whose class, {self.cls.__qualname__}, has `__del__`")
 
     def python_type(self) -> type:

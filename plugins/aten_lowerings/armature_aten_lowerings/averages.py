@@ -1,5 +1,5 @@
-"""Average pooling and its gradient, over any number of axes: each element of the image adds up what the windows that
-hold it have to give."""
+"""Average pooling and its gradient, over any number of axes: for the gradient, each element of the image adds up the
+contributions of the windows that contain it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from armature.backend_api import (
 from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
-MOST_IN_ROWS = 7  # widest windows of several sizes where vectors run along rows: 7 elements were at 1.1, 8 at 0.7
+# widest windows of unequal sizes that become loops if vectors run along rows: measured against ATen's kernel, 7
+# elements had 1.1 times its speed, 8 had 0.7
+MOST_IN_ROWS = 7
 
 
 @attrs.frozen
@@ -43,7 +45,7 @@ class Axis:
 
     @property
     def touching(self) -> int:
-        """The most windows that hold one element."""
+        """The largest number of windows that contain one element."""
         return -(-self.window // self.stride)
 
     @property
@@ -56,14 +58,14 @@ class Axis:
         return index.add(index.mul(window, self.stride), step, -self.pad)
 
     def holder(self, place: Index, step: Index) -> tuple[Index, Index]:
-        """A window that may hold the element at a coordinate, counted by `step` from the last one; and the place of the
-        element in it."""
+        """The window that is `step` before the last one that may contain the element at a coordinate, and the element's
+        place in it."""
         past = index.add(place, self.pad)
         window = index.sub(index.floordiv(past, self.stride), step)
         return window, index.add(index.mod(past, self.stride), index.mul(step, self.stride))
 
     def check(self, window: Index, step: Index) -> tuple[Index, Index] | None:
-        """An index and a size that it is less than if the element of a window is in the image; None: it always is."""
+        """An index and a size: the window's element is in the image if `0 <= index < size`. None: it always is."""
         return None if self.stays_inside else (self.place(window, step), self.size)
 
     def length(self, window: Index) -> Index:
@@ -71,7 +73,7 @@ class Axis:
         return self.window
 
     def count(self, b: Builder, window: Index, include_pad: bool) -> Node | int:
-        """How many elements a window is said to have."""
+        """By how many elements a window's sum is divided."""
         if self.stays_inside or (include_pad and not self.partial):
             return self.window
         begin = self.place(window, 0)
@@ -84,8 +86,8 @@ class Axis:
 
 @attrs.frozen
 class EvenWindows:
-    """Windows that divide `size` elements along one axis into `out` parts, as evenly as whole numbers can; neighbours
-    may share an element. The same properties as those of Axis."""
+    """Windows that divide `size` elements along one axis into `out` parts of nearly equal length; neighbours may share
+    an element. It has the same properties as Axis."""
 
     size: int
     out: int
@@ -102,12 +104,12 @@ class EvenWindows:
 
     @property
     def stride(self) -> int:
-        """The most elements from a window to the next one."""
+        """The largest distance from a window to the next one, in elements."""
         return -(-self.size // self.out)
 
     @property
     def touching(self) -> int:
-        """The most windows that hold one element."""
+        """The largest number of windows that contain one element."""
         return EvenWindows(self.out, self.size).window
 
     def begin(self, window: Index) -> Index:
@@ -119,7 +121,7 @@ class EvenWindows:
         return index.add(self.begin(window), step)
 
     def check(self, window: Index, step: Index) -> tuple[Index, Index] | None:
-        """An index and a size that it is less than if the element is one of the window; None: it always is."""
+        """An index and a size: the element belongs to the window if `0 <= index < size`. None: it always does."""
         return None if len(self.lengths) == 1 else (step, self.length(window))
 
     def length(self, window: Index) -> Index:
@@ -130,8 +132,8 @@ class EvenWindows:
         return index.sub(index.floordiv(past, self.out), self.begin(window))
 
     def holder(self, place: Index, step: Index) -> tuple[Index, Index]:
-        """A window that may hold the element at a coordinate, counted by `step` from the first one; and the place of
-        the element in it."""
+        """The window that is `step` after the first one that may contain the element at a coordinate, and the element's
+        place in it."""
         window = index.add(index.floordiv(index.mul(place, self.out), self.size), step)
         return window, index.sub(place, self.begin(window))
 
@@ -168,7 +170,7 @@ class Windows:
 
 
 def _summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]) -> Node:
-    """The sum of `item` at all steps within extents; a few are written out, and leave a pointwise loop."""
+    """The sum of `item` at all steps within extents; a few steps are unrolled, which leaves a pointwise loop."""
     if math.prod(extents) > MOST_COMPARED:
         return b.reduce_over("sum", extents, item)
     items = (item(step) for step in itertools.product(*map(range, extents)))
@@ -176,7 +178,7 @@ def _summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]
 
 
 def _held(b: Builder, value: Node, *checks: tuple[Index, Index]) -> Node:
-    """The value if `0 <= index < size` for every pair, else 0."""
+    """The value if `0 <= index < size` holds for every pair, else 0."""
     inside = b.within(*checks)
     return value if isinstance(inside, Const) else b.masked(inside, value, 0)
 
@@ -226,7 +228,7 @@ def _in_rows_of_a_cpu(image: TensorValue) -> bool:
 
 
 def _several(values: Sequence[int], count: int) -> list[int]:
-    """A number for all axes, or one for each."""
+    """Expand an argument that is one number for all axes, or one for each axis."""
     return [*values] * (count if len(values) == 1 else 1)
 
 
@@ -330,8 +332,8 @@ def parts_of(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis | EvenW
 
 
 def refuse_wide(x: TensorValue, axes: Sequence[Axis | EvenWindows]) -> None:
-    """Errors: NotSupported for windows of several sizes with which ATen's kernel is faster: each lane of a vector along
-    rows reads many elements from positions of its own."""
+    """Errors: NotSupported for wide windows of unequal sizes, for which ATen's kernel is faster: each lane of a vector
+    along rows would read many elements from positions of its own."""
     if isinstance(axes[-1], EvenWindows) and _in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
         raise NotSupported("wide windows of several sizes in rows")
 

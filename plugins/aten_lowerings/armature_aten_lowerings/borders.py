@@ -41,7 +41,8 @@ def replication_pad(b: Builder, x: TensorValue, padding: Sequence[Index]) -> Ten
 def _bordered(
     b: Builder, x: TensorValue, padding: Sequence[Index], sources: Callable[[Index, int, int], Places]
 ) -> TensorValue | None:
-    """Three pieces along rows of memory, which the loop is cut into, and a computed position along other axes."""
+    """Read the bordered image: along rows of memory in three pieces, into which the loop is split, along other axes at
+    computed positions."""
     sizes = x.shape[x.ndim - len(padding) // 2 :]
     numbers = [n for n in (*padding, *sizes) if isinstance(n, int) and n >= 0]
     if len(numbers) < len(padding) + len(sizes):
@@ -87,7 +88,7 @@ def _pieces(b: Builder, at: Index, size: int, before: int) -> tuple[Node, Node, 
 
 
 def _chosen(b: Builder, at: Index, size: int, before: int, three: Sequence[Node]) -> Node:
-    """The value for the coordinate, of those before the image, in it, and behind it."""
+    """The value for the coordinate: one of three, for places before, in and behind the image."""
     early, not_late = _edges(b, at, size, before)
     return b.where(early, three[0], b.where(not_late, three[1], three[2]))
 
@@ -142,7 +143,7 @@ def _collected(
     padding: Sequence[Index],
     copies_of: Callable[[Index, int, int, int], list[Copy]],
 ) -> TensorValue | None:
-    """The gradients of an element's copies, added up; None for so many copies that the library is faster."""
+    """The gradients of an element's copies, added up; None if there are so many copies that the library is faster."""
     sizes = x.shape[x.ndim - len(padding) // 2 :]
     numbers = [n for n in (*padding, *sizes) if isinstance(n, int) and n >= 0]
     if len(numbers) < len(padding) + len(sizes):

@@ -28,7 +28,7 @@ NAMES = (
     "special_log_ndtr", "special_xlog1py", "_safe_softmax", "native_dropout_backward", "isposinf",
     "heaviside", "isneginf", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac",
     "trace",
-    # what the partitioner does not know to be cheap under its own name
+    # operators that the partitioner does not recognise as cheap by name
     "elu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward", "leaky_relu_backward",
     "softplus_backward", "hardswish",
     # norms and reductions
@@ -107,7 +107,7 @@ def scatter_reduce(
 
 
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
-    """The weight and the norms of its slices, as the kernel gives both."""
+    """The weight and the norms of its slices, the two results of the kernel."""
     if not _has_plain_norms(v, g, dim):
         return NotImplemented
     norm = torch.linalg.vector_norm(v, 2, [k for k in range(v.dim()) if k != dim], keepdim=True)
@@ -130,14 +130,14 @@ def _has_plain_norms(v: Tensor, g: Tensor, dim: int) -> bool:
 
 
 def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """As the kernel computes it. torch's own subtracts 1 from a sigmoid, which loses all precision near 1."""
+    """The kernel's formula. torch's own decomposition subtracts 1 from a sigmoid, which loses all precision near 1."""
     factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
     power = torch.exp(-target * self)
     return target * power * -factor / (power + 1) * grad_output
 
 
 def smooth_l1_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    """As the kernel computes it. torch's own uses the sign of a difference, which is 0 for NaN."""
+    """The kernel's formula. torch's own decomposition uses the sign of a difference, which is 0 for NaN."""
     factor = 1 / self.numel() if reduction == 1 and self.numel() else 1.0
     difference, scaled = self - target, grad_output * factor
     inside = scaled * difference / beta

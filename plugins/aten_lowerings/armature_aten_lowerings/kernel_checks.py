@@ -1,5 +1,5 @@
-"""Checks that torch's kernels make and its fake tensors don't, of operands whose dtypes or sizes do not fit; and
-arguments that its meta functions treat wrongly or refuse, in a form that they treat rightly.
+"""Checks of operands' dtypes and sizes that torch's kernels make but its fake tensors don't; and rewrites of arguments
+that its meta functions treat wrongly or refuse.
 
 A refused call breaks the graph, and the kernel then reports the error.
 """
@@ -31,13 +31,13 @@ def axes_from_front(args: Sequence[Any]) -> Sequence[Any]:
 
 
 def axes_in_order(args: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of a Fourier transform, with its axes in ascending order, in which torch 2.11 takes the sizes of
-    its result. `kernel_layouts` knows the strides."""
+    """The arguments of a Fourier transform with its axes in ascending order, because torch 2.11 takes the result's
+    sizes in that order. `kernel_layouts` corrects the strides."""
     return (args[0], sorted(args[1]), *args[2:])
 
 
 def axes_but_last_in_order(args: Sequence[Any]) -> Sequence[Any]:
-    """The same, but for the axis along which the result is real."""
+    """Like `axes_in_order`, but the axis along which the result is real stays last."""
     return (args[0], [*sorted(args[1][:-1]), *args[1][-1:]], *args[2:])
 
 
@@ -93,7 +93,7 @@ def index_is_integer(args: Sequence[Any]) -> bool:
 
 
 def fills(part: Callable[..., torch.Tensor]) -> Check:
-    """Whether the second argument is of the sizes of the part of the first that it is to replace."""
+    """Whether the second argument has the sizes of the part of the first that it replaces."""
 
     def check(args: Sequence[Any]) -> bool:
         target, source, *place = args
@@ -110,7 +110,7 @@ CHECKS: Mapping[Any, Check] = {
     aten.slice_scatter.default: fills(aten.slice.Tensor),
     aten.diagonal_scatter.default: fills(aten.diagonal.default),
     aten.index_select.default: index_is_integer,
-    aten.huber_loss.default: same(0, 1),  # its backward refuses them
+    aten.huber_loss.default: same(0, 1),  # the operator's backward refuses them
     aten.binary_cross_entropy.default: same(0, 1),
     aten.nll_loss_forward.default: same(0, 2),
     aten.nll_loss2d_forward.default: same(0, 2),

@@ -1,5 +1,5 @@
-"""What else torch's meta functions do not show of kernels: strides along axes of size 1, results that fakes can't be,
-and which dtypes a kernel takes."""
+"""Further facts about kernels that torch's meta functions don't show: strides along axes of size 1, results that fakes
+can't represent, and the dtypes that a kernel accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_THEIR_OWN = (
     aten.new_empty.default, aten.new_empty_strided.default, aten.new_full.default, aten.new_ones.default,
     aten.new_zeros.default, aten.tril.default, aten.triu.default,
 )  # fmt: skip
-# Fakes follow those of their arguments as kernels do.
+# The strides of their fakes follow those of the arguments, as in kernels.
 FOLLOWING = (
     aten._softmax.default, aten._unsafe_view.default, aten.amax.default, aten.amin.default,
     aten.argmax.default, aten.cat.default, aten.clone.default, aten.constant_pad_nd.default, aten.cumsum.default,
@@ -34,7 +34,7 @@ AXES_OF_ONE: Mapping[Overload, AxesOfOne] = {
     **dict.fromkeys(COMPOSED, AxesOfOne.GUESSED),
 }
 
-# What they accept follows from the length of the result.
+# Which arguments they accept depends on the length of the result.
 OF_LENGTH = (aten.arange, aten.randperm)
 # Their dtype comes from an argument or the numbers, and kernels know fewer dtypes than meta functions.
 OF_ANY_DTYPE = (

@@ -97,12 +97,12 @@ def as_viewed(args: Sequence[Any], result: Any) -> Any:
 
 
 def of_angle(args: Sequence[Any], result: Any) -> Any:
-    """Of complex numbers it is copied out of a complex result, to new memory."""
+    """The layout of `angle`: for complex numbers the kernel copies it from a complex result to new memory."""
     return contiguous(args, result) if args[0].is_complex() else fake_layouts.as_iterated(args, result)
 
 
 def as_told(args: Sequence[Any], result: Any) -> Any:
-    """torch's own answer."""
+    """Keep the layout of torch's meta function."""
     return result
 
 

@@ -180,7 +180,7 @@ class Relayout(abc.ABC):
             node.meta["val"] = found
 
     def restore_inputs(self, user: fx.Node) -> None:
-        """Give the user its inputs in the old layout."""
+        """Give a node that needs the old layout its inputs in that layout."""
         with self.graph.inserting_before(user):
             user.args, user.kwargs = fx.map_arg((user.args, user.kwargs), self.restore)
 

@@ -67,7 +67,7 @@ def normalized(b: Builder, x: TensorValue, mean: TensorValue, rstd: TensorValue,
 
 
 def as_result(b: Builder, value: TensorValue, position: int, shape: Sequence[Index] | None = None) -> TensorValue:
-    """A statistic in the layout and dtype of result number `position`; unchanged if it already has these."""
+    """Convert a statistic to the layout and dtype of result number `position`, if it does not have them already."""
     spec = b.spec(position)
     value = layout.reshape(value, spec.shape)
     if value.dtype == spec.dtype and b.is_whole(value):
@@ -157,7 +157,7 @@ def _input_gradient(
     def element(p: tuple[Index, ...]) -> Node:
         n = b.number(count, dtype)
         value = b.op("sub", scaled(b.read(grad, p, dtype), p), b.op("div", b.read(total, p), n))
-        # The mean of `dot` by itself is one division for the whole row; of the product, one for each element.
+        # Dividing `dot` first takes one division for the whole row; dividing the product takes one for each element.
         value = b.op("sub", value, b.op("mul", hat(p), b.op("div", b.read(dot, p), n)))
         return b.op("mul", value, b.read(rstd, p, dtype))
 
@@ -224,7 +224,8 @@ def _inference(
         return Affine(None, affine.bias).apply(b, value, p)
 
     if x.device.type == "cpu":
-        # As eager does: one factor and one summand for each channel. A GPU waits for memory, and computes them anew.
+        # As in eager mode, one factor and one summand are computed for each channel. A GPU recomputes them at each
+        # element, because it waits for memory anyway.
         spec = Spec(mean.shape, dtype, x.device, index.contiguous_strides(mean.shape))
         scale = b.loop(factor, spec)
         shift = b.loop(partial(_shift, b, mean, scale, affine.bias), spec)
@@ -390,8 +391,8 @@ def group_norm(
 def _group_norm_by_channels(
     b: Builder, x: TensorValue, affine: Affine, groups: int, count: int, eps: float
 ) -> tuple[TensorValue, ...]:
-    """With channels last a group is short runs of memory, so sums are of each channel at first, and what is known of a
-    group is laid out by channels for the loop over the elements."""
+    """With channels last a group consists of short runs of memory. So sums are first computed for each channel, and a
+    group's statistics are stored for each of its channels, for the loop over the elements."""
     batch, channels, *pixels = x.shape
     dtype = compute_dtype(x.dtype)
     by_group = Spec.dense((batch, groups, 1), dtype, x.device)
@@ -410,7 +411,7 @@ def _group_norm_by_channels(
         return b.loop(lambda p: b.op("div", total(p), b.const(count, dtype)), by_group)
 
     def of_channels(value: TensorValue) -> TensorValue:
-        """What is known of a channel's group."""
+        """The statistic of a channel's group."""
         return b.loop(lambda p: b.load(value, (p[0], index.floordiv(p[1], per_group), 0)), by_channel)
 
     mean = of_groups(lambda p: b.read(x, p, dtype))

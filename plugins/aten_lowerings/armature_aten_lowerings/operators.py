@@ -49,7 +49,7 @@ COMMUTING = (
     aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor,
     aten.logical_and.default, aten.logical_or.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,
 )  # fmt: skip
-# The schemas of all but the last do not say that these write, and that of the last does not say when.
+# These write to running statistics, of which their schemas say nothing, or, for the last one, not when.
 BATCH_NORMS = (
     aten.native_batch_norm.default, aten.cudnn_batch_norm.default, aten.miopen_batch_norm.default,
     aten._native_batch_norm_legit.default,

@@ -155,7 +155,8 @@ def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
 
 
 def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool:
-    """Whether loops read the value, and nothing else needs it in memory. returned: it may also be returned."""
+    """Whether only loops read the value, so that nothing needs it in memory. returned: whether it may also be a result
+    of the graph."""
     found = False
     todo = list(node.users)
     while todo:

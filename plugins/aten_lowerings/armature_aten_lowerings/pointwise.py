@@ -105,21 +105,21 @@ def rounding(name: str) -> Fn:
 
 
 def as_element(x: TensorValue | Spec, y: T) -> T | float:
-    """A number rounded to the 16 bits of a tensor's elements, as eager's kernels take it where the last bit decides: in
-    float32, in which loops compute, no element equals 0.1."""
+    """A number rounded to the 16 bits of a tensor's elements, as eager's kernels do where the last bit matters. Loops
+    compute in float32, where no 16-bit element equals 0.1."""
     if x.dtype.itemsize == 2 and x.dtype.is_floating_point and isinstance(y, (int, float)):
         return float(torch.tensor(y, dtype=torch.float64).to(x.dtype))
     return y
 
 
 def as_factor(b: Builder, y: T) -> T | float:
-    """The factor of what is added, or an exponent: eager's kernels for CPUs round it to the dtype of the result, those
-    for GPUs do not."""
+    """A factor such as `alpha`, or an exponent: eager's CPU kernels round it to the result's dtype, its GPU kernels do
+    not."""
     return as_element(b.spec(), y) if b.spec().device.type == "cpu" else y
 
 
 def as_addend(b: Builder, y: T) -> T | TensorValue | float:
-    """A number or a tensor of one that is added, or the base of a power, likewise."""
+    """A number, or one-element tensor, that is added, or the base of a power: rounded like `as_factor`."""
     result = b.spec()
     if isinstance(y, TensorValue) and y.ndim == 0 and y.dtype.itemsize > result.dtype.itemsize == 2:
         halved = result.dtype.is_floating_point and result.device.type == "cpu"

@@ -34,7 +34,8 @@ MOST_ALONG = 16  # most elements of a window along one axis that are unrolled
 
 @attrs.frozen
 class Axis:
-    """Windows along one axis of an image: elements of each, and the distance of windows and of their elements."""
+    """Windows along one axis of an image: their number of elements, the distance between windows, and that between
+    their elements."""
 
     axis: int
     window: int

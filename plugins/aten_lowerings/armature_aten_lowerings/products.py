@@ -1,7 +1,7 @@
 """Products of matrices as loops, for back ends that choose between a kernel of their own and the library's call.
 
-Only in compilations that measure (`Config.autotune`): elsewhere they are the library's, and what surrounds them is not
-part of their kernels.
+This applies only to compilations that measure (`Config.autotune`). Otherwise products are library calls, and
+surrounding operators are not part of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ aten = torch.ops.aten
 OPERATORS = frozenset(
     (aten.mm.default, aten.bmm.default, aten._int_mm.default, aten.addmm.default, aten.baddbmm.default)
 )
-WHOLE = {torch.int8: torch.int32}  # what products of integers are summed in
+WHOLE = {torch.int8: torch.int32}  # the dtype in which products of integers are summed
 
 
 def _sum_of_products(b: Builder, left: TensorValue, right: TensorValue, p: Position) -> Node:

@@ -64,7 +64,7 @@ def _places(node: fx.Node, known: KnownValues) -> list[Places | None] | None:
 
 
 def _elements(given: fx.Node | None, place: int, known: KnownValues) -> Places | None:
-    """The numbers of an index, if it varies along its axis `place` from the end only."""
+    """The numbers in an index tensor, if it varies only along its axis `place`, counted from the end."""
     if given is None or given.meta["val"].dtype not in (torch.int32, torch.int64):
         return None
     shape = given.meta["val"].shape
@@ -108,7 +108,7 @@ def _interpolate(node: fx.Node, places: Sequence[Places | None]) -> None:
         for found, size in zip(wanted, shape[2:], strict=True):
             if step_of(found, shift) is None:
                 break
-            # in the middle of the steps that read these, so that no rounding leads to others
+            # in the middle of the range of steps that read these elements, so that rounding can't change them
             if nearest(size, len(found), scale := float(2 / sum(_steps(found, shift))), shift) == found:
                 scales.append(scale)
         if len(scales) == axes:
@@ -133,7 +133,7 @@ def _single(number: float) -> float:
 
 
 def _steps(places: Places, shift: Fraction) -> tuple[Fraction, Fraction]:
-    """The bounds within which steps have `places[n] == floor(step * (n + shift))`; the upper one is none of them."""
+    """The bounds of all steps with `places[n] == floor(step * (n + shift))`; the upper bound is excluded."""
     held = [(place, n + shift) for n, place in enumerate(places) if n + shift]
     low = max((place / n for place, n in held), default=Fraction(0))
     high = min(((place + 1) / n for place, n in held), default=Fraction(1))

@@ -2,8 +2,8 @@
 
 The patches of an image or the frames of a recording come from a convolution, by a transpose. Everything that is added
 to them has their layout, in eager mode too: the residuals of each layer of a vision or speech transformer, which its
-norms then read across memory. Here the first sum is stored by rows, which costs nothing, since its kernel stores it
-anyway, and what follows takes that over.
+norms then read across memory. Here the first sum is stored by rows. That costs nothing, because its kernel stores it
+anyway, and the following operators keep the layout.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rows(Relayout):
     """Stores chosen sums by rows."""
 
     def change(self, node: fx.Node) -> None:
-        """Store it by rows, unless what it is computed from is already."""
+        """Store the sum by rows, unless its operands already are."""
         if any(needed in self.old for needed in node.all_input_nodes):
             self.follow(node)
         if not is_computed_by_columns(node):

@@ -19,7 +19,7 @@ from armature.backend_api import compute_dtype
 from armature_aten_lowerings.windows import Window
 
 aten = torch.ops.aten
-OF_ACTIVATIONS = (  # backward of activations, element by element, of which torch doesn't say so
+OF_ACTIVATIONS = (  # backward operators of activations that are elementwise, although torch does not tag them so
     aten.elu_backward.default, aten.hardsigmoid_backward.default, aten.hardswish_backward.default,
     aten.hardtanh_backward.default, aten.leaky_relu_backward.default, aten.log_sigmoid_backward.default,
     aten.mish_backward.default, aten.softplus_backward.default,
@@ -104,7 +104,7 @@ def keep_window_positions(module: object, ctx: object) -> object:
 
 
 def normalize_again(module: object, ctx: object) -> object:
-    """Recompute the result of a normalisation in backward, and what activations make of it, instead of saving them.
+    """In backward, recompute the result of a normalisation, and activations of it, instead of saving them.
 
     They are cheap functions of the normalisation's input and statistics, which its own backward needs anyway.
     """
@@ -126,7 +126,7 @@ def normalize_again(module: object, ctx: object) -> object:
 
 
 def functions_of(value: fx.Node, backward: set[fx.Node], places: Mapping[fx.Node, int]) -> list[fx.Node]:
-    """The value, and what forward computes from it alone, element by element, in the order of the graph."""
+    """The value, and the nodes that forward computes elementwise from it alone, in the order of the graph."""
     found, todo = {value}, [value]
     while todo:
         for user in set(todo.pop().users) - found - backward:
@@ -137,7 +137,7 @@ def functions_of(value: fx.Node, backward: set[fx.Node], places: Mapping[fx.Node
 
 
 def cheap_readers(value: fx.Node, backward: set[fx.Node]) -> list[fx.Node]:
-    """The nodes of backward that read a value; none if one of them needs it in memory."""
+    """The nodes of backward that read a value; empty if one of them needs it in memory."""
     readers = readers_in(backward, value)
     return readers if all(reader in value.users and is_elementwise(reader) for reader in readers) else []
 
@@ -170,8 +170,9 @@ def compute_for(
 
 
 def drop_again(module: object, ctx: object) -> object:
-    """What dropout makes is its argument times its mask, a byte for each number, which its own backward needs anyway.
-    Backward of a product computes it again from these, where the argument is cheap or saved as well."""
+    """Recompute results of dropout in backward. The result is the argument times the mask, which has one byte per
+    element and is needed by dropout's own backward anyway. The backward of a product recomputes the result from these
+    if the argument is cheap to compute or saved as well."""
     if not isinstance(module, fx.GraphModule):
         return module
     backward = depending_on_tangents(module.graph)
@@ -197,14 +198,15 @@ def kept_by(value: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 
 def behind_views(node: fx.Node) -> fx.Node:
-    """What a value is a view of, perhaps of a view."""
+    """The value at the start of a chain of views."""
     while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
         node = node.all_input_nodes[0]
     return node
 
 
 def is_on_cpu(node: fx.Node) -> bool:
-    """Elsewhere the numbers themselves are drawn again, by a kernel that needs no mask."""
+    """Whether a value is on the CPU. On other devices a kernel draws the same random numbers again, and needs no
+    mask."""
     value = node.meta["val"]
     return bool(isinstance(value, Tensor) and value.device.type == "cpu")
 
@@ -225,7 +227,8 @@ def viewed(value: fx.Node, backward: set[fx.Node]) -> dict[fx.Node, fx.Node]:
 
 
 def read_instead(readers: Mapping[fx.Node, fx.Node], old: fx.Node, new: fx.Node, first: fx.Node) -> None:
-    """Have these nodes read another value, or copies of the views that they read, made before the first of them."""
+    """Make these nodes read another value, or copies of the views that they read; the copies are made before the first
+    of the nodes."""
     copies = {old: new}
 
     def copied(view: fx.Node) -> fx.Node:
@@ -270,7 +273,7 @@ def is_elementwise(node: fx.Node) -> bool:
 
 
 def has_exact_statistics(results: Mapping[int, fx.Node]) -> bool:
-    """Whether statistics are there as they were computed: on a CPU they can be rounded to the input's dtype."""
+    """Whether the saved statistics are exact: on a CPU they may have been rounded to the input's dtype."""
     values = [results[k].meta["val"] for k in range(3) if k in results]
     return len(values) == 3 and values[1].numel() > 0 and values[1].dtype == compute_dtype(values[0].dtype)
 

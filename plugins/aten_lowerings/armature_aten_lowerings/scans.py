@@ -28,9 +28,10 @@ from armature.backend_api import (
 
 aten = torch.ops.aten
 LONG = 4096  # points of a row above which it is cut, if there are too few rows to occupy the device
-MANY = 16  # independent points that a device needs at least for cutting rows to pay: it reads the row twice
+# least number of independent points of a device for which cutting rows pays, although the row is then read twice
+MANY = 16
 PIECE = 2048  # points of a piece along memory
-COLUMN_PIECE = 256  # the same across memory, where neighbouring columns are one program's
+COLUMN_PIECE = 256  # the same across memory, where one program handles neighbouring columns
 NEUTRAL = {"sum": 0, "prod": 1}
 
 
@@ -39,7 +40,8 @@ def _scan(b: Builder, op: str, x: TensorValue, dim: int) -> TensorValue:
     rows = index.numel(size for k, size in enumerate(x.shape) if k != axis)
     spec = b.spec()
     if x.ndim and hint(x.shape[axis]) > LONG and hint(rows) < b.features.parallel:
-        # torch's own has one launch that reads once for a single row, but several rows are one program's each.
+        # For a single row torch's own kernel needs one launch and reads the row once; of several rows, each is run by a
+        # single program.
         alone = hint(rows) == 1 and x.dtype.itemsize >= spec.dtype.itemsize
         if alone or b.features.parallel < MANY:
             raise NotSupported("a scan along few long rows")
@@ -52,7 +54,7 @@ def _scan(b: Builder, op: str, x: TensorValue, dim: int) -> TensorValue:
 
 
 def _length(size: Index, most: int) -> int:
-    """The length of pieces; without a shorter last one if that is possible, because then the loops around the scan are
+    """The length of pieces; without a shorter last piece if possible, because the loops around the scan can then be
     fused with it."""
     if not isinstance(size, int):
         return most

@@ -1,4 +1,4 @@
-"""Places of values among sorted boundaries, without a branch for each step of the search."""
+"""Finds the positions of values among sorted boundaries (searchsorted, bucketize) without a branch in each step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from armature.backend_api import Builder, Node, NotSupported, Position, TensorVa
 from armature_aten_lowerings.promotion import promoted
 
 aten = torch.ops.aten
-MOST_COMPARED = 64  # most boundaries that a value is compared with, all of them; others are found by halving
+MOST_COMPARED = 64  # up to this many boundaries, a value is compared with all of them; beyond, by binary search
 
 
 def _place(b: Builder, boundaries: TensorValue, row: Position, value: Node, right: bool) -> Node:

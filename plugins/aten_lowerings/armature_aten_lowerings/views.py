@@ -19,8 +19,8 @@ from armature.backend_api import (
 )
 
 aten = torch.ops.aten
-MOST_CHOICES = 4  # most parts of a join that its reader selects from
-LEAST_CHOICE = 16  # fewest elements of each, so that neighbours make the same choice
+MOST_CHOICES = 4  # most parts of a join that are selected per element
+LEAST_CHOICE = 16  # fewest elements of a part, so that neighbouring elements mostly select the same part
 
 
 @lowers(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.reshape.default)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 MOST_PLACES = 128  # most elements of a window that int8 can number
 MOST_COMPARED = 9  # most elements of a window that are unrolled, because larger windows read each number too often
-MOST_NUMBERED = 25  # the same where the library's kernel would look for positions, which is slower still
+MOST_NUMBERED = 25  # the same if the library's kernel would have to search for positions, which is slower still
 
 
 class Window:
@@ -25,7 +25,7 @@ class Window:
 
     @property
     def can_pack(self) -> bool:
-        """Whether a byte can number each element, and a row of the window ends before its next one begins."""
+        """Whether a byte can number every element of a window, and the rows of a window don't overlap in the image."""
         row = (self.kernel[1] - 1) * self.dilation[1]
         return math.prod(self.kernel) <= MOST_PLACES and row < self.dilation[0] * self.width
 
@@ -36,7 +36,7 @@ class Window:
 
     @property
     def has_few_holders(self) -> bool:
-        """Whether the windows that hold one element may be unrolled."""
+        """Whether so few windows contain one element that they may be unrolled."""
         return self.is_small and math.prod(map(len, self.holders)) <= MOST_COMPARED
 
     @property
@@ -100,8 +100,8 @@ class Window:
         return total.contiguous(memory_format=torch.channels_last)
 
     def holder(self, axis: int, size: int, packed: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """For each coordinate of an image along an axis: a window that may hold it, `step` before the last such one;
-        and which element of that window it is, -1 for none."""
+        """For each coordinate of an image along an axis: the window that is `step` before the last one that may contain
+        it, and the number of the element in that window, -1 if it is not in it."""
         stride, dilation, count = self.stride[axis], self.dilation[axis], packed.shape[axis - 2]
         past = torch.arange(size, device=packed.device) + self.padding[axis]
         window = past // stride - step
