@@ -73,7 +73,7 @@ class SeenValue:
 
 @attrs.frozen
 class GuardFailure(FailedGuard):
-    """Something that compiled code relied on and that was otherwise."""
+    """A guard that failed: compiled code relied on a value that has changed."""
 
     text: str = documented("the guard in words")
     expression: str = documented(
@@ -239,7 +239,7 @@ class Graph:
 
 @attrs.frozen
 class Span:
-    """Something that took time."""
+    """Work that took time: a stage of a compilation, or a run of a graph or kernel."""
 
     name: str = documented("a function, a stage, a graph or a kernel")
     kind: str = documented('"frame" and "stage" while compiling, "graph" and "kernel" while running')
@@ -251,7 +251,7 @@ class Span:
 
 @attrs.frozen
 class MemorySample:
-    """Memory of the process at a time."""
+    """Memory of the process at one moment."""
 
     at: float = documented("when")
     resident: int = documented("bytes of the process in main memory")
@@ -260,7 +260,7 @@ class MemorySample:
 
 @attrs.frozen
 class Versions:
-    """What ran."""
+    """The versions of the software that ran."""
 
     armature: str = documented("version of the core", default="")
     torch: str = documented("version of torch", default="")

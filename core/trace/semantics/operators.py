@@ -194,8 +194,8 @@ def _with_tensor(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Val
 
 
 def by_methods(tracer: Tracing, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """A binary operator by the operands' methods, in the order of `slots.right_goes_first`. None: neither implements
-    it.
+    """A binary operator by the operands' methods, in the order of `slots.right_goes_first`. None: neither operand
+    implements it.
 
     Two objects of one class of the program have no reflected call (data model, 3.3.8).
     """
@@ -228,10 +228,10 @@ def is_derived(left: Value, right: Value) -> bool:
 def by_first_method(
     tracer: Tracing, name: str, reflected: str, left: Value, right: Value, right_first: bool = True
 ) -> Value | None:
-    """By the method that is called first, if one derives from a builtin type. None: both are builtin.
+    """Operate by the method that is called first, if an operand's class overrides one. None: neither does.
 
-    Which method is next depends on the classes' C slots, so that breaks. right_first: whether a right operand whose
-    class derives from the left one's comes before it.
+    If it returns NotImplemented the graph breaks: which method is next depends on the classes' C slots. right_first:
+    whether a right operand whose class derives from the left one's comes before it.
     """
     mine, theirs = left.python_type(), right.python_type()
     if not has_own(tracer, left, right, name, reflected):

@@ -31,9 +31,9 @@ LIST_ITERATOR: Any = type(iter([]))
 class IteratorValue(BuiltinObject):
     """An iterator whose values the tracer can produce: list iterators, zip, enumerate, map, ...
 
-    requested: how many times a value was; returned: how many were; ended: whether it is exhausted. remake: pushes
-    an equivalent iterator; None if that can't be done. made_at: where the iterator was made. indexed: the
-    program's object whose `__getitem__` produces the values.
+    requested, returned: how many values were requested and returned; ended: whether it is exhausted. remake: pushes an
+    equivalent iterator; None if that can't be done. made_at: where the iterator was made. indexed: the program's object
+    whose `__getitem__` produces the values.
     """
 
     values: Iterator[Value]
@@ -118,7 +118,7 @@ class GeneratorValue(BuiltinObject):
             tracer.raise_error(ValueError, "generator already executing")
         if not self.started and not (value.is_constant and value.as_constant() is None):
             tracer.raise_error(TypeError, "can't send non-None value to a just-started generator")
-        self.frame.push(value)  # needed at the start too, where the frame drops it
+        self.frame.push(value)  # also pushed at the start, where the frame's code pops it
         return self._run(tracer)
 
     def throw(self, tracer: Tracing, error: ExceptionValue) -> Value:

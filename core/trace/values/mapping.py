@@ -51,7 +51,7 @@ class DictValue(ContainerValue):
         return self.reshaped, len(self.entries)
 
     def like(self, entries: dict[Hashable, tuple[Value, Value]]) -> DictValue:
-        """A new dict of the same kind; for a view, of the kind of the dict it shows."""
+        """A new dict of the same kind; for a view, of the kind of its dict."""
         return DictValue(entries, self.kind)
 
     def python_type(self) -> type:

@@ -117,7 +117,7 @@ def installed(call: Call, name: Value, *more: Value) -> Value | None:
 
 @handles(*LEVELS)
 def log(call: Call, logger: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """A message at a level that the logger drops has no effect; that it is dropped is guarded."""
+    """Log a message: it has no effect if the logger drops messages of its level, which is guarded."""
     real = getattr(logger, "obj", None)
     if not isinstance(real, logging.Logger) or logger.source is None:
         return None
@@ -138,7 +138,8 @@ def asks_level(call: Call, logger: Value, level: Value) -> Value | None:
 
 @handles(logging.getLogger)
 def get_logger(call: Call, name: Value) -> Value | None:
-    """The logger of this name. A missing one is created, as it would be now; its identity is guarded."""
+    """The logger of this name. A missing one is created while tracing, as the call would do; its identity is
+    guarded."""
     text = name.as_constant() if name.is_constant else None
     if type(text) is not str or text in ("", "root"):
         return None

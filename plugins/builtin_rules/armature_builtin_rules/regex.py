@@ -42,7 +42,7 @@ PARAMETERS: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((re.sub, re.subn), REPLACING),
     re.split: ("string", "maxsplit", "flags"),
 }
-# those with further positional parameters
+# functions with further positional parameters
 WARNING = frozenset(fn for fn in PARAMETERS if fn.__code__.co_flags & inspect.CO_VARARGS)
 DOUBLED = ("[[", "--", "&&", "~~", "||")  # `re` warns about these inside a character set
 
@@ -243,7 +243,7 @@ def compile_pattern(call: Call, pattern: Value, flags: Value | None = None) -> V
 
 @handles(*PARAMETERS)
 def at_once(call: Call, pattern: Value, *args: Value, **kwargs: Value) -> Value | None:
-    """A method of a pattern that is compiled for this call."""
+    """A function of the module `re`: a method of the pattern that it compiles."""
     names = PARAMETERS[call.fn]
     given = dict(zip(names, args)) | dict(kwargs)
     if len(given) < len(args) + len(kwargs) or not set(given) <= set(names) or "string" not in given:
@@ -272,7 +272,7 @@ def pattern_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 def match_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     """A match of the program, which is determined by its string and pattern."""
-    if type(obj.string) not in TEXT:  # it may change
+    if type(obj.string) not in TEXT:  # a buffer, whose contents may change
         tracer.graph_break("match-in-changing-text", type=type(obj.string).__name__)
     tracer.objects.wrap(obj.re, AttrSource(source, "re"))
     for name in ("string", "regs", "pos", "endpos", "lastindex"):

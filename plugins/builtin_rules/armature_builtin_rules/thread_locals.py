@@ -28,8 +28,8 @@ def lacks(obj: threading.local, name: str) -> bool:
 
 @attrs.define(eq=False)
 class ThreadLocalValue(ObjectValue):
-    """A `threading.local` of the program. Guards read the calling thread's attributes, which runs the `__init__` of a
-    subclass where this thread has not used the object before."""
+    """A `threading.local` of the program. Guards read the calling thread's attributes. If the thread has not used the
+    object before, that runs the `__init__` of its class."""
 
     source: Source = attrs.field(kw_only=True)
     table: Value | None = attrs.field(default=None, kw_only=True)  # `__dict__`, once it was read
@@ -62,7 +62,8 @@ class ThreadLocalValue(ObjectValue):
         if lacks(self.obj, name):
             tracer.guards.answers(lacks, (self.obj, name), {}, True)
             return None
-        if class_member(self.cls, name) is not MISSING:  # what the class has would be read in a thread without it
+        # in a thread without it, the attribute of the class would be read
+        if class_member(self.cls, name) is not MISSING:
             tracer.guards.answers(lacks, (self.obj, name), {}, False)
         found: Value = tracer.objects.wrap(getattr(self.obj, name), AttrSource(self.source, name))
         self.attributes[name] = found

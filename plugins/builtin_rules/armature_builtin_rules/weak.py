@@ -1,5 +1,5 @@
-"""Weak references while tracing. Objects die when the frame runs; tracing only knows who holds them. If it can't be
-sure that one is alive, the frame runs eagerly."""
+"""Weak references while tracing. When objects die is only known when the frame runs; tracing knows which objects refer
+to them. If it can't be sure that one is alive, the frame runs eagerly."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class WeakReferenceValue(Value):
             held: Hashable = self.as_object()
         except NotConstant:
             return Referring(self.referent.key(tracer))
-        if self.source is None:  # made in the frame: without a guard, the next call may have another object
+        if self.source is None:  # a reference made in the frame has no guard, so the next call may have another object
             self.referent.rely_on(tracer)
         return held
 
@@ -104,7 +104,7 @@ def make_reference(call: Call, referent: Value, *callback: Value) -> Value:
 
 @handles(weakref.proxy, weakref.KeyedRef)
 def leave_to_python(call: Call, referent: Value, *_: Value) -> None:
-    """Any use of a proxy reveals whether the object is alive."""
+    """Run the frame eagerly, because any use of a proxy reveals whether the object is alive."""
     refer(call.tracing, referent, told=True)
 
 

@@ -21,7 +21,7 @@ def rely_on_life(tracer: Tracing, referent: Value) -> None:
 
 
 def leave_to_python(tracer: Tracing, why: str) -> NoReturn:
-    """Run the frame eagerly. An error if it must be one graph."""
+    """Run the frame eagerly; with fullgraph that is an error."""
     if tracer.request.fullgraph:
         tracer.graph_break("weak-reference", reason=why)
     raise SkipFrame(why, frees=True)
@@ -36,7 +36,7 @@ def refer(tracer: Tracing, referent: Value, told: bool) -> None:
 
 def check_end(tracer: Tracing, frame: FrameView | None, result: Value | None) -> None:
     """Called where the graph ends. Raises SkipFrame or GraphBreak if a callback might be called too early or too late,
-    because the code before a break holds what the frame holds there."""
+    because the code before a break keeps the frame's objects alive."""
     told = [value for value, is_told in tracer.objects.held_weakly.items() if is_told]
     if frame is None or result is None:
         if told and not tracer.request.fullgraph:
@@ -72,7 +72,7 @@ def held_by(roots: list[object]) -> Iterator[Value]:
 
 
 def may_be_dead(tracer: Tracing) -> bool:
-    """Whether the frame has dropped an object of the program, which may have been the last to hold another one."""
+    """Whether the frame has dropped an object of the program that may have held the last reference to another one."""
     effects = tracer.effects
     if effects.class_attributes or effects.altered or effects.calls:
         return True

@@ -88,7 +88,8 @@ def set_memory(
 
 
 def form(fake: torch.Tensor) -> tuple[object, ...]:
-    """Sizes, dtype and device. Sizes are texts, because comparing symbols would guard the outcome."""
+    """Sizes, dtype and device, for comparison. Sizes are compared as texts, because comparing symbols would add a
+    guard."""
     return tuple(map(str, fake.shape)), fake.dtype, fake.device
 
 

@@ -319,7 +319,7 @@ def _alike(made: Any, shadow: Any) -> bool:
 
 
 def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
-    """The value of a result, with numpy's form."""
+    """Make the value of a result in the form of numpy's own: array, scalar or sequence."""
     if isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue)):
         if len(expected) != len(result.items):
             tracer.graph_break("array-differs", operation=name)
@@ -417,7 +417,7 @@ def _dtype(tracer: Tracing, kind: Any) -> torch.dtype:
 
 
 def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, Any] = NO_CONTENTS) -> Any:
-    """The argument for numpy's own function: an array's content by the id of its value, or zeros."""
+    """The argument for numpy's own function: for an array its content, taken by the id of its value, or else zeros."""
     if isinstance(value, ArrayValue):
         return contents.get(id(value), value.shadow)
     if type(value) not in NESTS:

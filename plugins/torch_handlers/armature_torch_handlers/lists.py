@@ -88,7 +88,7 @@ def as_tensor(number: Any) -> Value:
 
 
 def fits(kind: torch.dtype | None, dtype: torch.dtype) -> bool:
-    """Whether eager mode converts all numbers of a kind to a dtype, and does so as the graph does."""
+    """Whether eager mode can convert every number of a kind to a dtype, with the same result as in the graph."""
     if kind is None or dtype not in TAKEN_AS:
         return False
     return torch.promote_types(kind, dtype) is dtype or (dtype in REALS and kind in REALS)

@@ -43,7 +43,7 @@ SETTER = nn.Module.__setattr__
 
 
 def calls_plainly(cls: type) -> bool:
-    """Whether calling a module of the class just calls its `forward`, if there are no hooks."""
+    """Whether calling a module of the class, without hooks, only calls its `forward`."""
     return all(getattr(cls, name, None) is getattr(nn.Module, name, None) for name in CALL_METHODS)
 
 

@@ -96,7 +96,7 @@ UNKNOWN = object()
 
 
 def fake_or_none(item: Value) -> object:
-    """The elements from which groups of tensors are made."""
+    """The item of a list from which torch makes groups: a tensor's fake, or None."""
     if isinstance(item, TracedTensor):
         return item.fake
     return None if item.is_constant and item.as_constant() is None else UNKNOWN
@@ -195,14 +195,14 @@ def memories(call: Call, value: Value) -> list[torch.Tensor]:
 
 
 def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors in one storage have elements between each other's first and last, or may for some sizes."""
+    """Whether the memory ranges of two tensors in one storage overlap, or may overlap for some sizes."""
     (begin, end), (begin_other, end_other) = extent(one), extent(other)
     known = all(isinstance(number, int) for number in (begin, end, begin_other, end_other))
     return not known or max(begin, begin_other) < min(end, end_other)
 
 
 def extent(tensor: torch.Tensor) -> tuple[Any, Any]:
-    """Where its memory begins and ends in its storage, in elements."""
+    """The begin and end of the tensor's memory in its storage, in elements."""
     begin = tensor.storage_offset()
     if 0 in tensor.shape:
         return begin, begin

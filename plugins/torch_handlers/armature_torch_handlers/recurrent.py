@@ -22,7 +22,7 @@ def lstm_results(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Tensors like those that `torch.lstm` gives: output, hidden state and cell state."""
+    """Tensors like the results of `torch.lstm`: output, hidden state and cell state."""
     h, c = hidden
     steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
     out = x.new_empty((steps, batch, h.shape[-1] * (2 if bidirectional else 1)))

@@ -10,7 +10,7 @@ from armature.plugin_api import Call, Value, existing, handles
 SETTERS = (
     "torch._C._push_on_torch_dispatch_stack",
     "torch._C._pop_torch_dispatch_stack",
-    "torch._C._len_torch_dispatch_stack",  # tracing has modes of its own on this stack
+    "torch._C._len_torch_dispatch_stack",  # tracing itself pushes modes on this stack
     "torch._C._get_dispatch_stack_at",
     "torch._C._get_dispatch_mode",
     "torch._C._set_dispatch_mode",

@@ -63,21 +63,21 @@ def has_attribute(call: Call, obj: Value, name: Value) -> Value:
 
 @handles(setattr)
 def set_attribute(call: Call, obj: Value, name: Value, value: Value) -> Value:
-    """Set it through the object's class."""
+    """Set an attribute through the object's class."""
     obj.set_attribute(call.tracing, attribute_name(call.tracing, name), value)
     return call.constant(None)
 
 
 @handles(delattr)
 def delete_attribute(call: Call, obj: Value, name: Value) -> Value:
-    """Delete it through the object's class."""
+    """Delete an attribute through the object's class."""
     obj.delete_attribute(call.tracing, attribute_name(call.tracing, name))
     return call.constant(None)
 
 
 @handles(*dict.fromkeys(kind.__setattr__ for kind in PLAIN_CHANGE))
 def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
-    """Set it without the class's `__setattr__`."""
+    """Set an attribute, bypassing the class's `__setattr__`."""
     if not isinstance(obj, ObjectValue):
         call.graph_break("object-setattr", function="object.__setattr__", type=obj.describe())
     obj.store(call.tracing, attribute_name(call.tracing, name), value)
@@ -86,7 +86,7 @@ def store(call: Call, obj: Value, name: Value, value: Value) -> Value:
 
 @handles(*dict.fromkeys(kind.__delattr__ for kind in PLAIN_CHANGE))
 def remove(call: Call, obj: Value, name: Value) -> Value:
-    """Delete it without the class's `__delattr__`."""
+    """Delete an attribute, bypassing the class's `__delattr__`."""
     if not isinstance(obj, ObjectValue):
         call.graph_break("object-setattr", function="object.__delattr__", type=obj.describe())
     obj.remove(call.tracing, attribute_name(call.tracing, name))
@@ -95,7 +95,7 @@ def remove(call: Call, obj: Value, name: Value) -> Value:
 
 @handles(*dict.fromkeys(kind.__getattribute__ for kind in PLAIN_LOOKUP))
 def look_up(call: Call, obj: Value, name: Value) -> Value:
-    """Look it up without the class's `__getattribute__`."""
+    """Look an attribute up, bypassing the class's `__getattribute__`."""
     text = attribute_name(call.tracing, name)
     if not isinstance(obj, ObjectValue):
         return obj.get_attribute(call.tracing, text)

@@ -135,7 +135,7 @@ def close(tracer: Tracing, generator: GeneratorValue) -> None:
 
 
 def refuse_stand_in(tracer: Tracing, generator: GeneratorValue, name: str) -> None:
-    """Break the graph if it replaces a C iterator, which has no such method."""
+    """Break the graph if the generator replaces a C iterator, which has no such method."""
     if generator.original is not None:
         tracer.graph_break("method-of-value", name=name, type=generator.describe())
 
@@ -169,7 +169,7 @@ def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
 
     def remake(out: Rebuilding, made: IteratorValue) -> None:
         if isinstance(inner, ObjectValue) or (made.requested and not isinstance(inner, IteratorValue)):
-            out.cannot(inner)  # it would start again
+            out.cannot(inner)  # an iterator that is made anew would start again
         out.null_function(enumerate)
         out.load(inner)
         out.constant(first + made.returned)
@@ -290,7 +290,7 @@ def filtered(call: Call, function: Value, items: Value) -> Value:
 
 
 def stop_as_the_end(ask: Callable[[], Value]) -> Value:
-    """The result of a call; StopIteration of the program ends the iterator that makes the call."""
+    """Call a function on behalf of an iterator; a StopIteration of the program ends that iterator."""
     try:
         return ask()
     except UserRaised as raised:

@@ -264,7 +264,7 @@ def native_set(value: Value) -> Value:
 
 
 def one_by_one(tracer: Tracing, iterable: Value) -> Iterable[Value]:
-    """The items of an iterable, lazily unless they are all known."""
+    """The items of an iterable, fetched lazily unless all are known."""
     return tracer.unpack(iterable) if iterable.plain_items else iterable.stream(tracer)
 
 
@@ -312,7 +312,8 @@ def in_any_order(tracer: Tracing, iterable: Value) -> list[Value]:
 
 
 def operands_of(tracer: Tracing, name: str, others: Args) -> list[Operand]:
-    """The operands of a method. Breaks if CPython may stop early, or has already changed the set by then."""
+    """The operands of a method. Breaks the graph for other operands than lists and sets, where CPython may stop in the
+    middle, or raise after it has changed the set."""
     if name in TAKES_ALL:
         return [operand(tracer, other) for other in others]
     try:

@@ -178,7 +178,7 @@ def inference_mode(call: Call, mode: Value | None = None) -> Value | None:
     )
 )
 def inference_primitive(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """Break the graph: nothing in it would leave the mode if an error passed."""
+    """Break the graph: if an error is raised inside, nothing in the graph would leave the mode."""
     call.graph_break("inference-mode", operation=call.fn.__name__)
 
 
