@@ -92,8 +92,8 @@ def exits_without_user_code(frame: Frame) -> bool:
             while only_matches(inst := frame.instructions[frame.position]):
                 frame.position += 1
                 functions[frame.position - 1](frame, inst)
-        except UserRaised as again:
-            raised = again
+        except UserRaised as later:
+            raised = later
         else:
             return False
 

@@ -64,20 +64,20 @@ class Rebuilder(ValueWriter):
         if self._rerun is None:
             return []
         with self.into([self._failed]) as written:
-            self._run_again(self._rerun)
+            self._write_rerun(self._rerun)
         return written
 
-    def _run_again(self, rerun: Rerun) -> None:
+    def _write_rerun(self, rerun: Rerun) -> None:
         """Check whether the frame may run again, run it, and report an error if the rerun does not raise."""
         self.null_function(rerun.failed)
         self.emit("COPY", 3)
         self.call(1)
-        again, out, problem = Label(), Label(), self.temporary()
+        reruns, out, problem = Label(), Label(), self.temporary()
         self.emit("COPY", 1)
         self.emit("STORE_FAST", problem)
-        self.jump_if_not_none(again)
+        self.jump_if_not_none(reruns)
         self.emit("RERAISE", 0)
-        self.mark(again)
+        self.mark(reruns)
         self.emit("POP_TOP")
         begin = TryBegin(out, False, 0)
         self.mark(begin)

@@ -103,7 +103,7 @@ def keep_window_positions(module: object, ctx: object) -> object:
     return module
 
 
-def normalize_again(module: object, ctx: object) -> object:
+def recompute_norms(module: object, ctx: object) -> object:
     """In backward, recompute the result of a normalisation, and activations of it, instead of saving them.
 
     They are cheap functions of the normalisation's input and statistics, which its own backward needs anyway.
@@ -150,8 +150,8 @@ def compute_for(
     results: the nodes of its results, by position. The saved values stay in use if the others would have other layouts.
     """
     given = [arg for arg in node.args if isinstance(arg, fx.Node)]
-    again = functools.partial(of_given, NORMALIZED[node.target], node.args)
-    (made,) = inlined(first, again, *given, results[1], results[2])
+    norm = functools.partial(of_given, NORMALIZED[node.target], node.args)
+    (made,) = inlined(first, norm, *given, results[1], results[2])
     if not same_strides(made, results[0]):
         return
     copies = {results[0]: made}
@@ -169,7 +169,7 @@ def compute_for(
             reader.replace_input_with(value, copied(value))
 
 
-def drop_again(module: object, ctx: object) -> object:
+def recompute_dropout(module: object, ctx: object) -> object:
     """Recompute results of dropout in backward. The result is the argument times the mask, which has one byte per
     element and is needed by dropout's own backward anyway. The backward of a product recomputes the result from these
     if the argument is cheap to compute or saved as well."""
@@ -285,13 +285,13 @@ def of_given(function: Callable[..., Tensor], args: Sequence[Any], *given: Tenso
     return function(whole, *tensors)
 
 
-def layer_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+def layer_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
     """The first result of `native_layer_norm`."""
     x, _, weight, bias, _ = args
     return scaled((x.to(mean.dtype) - mean) * rstd, weight, bias).to(x.dtype)
 
 
-def group_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+def group_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
     """The first result of `native_group_norm`, whose statistics are of shape (batch, groups)."""
     x, weight, bias, *_, groups, _ = args
     each = x.shape[1] // groups
@@ -300,7 +300,7 @@ def group_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
     return scaled((x.to(mean.dtype) - middle) * factor, *affine).to(x.dtype)
 
 
-def batch_again(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+def batch_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
     """The first result of a batch normalisation in training."""
     x, weight, bias, *_ = args
     affine = [None if value is None else by_channel(value, x.dim()) for value in (weight, bias)]
@@ -384,8 +384,8 @@ def inlined(
 
 
 NORMALIZED: Mapping[object, Callable[..., Tensor]] = {
-    aten.native_layer_norm.default: layer_again,
-    aten.native_group_norm.default: group_again,
-    aten._native_batch_norm_legit_functional.default: batch_again,
-    aten._native_batch_norm_legit.no_stats: batch_again,
+    aten.native_layer_norm.default: layer_norm_of,
+    aten.native_group_norm.default: group_norm_of,
+    aten._native_batch_norm_legit_functional.default: batch_norm_of,
+    aten._native_batch_norm_legit.no_stats: batch_norm_of,
 }
