@@ -1,6 +1,6 @@
-"""Whether the object of a weak reference is alive, as far as tracing knows who holds it.
+"""Decides whether the object of a weak reference is alive, as far as tracing knows the references to it.
 
-A frame that may ask for a dead object, or be notified of a death, runs eagerly.
+A frame that may dereference a dead object, or whose callbacks may have to be called, runs eagerly.
 """
 
 from __future__ import annotations
