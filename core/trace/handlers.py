@@ -97,6 +97,14 @@ def number_asked(*args: object, **kwargs: object) -> object:
     raise NotImplementedError
 
 
+def fold(tracing: Tracing, fn: Callable[..., object], *operands: object) -> Value:
+    """Apply a function to constants; its exceptions are raised in the program."""
+    try:
+        return tracing.as_value(fn(*operands))
+    except Exception as error:
+        tracing.raise_real(error)
+
+
 @attrs.frozen(eq=False)
 class Call:
     """A call being traced: the function, its arguments as values, and the verbs that a handler uses.
@@ -146,10 +154,7 @@ class Call:
 
     def fold(self, fn: Callable[..., object], *operands: object) -> Value:
         """The value of `fn` applied to Python objects. An exception of `fn` is raised in the program."""
-        try:
-            return self.tracing.as_value(fn(*operands))
-        except Exception as error:
-            self.tracing.raise_real(error)
+        return fold(self.tracing, fn, *operands)
 
     def new_value(self, obj: object) -> Value:
         """A value for any Python object without a source (made while tracing), built by the value-type tables."""

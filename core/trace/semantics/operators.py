@@ -15,6 +15,7 @@ from armature.introspection import MISSING, class_member
 from armature.trace import slots
 from armature.trace.base import NotConstant, Value, raise_unordered
 from armature.trace.errors import UserRaised
+from armature.trace.handlers import fold
 from armature.trace.recording import aliasing
 from armature.trace.slots import COMPARISONS, OPERATORS, Comparison, Operator
 from armature.trace.values import computed, derived, floats, symbolic
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
 Ask = Callable[["Tracing", str, str, Value, Value], Value | None]
 TOO_LARGE = 1 << 20  # size of a folded result, in bytes or bits, that the program itself might never have computed
-
-
-def fold(tracer: Tracing, function: Callable[..., Any], *operands: Any) -> Value:
-    """Apply a function to constants; its exceptions are raised in the program."""
-    try:
-        return tracer.as_value(function(*operands))
-    except Exception as error:
-        tracer.raise_real(error)
 
 
 def operate(tracer: Tracing, name: str, left: Value, right: Value, in_place: bool = False) -> Value:
