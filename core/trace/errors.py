@@ -60,6 +60,7 @@ class SkipFrame(TraceSignal):
         frees: bool = False,
         idle: bool = False,
         whole: tuple[CodeType, ...] = (),
+        guards: tuple[Guard, ...] = (),
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -67,7 +68,7 @@ class SkipFrame(TraceSignal):
         self.frees = frees
         self.idle = idle
         self.whole = whole
-        self.guards: tuple[Guard, ...] = ()
+        self.guards = guards
 
 
 class UserRaised(TraceSignal):

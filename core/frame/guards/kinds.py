@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType, MemberDescriptorType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import attrs
 
@@ -100,11 +100,11 @@ def _add_value(tree: TreeBuilder, manager: guard_tree.Manager, expr: str, value:
         manager.add_type_match_guard(id(float), parts, None)
         spelled = value.hex()
         manager.lambda_manager(float.hex, f"{expr}.hex()", spelled, None).add_equals_match_guard(spelled, parts, None)
-    elif isinstance(value, (list, tuple)) and type(value) in (list, tuple) and len(value) <= SHORT:
+    elif type(value) in (list, tuple) and len(items := cast("Sequence[object]", value)) <= SHORT:
         manager.add_type_match_guard(id(type(value)), parts, None)
-        manager.add_length_check_guard(len(value), parts, None)
+        manager.add_length_check_guard(len(items), parts, None)
         item = manager.list_getitem_manager if type(value) is list else manager.tuple_getitem_manager
-        for k, member in enumerate(value):
+        for k, member in enumerate(items):
             _add_value(tree, item(k, f"{expr}[{k}]", member, None), f"{expr}[{k}]", member, parts)
     else:
         manager.add_lambda_guard(lambda found: same(found, value), parts, None)
