@@ -14,7 +14,6 @@ from typing import Any
 import attrs
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -283,9 +282,8 @@ def compile_functional(
     options = _module("config").patch(
         unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not returns_overlapping(module)
     )
-    unwritten = _use_lazy_graph_module(True)  # the code of a graph is only written if it is read or run
     try:
-        with guards.tracing(context), asks, quiet, options, unwritten:
+        with guards.tracing(context), asks, quiet, options:
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
                 module if run is None else run,
                 list(fakes),

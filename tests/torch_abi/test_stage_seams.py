@@ -145,7 +145,6 @@ def test_aot_gives_forward_and_backward_graphs() -> None:
     world = fake.FakeWorld()
     x = torch.randn(3, requires_grad=True)
     run = aot.compile_functional(graph_of(lambda a: torch.sin(a) * 2), [world.of(x)], compilers, {})
-    assert not any("_code" in vars(graph) for graph in seen.values())  # it is written when it is needed
     run(x)[0].sum().backward()
     assert x.grad is not None
     assert torch.allclose(x.grad, torch.cos(x) * 2)
