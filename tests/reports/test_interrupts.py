@@ -17,6 +17,7 @@ from armature.plugin_api import CompileEvent, Pass, hookimpl
 from armature.plugins import manager
 from armature.reports.record import Outcome
 from armature.reports.recorder import Recorder
+from armature.torch_abi import fake
 from armature.trace.recording import graph_nodes
 
 X = torch.ones(3)
@@ -97,7 +98,7 @@ def test_it_does_not_wait_for_the_end_of_the_compilation(stage: str) -> None:
         return x
 
     given = X.clone().requires_grad_(stage == "training graph")
-    on_fakes = (torch._subclasses.FakeTensorMode, "__torch_dispatch__")
+    on_fakes = (fake.WatchingMode, "__torch_dispatch__")
     place, name = {
         "trace": (graph_nodes, "record"),
         "graph": on_fakes,
