@@ -147,8 +147,8 @@ def check_generators(stack: FrameStack[Frame], breaks: Breaks, frame: Frame) -> 
             continue
         if generator.is_inside_try() and not eval_loop.exits_without_user_code(suspended):
             stack.frames += [frame, suspended]
-            stop = breaks.break_at(generator.made_at, "generator-left-unfinished", type=generator.describe())
-            raise stop.blaming(generator)
+            kind = generator.describe()
+            raise breaks.break_at(generator.made_at, "generator-left-unfinished", type=kind).blaming(generator)
 
 
 def root_frame(tracer: Trace, request: FrameRequest) -> Frame:
