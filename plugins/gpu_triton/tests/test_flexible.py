@@ -251,7 +251,8 @@ def test_cubins(capability: int, rows: int, wide: int, dtype: torch.dtype, tmp_p
     functions = toolchain.functions_of(source.text, path)
     for spec in specs:
         built = toolchain.compile_function(functions[spec.name], spec, capability)
-        assert built.cubin.startswith(b"\x7fELF") and built.shared < 99 << 10
+        # code for sm_80 also runs on GPUs of that kind with less shared memory
+        assert built.cubin.startswith(b"\x7fELF") and built.shared < {80: 99, 90: 227}[capability] << 10
 
 
 @pytest.mark.gpu
