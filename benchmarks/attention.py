@@ -5,9 +5,8 @@ Forward, and forward with backward, alternately, by the device's clock: bfloat16
 
 from __future__ import annotations
 
-import json
-import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import armature
-from benchmarks.bandwidth import device_ms
+from benchmarks.bandwidth import device_ms, rows_of
 from benchmarks.gpu import INCUMBENT, OURS, compiled_by, first_call, peak_of
 
 BATCHES, HEADS, ROWS = 4, 16, 4096
@@ -92,21 +91,13 @@ def main(
     """Measure flexible attention on a GPU."""
     if not torch.cuda.is_available():
         raise typer.BadParameter("this needs a CUDA device, and torch sees none")
-    rows: list[dict[str, Any]] = []
-    for width, key_heads in ((64, HEADS), (128, HEADS // 4)):
-        for name, options in programs().items():
-            if not any(part in name for part in only.split(",")):
-                continue
-            try:
-                rows.append(measure(name, options, width, key_heads, incumbent))
-            except Exception as error:
-                traceback.print_exc()
-                rows.append({"program": name, "width": width, "failed": f"{type(error).__name__}: {error}"[:300]})
-            print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
-            if json_file is not None:
-                report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}
-                json_file.write_text(json.dumps(report, indent=1) + "\n")
-    Console().print(table_of(rows))
+    named = {name: held for name, held in programs().items() if any(part in name for part in only.split(","))}
+    calls = [
+        ({"program": name, "width": width}, partial(measure, name, options, width, key_heads, incumbent))
+        for width, key_heads in ((64, HEADS), (128, HEADS // 4))
+        for name, options in named.items()
+    ]
+    Console().print(table_of(rows_of(calls, json_file)))
 
 
 def table_of(rows: list[dict[str, Any]]) -> Table:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import statistics
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,20 +184,27 @@ def main(
     """Measure programs that are bound by memory on a GPU."""
     if not torch.cuda.is_available():
         raise typer.BadParameter("this needs a CUDA device, and torch sees none")
+    named = {name: make for name, make in programs().items() if any(part in name for part in only.split(","))}
+    calls = [({"program": name}, partial(measure, name, make, incumbent)) for name, make in named.items()]
+    Console().print(table_of(rows_of(calls, json_file)))
+
+
+def rows_of(
+    calls: Iterable[tuple[dict[str, Any], Callable[[], dict[str, Any]]]], json_file: Path | None
+) -> list[dict[str, Any]]:
+    """A row for each call, or what names it and its error. They are printed and written as they come."""
     rows: list[dict[str, Any]] = []
-    for name, make in programs().items():
-        if not any(part in name for part in only.split(",")):
-            continue
+    for name, call in calls:
         try:
-            rows.append(measure(name, make, incumbent))
+            rows.append(call())
         except Exception as error:
             traceback.print_exc()
-            rows.append({"program": name, "failed": f"{type(error).__name__}: {error}"[:300]})
+            rows.append({**name, "failed": f"{type(error).__name__}: {error}"[:300]})
         print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
         if json_file is not None:
             report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}
             json_file.write_text(json.dumps(report, indent=1) + "\n")
-    Console().print(table_of(rows))
+    return rows
 
 
 def table_of(rows: list[dict[str, Any]]) -> Table:

@@ -151,7 +151,7 @@ class Outer:
             used: self.whole.get_submodule(str(used.target)) for used in node.all_input_nodes if is_graph(used)
         }
         args: Any = fx.map_arg(node.args, lambda used: graphs[used] if used in graphs else self.fake(used))
-        run = None if node.kwargs else compile_call(node.target, args, self.learns)
+        run = None if node.kwargs else compile_call(node.target, args, self.learns and torch.is_grad_enabled())
         if run is None:
             return False
         given = fx.map_arg(node.args, lambda used: copied(self.graph, used, self.copies))

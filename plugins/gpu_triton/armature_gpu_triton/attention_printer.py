@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 
 import attrs
-import jinja2
 import torch
 
 from armature.backend_api import Buffer, Expression, Kernel, Lines, Load, Node, Op, Pass, Store, Var, Write, walk_kernel
@@ -17,7 +15,7 @@ from armature_gpu_triton import autotune
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.ops import HALVES, TYPES, cast_text
-from armature_gpu_triton.product_printer import TEMPLATES, precision
+from armature_gpu_triton.product_printer import engine, precision
 
 SCORE, GRADIENT = "score", "grad"  # names of pseudo-buffers that represent values of a block
 FORWARD, DELTA, OF_QUERY, OF_KEYS = "forward", "delta", "query", "keys"
@@ -157,18 +155,6 @@ class Body(KernelPrinter):
 
 DEVICE = torch.device("cuda")
 LEAVES = (SCORE, GRADIENT)
-
-
-@cache
-def engine() -> jinja2.Environment:
-    """The environment of the templates, which caches them."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(TEMPLATES)),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
 
 
 def start_of_step(form: Form, places: str) -> str:

@@ -29,7 +29,7 @@ def compile_call(call: GraphCall, build: Build, device: str) -> Attention | None
     own = tuple(tensor for group in rest for tensor in group)
     if not all(isinstance(one, torch.Tensor) and one.device.type == device for one in (query, key, value, *own)):
         return None
-    if any(one.requires_grad for one in own) or not isinstance(scale, float):
+    if not isinstance(scale, float) or (call.gradients and any(one.requires_grad for one in own)):
         return None
     shared = len(rest[0]) if rest else 0
     made = Attention(Functions(score, block_mask[-1], shared, scale, call.expression), call.gradients, build)

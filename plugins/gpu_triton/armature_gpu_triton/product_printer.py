@@ -50,13 +50,15 @@ SHAPES = {LEFT: "[BLOCK_M, BLOCK_K]", RIGHT: "[BLOCK_K, BLOCK_N]"}
 
 
 @cache
-def template() -> jinja2.Template:
-    """The loops over tiles."""
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    engine = jinja2.Environment(
-        loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False
+def engine() -> jinja2.Environment:
+    """The environment of the templates, which caches them."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
     )
-    return engine.get_template("product.py.j2")
 
 
 def precision(dtype: torch.dtype) -> str:
@@ -219,21 +221,25 @@ class ProductPrinter:
         ]
         inner = index.print(product.k.extent)
         parts = (LEFT, RIGHT)
-        return template().render(
-            batched=product.batch is not None,
-            program=f"tl.program_id(0){wide}",
-            row_blocks=self.cover(product.m.extent, "BLOCK_M"),
-            column_blocks=self.cover(product.n.extent, "BLOCK_N"),
-            masks=masks,
-            inner_masks=[f"k_of_{p}_in = k_of_{p} < {inner}" for p in parts] if self.masks.k else [],
-            inner=inner,
-            wide=wide,
-            total=self.epilogue.body.names[self.epilogue.kernel.passes[0].reductions[0]],
-            summed=TYPES[product.total.dtype],
-            left=self.factor(LEFT, product.left),
-            right=self.factor(RIGHT, product.right),
-            precision=precision(product.left.dtype),
-            epilogue=self.finish(),
+        return (
+            engine()
+            .get_template("product.py.j2")
+            .render(
+                batched=product.batch is not None,
+                program=f"tl.program_id(0){wide}",
+                row_blocks=self.cover(product.m.extent, "BLOCK_M"),
+                column_blocks=self.cover(product.n.extent, "BLOCK_N"),
+                masks=masks,
+                inner_masks=[f"k_of_{p}_in = k_of_{p} < {inner}" for p in parts] if self.masks.k else [],
+                inner=inner,
+                wide=wide,
+                total=self.epilogue.body.names[self.epilogue.kernel.passes[0].reductions[0]],
+                summed=TYPES[product.total.dtype],
+                left=self.factor(LEFT, product.left),
+                right=self.factor(RIGHT, product.right),
+                precision=precision(product.left.dtype),
+                epilogue=self.finish(),
+            )
         )
 
 

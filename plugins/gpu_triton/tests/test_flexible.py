@@ -155,6 +155,9 @@ def test_what_is_left_to_torch(launched: list[str]) -> None:
     double = tensors(dtype=torch.float64)
     torch.testing.assert_close(armature.compile(PROGRAMS["causal"])(*double), PROGRAMS["causal"](*double))
     assert not launched
+    with torch.no_grad():  # then there are no such gradients
+        torch.testing.assert_close(armature.compile(learned)(*given), learned(*given))
+    assert launched == ["forward"]
 
 
 @pytest.mark.usefixtures("interpreted")
