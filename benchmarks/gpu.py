@@ -69,6 +69,21 @@ def peak_of(call: Call) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
+def reserved_by(call: Call) -> float:
+    """MiB that the allocator takes from the device for a few calls: with what recordings keep, unlike `peak_of`."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    for _ in range(5):
+        call()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_reserved() - before) / 2**20
+
+
 def bound(model: Any, run: Any, args: tuple[Any, ...], mode: str) -> Call:
     """One call of `run`: forward, or forward and backward, with gradients cleared."""
 
@@ -85,16 +100,19 @@ def bound(model: Any, run: Any, args: tuple[Any, ...], mode: str) -> Call:
     return train if mode == "train" else infer
 
 
-def compiled_calls(make: Callable[[str], Call], incumbent: bool, row: Row) -> dict[str, Call]:
-    """A compiled call per compiler; the seconds of first calls are added to the row.
+def compiled_calls(make: Callable[[str], Call], incumbent: bool, row: Row, tuning: str) -> dict[str, Call]:
+    """A compiled call per compiler; the seconds of first calls and the memory are added to the row.
 
     Eager mode comes first, so that loading libraries counts for none of the compilers.
     """
+    memory = peak_of if tuning == "default" else reserved_by
     calls = {"eager": make("eager")}
     row["eager first s"] = first_call(calls["eager"])
+    row["eager MiB"] = memory(calls["eager"])
     for name in (OURS, *([INCUMBENT] if incumbent else [])):
         calls[name] = make(name)
         row[f"{name} first s"] = first_call(calls[name])
+        row[f"{name} MiB"] = memory(calls[name])
     return calls
 
 
@@ -122,13 +140,14 @@ def measure_model(name: str, mode: str, dtype: torch.dtype, seconds: float, incu
     args = tuple(a.cuda().to(dtype) if a.is_floating_point() else a.cuda() for a in case.args)
     row: Row = {"model": name, "mode": mode}
     models = {k: model if k == "eager" else copy.deepcopy(model) for k in ("eager", OURS, INCUMBENT)}
-    calls = compiled_calls(lambda k: bound(models[k], compiled_by(k, models[k], tuning), args, mode), incumbent, row)
+    calls = compiled_calls(
+        lambda k: bound(models[k], compiled_by(k, models[k], tuning), args, mode), incumbent, row, tuning
+    )
     totals = session().totals()
     row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern, "chosen": chosen()}
     if mode == "infer":
         expected, found = (first_tensor_of(calls[k]()) for k in ("eager", OURS))
         row["error"] = (expected.float() - found.float()).abs().max().item()
-    row |= {f"{k} MiB": peak_of(call) for k, call in calls.items()}
     return row | {f"{k} ms": ms for k, ms in times_of(calls, seconds, 5).items()}
 
 
@@ -145,10 +164,9 @@ def measure_optimizer(name: str, seconds: float, incumbent: bool, tuning: str) -
         optimizer, _ = optimizer_step(name)
         return compiled_by(compiler, lambda: optimizer.step(), tuning)  # type: ignore[no-any-return]
 
-    calls = compiled_calls(make, incumbent, row)
+    calls = compiled_calls(make, incumbent, row, tuning)
     totals = session().totals()
     row |= {"graphs": totals.graphs, "kernels": totals.kernels, "extern": totals.extern}
-    row |= {f"{k} MiB": peak_of(call) for k, call in calls.items()}
     return row | {f"{k} ms": ms for k, ms in times_of(calls, seconds, 20).items()}
 
 

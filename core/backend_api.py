@@ -66,6 +66,7 @@ from armature.lower.index import (
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Spec, TensorValue
+from armature.run.arenas import Arenas
 from armature.run.replay import LaunchRecorder, NotRecorded
 from armature.schedule.batch import Body, Row, body_of
 from armature.schedule.data import Batch, Kernel, KernelPlan, Pass, Work
@@ -89,6 +90,7 @@ __all__ = [
     "PYTHON_INDEX",
     "REDUCTIONS",
     "Accumulate",
+    "Arenas",
     "Batch",
     "Body",
     "Buffer",

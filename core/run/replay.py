@@ -2,14 +2,16 @@
 
 A recording is made for fixed addresses. Inputs are copied to fixed places, except those that stay where they are from
 call to call (parameters, tensors that the graph writes to, results of other recordings): a recording is for their
-addresses. Results are in the recording's own memory, which the next replay overwrites. So a recording is only replayed
-when the program has released all of them; until then another recording is made, or the graph runs normally.
+addresses. Results are in the memory of the recording's arena, which the next replay overwrites. So a recording is only
+replayed when the program has released them, and those that were put where it works; until then another recording is
+made, or the graph runs normally.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from sys import getrefcount
 from typing import Any, Protocol
 
 import attrs
@@ -17,16 +19,26 @@ import torch
 from torch import Tensor
 
 from armature.lower.data import ExternCall
+from armature.run.arenas import Arena, Arenas, ResultMemory
 from armature.schedule.data import KernelPlan, Launch
 from armature.torch_abi.alloc import reinterpret
-from armature.torch_abi.memory import copy_all, same_addresses, storage_number, uses
+from armature.torch_abi.memory import (
+    Layout,
+    StorageWeakRef,
+    copy_all,
+    same_addresses,
+    storage_at,
+    storage_number,
+    tensor_in,
+)  # fmt: skip
 from armature.torch_abi.views import may_overlap_itself
 
 MOST = 8
 """Recordings of one graph; calls that need another one run normally."""
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
-Result = Callable[[list[Any]], Any]
+Arguments = list[Any] | Mapping[int, Any]
+Result = Callable[[Arguments], Any]
 
 
 class NotRecorded(Exception):
@@ -36,18 +48,69 @@ class NotRecorded(Exception):
 class LaunchRecorder(Protocol):
     """A device's ability to record launches and replay them as one.
 
-    memory: numbers of the storages that hold results of recordings. One recorder serves a process.
+    arenas: what the core knows of the memory of recordings, `Arenas()` at first. One recorder serves a process.
     """
 
-    memory: set[int]
+    arenas: Arenas
 
     def place(self, device: torch.device) -> Hashable | None:
         """What a recording depends on besides its arguments, such as the device's current stream. None: nothing can be
         recorded now."""
 
-    def record(self, device: torch.device, call: Call, args: list[Any]) -> tuple[Callable[[], None], tuple[Any, ...]]:
-        """Record the call without executing it. Returns a function that replays its launches, and the results, which
-        own their memory while they live. Errors: NotRecorded."""
+    def record(
+        self, device: torch.device, call: Call, args: list[Any], arena: int
+    ) -> tuple[Callable[[], None], tuple[Any, ...]]:
+        """Record the call without executing it. It may empty the list, and takes memory from the arena of this number
+        at the place; what the program then releases is free for it and for later recordings. Returns a function that
+        replays its launches, and the results, which own their memory while they live. Errors: NotRecorded."""
+
+
+@attrs.frozen(eq=False)
+class Consumed:
+    """An input whose memory the recording uses for something else once it has read it.
+
+    uses, references: how many tensors lay in that memory, and how often Python held the input, at the recording's
+    start. With more of them the program still holds the input, which a replay would write over.
+    """
+
+    position: int
+    memory: ResultMemory
+    uses: int
+    references: int
+
+
+@attrs.define(eq=False)
+class FreshResult:
+    """Makes a result in the memory of the recording; `template` is made when the program has released the first one."""
+
+    memory: ResultMemory
+    layout: Layout
+    arenas: Arenas
+    template: Tensor | None = None
+
+    def __call__(self, args: Arguments) -> Tensor:
+        """The result of a replay."""
+        if self.template is None:
+            self.template = tensor_in(self.memory.borrowed(), self.layout)
+            self.memory.own += 1
+            self.arenas.made(self.memory)
+        return self.template.detach()
+
+
+@attrs.frozen(eq=False)
+class InputResult:
+    """A result that is an input, or with a layout, lies in its memory `offset` elements further on."""
+
+    position: int
+    layout: Layout | None = None
+    offset: int = 0
+
+    def __call__(self, args: Arguments) -> Tensor:
+        """The result for these inputs."""
+        given: Tensor = args[self.position]
+        if self.layout is None:
+            return given
+        return reinterpret(given, self.layout.shape, self.layout.strides, self.offset)
 
 
 @attrs.frozen(eq=False)
@@ -55,8 +118,8 @@ class Recording:
     """Launches for fixed addresses.
 
     positions: inputs whose addresses are fixed. addresses: per input, None for others. copied: positions of the others,
-    whose values are copied to `places`. results: how each result is made from the arguments. storages: those of
-    results, with their reference counts when the program has released them.
+    whose values are copied to `places`. results: how each result is made from the arguments. made: the memory of
+    results. before: the memory of results that were in use when the recording was made.
     """
 
     positions: list[int]
@@ -65,12 +128,20 @@ class Recording:
     places: list[Tensor]
     launch: Callable[[], None]
     results: tuple[Result, ...]
-    storages: tuple[tuple[int, int], ...]
+    arena: Arena
+    made: tuple[ResultMemory, ...]
+    before: frozenset[ResultMemory]
+    consumed: tuple[Consumed, ...]
 
     def fits(self, args: list[Any]) -> bool:
-        """Whether the arguments have the recorded addresses, and the program has released the last replay's results."""
-        return same_addresses(args, self.addresses, self.positions) and all(
-            uses(storage) <= count for storage, count in self.storages
+        """Whether the arguments have the recorded addresses, and a replay writes over nothing that is in use."""
+        return (
+            same_addresses(args, self.addresses, self.positions)
+            and all(memory in self.before for memory in self.arena.in_use())
+            and all(
+                one.memory.uses() <= one.uses and getrefcount(args[one.position]) <= one.references
+                for one in self.consumed
+            )
         )
 
     def run(self, args: list[Any]) -> tuple[Any, ...]:
@@ -80,6 +151,7 @@ class Recording:
         made = tuple(result(args) for result in self.results)
         args.clear()
         self.launch()
+        self.arena.held.extend(self.made)
         return made
 
 
@@ -102,7 +174,6 @@ class Replayed:
     recordings: dict[Hashable, list[Recording]] = attrs.field(factory=dict)
     count: int = 0
     given_up: bool = False
-    lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
         """Replay a recording that fits, or run the graph. The first call of a kind runs it, because kernels are built
@@ -110,7 +181,7 @@ class Replayed:
         place = None if self.given_up else self.recorder.place(self.device)
         if place is None:
             return self.call(args)
-        with self.lock:
+        with self.recorder.arenas.lock:
             key = (place, torch.is_inference_mode_enabled(), *self.kind(args))
             known = self.recordings.get(key)
             if known is None:
@@ -119,10 +190,8 @@ class Replayed:
                 for recording in known:
                     if recording.fits(args):
                         return recording.run(args)
-                made = self.recorded(args)
-                if made is not None:
-                    known.append(made)
-                    return made.run(args)
+                if self.recordable(args):
+                    return self.recorded(args, place, known)
         return self.call(args)
 
     def kind(self, args: list[Any]) -> tuple[Hashable, ...]:
@@ -132,73 +201,134 @@ class Replayed:
             return numbers
         return (*numbers, *((arg.shape, arg.stride()) for arg in args if isinstance(arg, Tensor)))
 
-    def recorded(self, args: list[Any]) -> Recording | None:
-        """A new recording for arguments like these; None if there can't be one."""
+    def recordable(self, args: list[Any]) -> bool:
+        """Whether another recording can be tried."""
         if self.count == MOST:
-            return None
-        self.count += 1
-        tensors = [k for k, arg in enumerate(args) if isinstance(arg, Tensor)]
-        if elsewhere := [k for k in tensors if args[k].device != self.device]:
+            return False
+        elsewhere = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg.device != self.device]
+        if elsewhere:
             self.give_up(f"input {elsewhere[0]} is on {args[elsewhere[0]].device}, the graph on {self.device}")
-            return None
-        kept = [k for k in tensors if k in self.fixed or self.stays(args[k])]
-        copied = tuple(k for k in tensors if k not in kept)
-        inputs = list(args)
-        for k in copied:
-            inputs[k] = torch.empty_strided(args[k].shape, args[k].stride(), dtype=args[k].dtype, device=args[k].device)
+        return not elsewhere
+
+    def recorded(self, args: list[Any], place: Hashable, known: list[Recording]) -> tuple[Any, ...]:
+        """Make a recording for arguments like these, and launch it for the first time. The list is emptied, so that the
+        recording can use the memory of inputs that nobody else holds. If it can't be made, the graph runs normally."""
+        self.count += 1
+        arenas = self.recorder.arenas
+        tensors = [k for k, arg in enumerate(args) if isinstance(arg, Tensor)]
+        given = {k: memory for k in tensors if (memory := arenas.result_of(args[k])) is not None}
+        # counted while nothing here refers to the inputs, as in `Recording.fits`
+        seen = [Consumed(k, memory, memory.uses(), getrefcount(args[k])) for k, memory in given.items()]
+        kept = [k for k in tensors if k in given or k in self.fixed or stays(args[k])]
+        addresses = [args[k].data_ptr() if k in kept else None for k in range(len(args))]
+        values = {k: args[k] for k in tensors if k not in kept}
+        places = {
+            k: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for k, t in values.items()
+        }
+        if places:
+            copy_all([*places.values()], [*values.values()])
+        arena = arenas.choose(place, [*given.values()])
+        before = frozenset(arena.in_use())
+        inputs = [places.get(k, arg) for k, arg in enumerate(args)]
+        sources = {k: Source.of(inputs[k]) for k in tensors}
+        spare = [borrowed(arg) if k in given else arg for k, arg in enumerate(args)]
+        args.clear()
         try:
-            launch, made = self.recorder.record(self.device, self.call, list(inputs))
+            launch, made = self.recorder.record(self.device, self.call, inputs, arena.number)
         except NotRecorded as reason:
             self.give_up(str(reason))
-            return None
-        fresh = {storage_number(one) for one in made if isinstance(one, Tensor)} - self.constants
-        fresh -= {storage_number(inputs[k]) for k in tensors}
-        self.recorder.memory |= fresh
-        results = tuple(self.result(one, inputs, fresh) for one in made)
-        del made
-        more = "; this was the last one, other calls run normally" if self.count == MOST else ""
-        self.tell(f"recorded: {len(kept)} inputs stay where they are, {len(copied)} are copied{more}")
-        return Recording(
-            positions=kept,
-            addresses=[args[k].data_ptr() if k in kept else None for k in range(len(args))],
-            copied=copied,
-            places=[inputs[k] for k in copied],
-            launch=launch,
-            results=results,
-            storages=tuple((storage, uses(storage)) for storage in fresh),
+            return self.run_once(spare, [*given])
+        del inputs, spare
+        passed = self.constants.union(source.number for source in sources.values())
+        memories = {
+            number: arenas.made(ResultMemory.of(one))
+            for number, one in {storage_number(one): one for one in made if isinstance(one, Tensor)}.items()
+            if number not in passed
+        }
+        results = tuple(result_of(one, sources, memories, arenas) for one in made)
+        held = tuple(memories.values())
+        consumed = tuple(one for one in seen if not one.memory.in_use())
+        known.append(
+            Recording(
+                kept, addresses, tuple(places), [*places.values()], launch, results, arena, held, before, consumed
+            )
         )
+        more = "; this was the last one, other calls run normally" if self.count == MOST else ""
+        self.tell(f"recorded: {len(kept)} inputs stay where they are, {len(places)} are copied{more}")
+        launch()
+        arena.held.extend(held)
+        return first_results(made, results, values)
+
+    def run_once(self, args: list[Any], lent: list[int]) -> tuple[Any, ...]:
+        """Run the graph on inputs of which those at the positions `lent` do not own their memory. What is returned owns
+        its memory."""
+        numbers = {storage_number(args[k]) for k in lent}
+        made = self.call(args)
+        return tuple(one.clone() if isinstance(one, Tensor) and storage_number(one) in numbers else one for one in made)
 
     def give_up(self, reason: str) -> None:
         """Run the graph normally from now on."""
         self.given_up = True
         self.tell(f"not recorded: {reason}")
 
-    def stays(self, tensor: Tensor) -> bool:
-        """Whether a recording uses the tensor at its own address: the address stays the same from call to call, or the
-        tensor can't be copied with its layout."""
-        if isinstance(tensor, torch.nn.Parameter) or storage_number(tensor) in self.recorder.memory:
-            return True
-        return may_overlap_itself(tensor)
 
-    def result(self, made: Any, inputs: Sequence[Any], fresh: Iterable[int]) -> Result:
-        """How to make a result: it is an input, or is reconstructed from the recorded result."""
-        if not isinstance(made, Tensor):
-            return lambda args: made
-        storage = storage_number(made)
-        if storage in fresh:
-            return lambda args: made.detach()
-        for k, given in enumerate(inputs):
-            if made is given:
-                return lambda args: args[k]
-        for k, given in enumerate(inputs):
-            if isinstance(given, Tensor) and storage_number(given) == storage:
-                shape, strides, offset = (
-                    tuple(made.shape),
-                    made.stride(),
-                    made.storage_offset() - given.storage_offset(),
-                )
-                return lambda args: reinterpret(args[k], shape, strides, int(offset))
-        return lambda args: made  # a constant of the graph
+@attrs.frozen(eq=False)
+class Source:
+    """What an input is known by after the recording, which may have consumed it: results may be it, or lie in it."""
+
+    tensor: weakref.ref[Tensor]
+    storage: StorageWeakRef
+    number: int
+    offset: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Source:
+        """That of an input. The number stays that of its storage: another one gets it only when this is gone."""
+        number = storage_number(tensor)
+        storage = StorageWeakRef(tensor.untyped_storage())
+        return cls(weakref.ref(tensor), storage, number, int(tensor.storage_offset()))
+
+
+def stays(tensor: Tensor) -> bool:
+    """Whether a recording uses the tensor at its own address: the address stays the same from call to call, or the
+    tensor can't be copied with its layout."""
+    return isinstance(tensor, torch.nn.Parameter) or may_overlap_itself(tensor)
+
+
+def unset_like(tensor: Tensor) -> Tensor:
+    """A tensor of the same layout, with memory of its own that is not set."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+def borrowed(tensor: Tensor) -> Tensor:
+    """The same memory as a tensor that does not own it."""
+    storage = tensor.untyped_storage()
+    return tensor_in(storage_at(storage.data_ptr(), storage.nbytes(), tensor.device), Layout.of(tensor))
+
+
+def result_of(made: Any, sources: Mapping[int, Source], memories: Mapping[int, ResultMemory], arenas: Arenas) -> Result:
+    """How a replay makes a result: anew in the recording's memory, or from the input that it is or lies in."""
+    if not isinstance(made, Tensor):
+        return lambda args: made
+    number = storage_number(made)
+    if number in memories:
+        return FreshResult(memories[number], Layout.of(made), arenas)
+    for k, source in sources.items():
+        if source.tensor() is made:
+            return InputResult(k)
+    for k, source in sources.items():
+        if source.number == number:
+            return InputResult(k, Layout.of(made), int(made.storage_offset()) - source.offset)
+    return lambda args: made  # a constant of the graph
+
+
+def first_results(made: Sequence[Any], results: Sequence[Result], values: Mapping[int, Tensor]) -> tuple[Any, ...]:
+    """What the first launch returns: what was recorded, but what is in an input whose value was copied is made from the
+    program's own tensor. values: those inputs by position."""
+    return tuple(
+        result(values) if isinstance(result, InputResult) and result.position in values else one
+        for one, result in zip(made, results, strict=True)
+    )
 
 
 def written_inputs(plan: KernelPlan) -> frozenset[int]:

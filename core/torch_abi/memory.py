@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef as StorageWeakRef
 
 _C: Any = torch._C
 
@@ -48,3 +50,36 @@ def copy_all(targets: list[Tensor], values: list[Tensor]) -> None:
         torch._foreach_copy_(targets, values)
     finally:
         _C._set_grad_enabled(before)
+
+
+@attrs.frozen
+class Layout:
+    """How a tensor lies in its storage, and whether it is read conjugated or negated."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    conjugated: bool
+    negated: bool
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Layout:
+        """That of a tensor."""
+        sizes = tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
+        return cls(tensor.dtype, *sizes, tensor.is_conj(), tensor.is_neg())
+
+
+def storage_at(address: int, size: int, device: torch.device) -> torch.UntypedStorage:
+    """A storage of `size` bytes at an address, which does not own that memory."""
+    made: torch.UntypedStorage = _C._construct_storage_from_data_pointer(address, device, size)
+    return made
+
+
+def tensor_in(storage: torch.UntypedStorage, layout: Layout) -> Tensor:
+    """A tensor in this storage."""
+    made = torch.empty(0, dtype=layout.dtype, device=storage.device)
+    made.set_(storage, layout.offset, layout.shape, layout.strides)
+    if layout.conjugated:
+        made = made.conj()
+    return torch._neg_view(made) if layout.negated else made

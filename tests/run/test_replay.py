@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,52 +20,108 @@ from armature.events import EventKind
 from armature.pipeline.session import session
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
+from armature.run.arenas import Arenas
 from armature.run.replay import MOST, NotRecorded
+from armature.torch_abi.memory import Layout, StorageWeakRef, storage_at, storage_number, tensor_in
 
 OPTIONS: dict[str, Any] = {"mode": "reduce-overhead"}
 
 
+MEMORY = 1 << 20
+
+
+@attrs.define(eq=False)
+class Taken:
+    """Part of an arena's memory that a result owns."""
+
+    start: int
+    end: int
+    storage: StorageWeakRef
+
+
+@attrs.define(eq=False)
+class Memory:
+    """An arena's memory. Each result lies as near to its start as there is room. top: the end of what was ever used."""
+
+    data: Any = attrs.field(factory=lambda: np.empty(MEMORY, np.uint8))
+    taken: list[Taken] = attrs.field(factory=list)
+    top: int = 0
+
+    def free(self) -> list[tuple[int, int]]:
+        """What no result owns, as pairs of start and end."""
+        self.taken = sorted((one for one in self.taken if not one.storage.expired()), key=lambda one: one.start)
+        edges = [0, *(edge for one in self.taken for edge in (one.start, one.end)), MEMORY]
+        return list(zip(edges[::2], edges[1::2], strict=True))
+
+    def own(self, result: Tensor) -> Tensor:
+        """A tensor of the same layout in this memory, which owns its part."""
+        size = result.untyped_storage().nbytes()
+        start = next(start for start, end in self.free() if end - start >= size)
+        storage = storage_at(self.data.ctypes.data + start, size, result.device)
+        self.taken.append(Taken(start, start + -(-size // 64) * 64, StorageWeakRef(storage)))
+        self.top = max(self.top, self.taken[-1].end)
+        return tensor_in(storage, Layout.of(result))
+
+
 @attrs.define(eq=False)
 class Recorder:
-    """Stands for a device. replays: how often a recording was launched. refuses: why nothing can be recorded."""
+    """Stands for a device. Each launch first destroys what was free in its arena when the recording was made.
 
-    memory: set[int] = attrs.field(factory=set)
+    replays: how often a recording was launched. refuses: why nothing can be recorded.
+    """
+
+    arenas: Arenas = attrs.field(factory=Arenas)
     stream: int | None = 0
     refuses: str = ""
     records: int = 0
     replays: int = 0
+    memories: dict[tuple[int | None, int], Memory] = attrs.field(factory=dict)
 
     def place(self, device: torch.device) -> int | None:
         return self.stream
 
     def record(
-        self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any]
+        self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any], arena: int
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
         if self.refuses:
+            args.clear()
             raise NotRecorded(self.refuses)
         self.records += 1
-        inputs = list(args)
-        before = [arg.detach().clone() if isinstance(arg, Tensor) else arg for arg in inputs]
+        memory = self.memories.setdefault((self.stream, arena), Memory())
+        before = [arg.detach().clone() if isinstance(arg, Tensor) else arg for arg in args]
+        inputs = [fixed(arg) if isinstance(arg, Tensor) else arg for arg in args]
+        numbers = {storage_number(arg) for arg in args if isinstance(arg, Tensor)}
         with torch.no_grad():
             results = call(args)
             for given, old in zip(inputs, before, strict=True):
                 if isinstance(given, Tensor) and not torch.equal(given, old):
-                    given.detach().copy_(old)
-        made = [result.detach() if isinstance(result, Tensor) else result for result in results]
-        for result in made:
-            if isinstance(result, Tensor) and result.is_floating_point():
-                shared = any(isinstance(arg, Tensor) and arg.data_ptr() == result.data_ptr() for arg in inputs)
-                if not shared:
-                    result.fill_(float("nan"))  # nobody may read it before the first replay
+                    given.copy_(old)
+        own = [isinstance(one, Tensor) and storage_number(one) not in numbers for one in results]
+        scratch = memory.free()
+        results = tuple(memory.own(one) if mine else one for one, mine in zip(results, own, strict=True))
+        made = [fixed(one) for one, mine in zip(results, own, strict=True) if mine]
 
         def launch() -> None:
             self.replays += 1
+            old = [arg.clone() if isinstance(arg, Tensor) else arg for arg in inputs]
+            read = [arg.clone() if isinstance(arg, Tensor) else arg for arg in inputs]
             with torch.no_grad():
-                for old, new in zip(made, call(list(inputs)), strict=True):
-                    if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
-                        old.copy_(new)
+                for start, end in scratch:
+                    memory.data[start:end] = 255
+                found = call([*read])
+                for given, was, now in zip(inputs, old, read, strict=True):
+                    if isinstance(given, Tensor) and not torch.equal(was, now):
+                        given.copy_(now)
+                for one, new in zip(made, (one for one, mine in zip(found, own, strict=True) if mine), strict=True):
+                    one.copy_(new)
 
         return launch, results
+
+
+def fixed(tensor: Tensor) -> Tensor:
+    """The same memory, not owned: as a recording knows it."""
+    storage = tensor.untyped_storage()
+    return tensor_in(storage_at(storage.data_ptr(), storage.nbytes(), tensor.device), Layout.of(tensor))
 
 
 @pytest.fixture
@@ -155,6 +212,135 @@ def test_training_is_that_of_eager(recorder: Recorder) -> None:
             step.zero_grad()
     torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
     assert recorder.replays > 8
+
+
+def test_the_last_result_may_be_held_over_the_next_call(recorder: Recorder) -> None:
+    compiled = armature.compile(lambda x: (x * 2).cos().sum(-1, keepdim=True) * x, **OPTIONS)
+    held = torch.zeros(())
+    wanted = held
+    for _ in range(10):
+        x = torch.randn(5, 6)
+        found = compiled(x)
+        torch.testing.assert_close(held, wanted)
+        held, wanted = found, (x * 2).cos().sum(-1, keepdim=True) * x
+    assert recorder.records == 2, "two recordings take turns"
+
+
+def test_results_of_one_function_are_safe_from_replays_of_another(recorder: Recorder) -> None:
+    first = armature.compile(lambda x: (x * 2).cos(), **OPTIONS)
+    second = armature.compile(lambda x: x.exp() + 1, **OPTIONS)
+    for _ in range(6):
+        x = torch.randn(5, 6)
+        found = second(first(x))
+        other = first(x + 1)
+        torch.testing.assert_close(found, (x * 2).cos().exp() + 1)
+        torch.testing.assert_close(other, ((x + 1) * 2).cos())
+    assert recorder.replays > 6
+
+
+def test_gradients_that_are_added_up_over_replays(recorder: Recorder) -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
+    twin = copy.deepcopy(model)
+    compiled = armature.compile(model, **OPTIONS)
+    for round_ in range(12):
+        x = torch.randn(5, 4)
+        for net in (compiled, twin):
+            net(x).square().sum().backward()
+        torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in twin.parameters()])
+        if round_ % 3 == 2:
+            model.zero_grad(set_to_none=round_ % 2 == 0)
+            twin.zero_grad(set_to_none=round_ % 2 == 0)
+    assert recorder.replays > 12
+
+
+def test_gradients_that_are_cleared_between_forward_and_backward(recorder: Recorder) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
+    twin = copy.deepcopy(model)
+    compiled = armature.compile(model, **OPTIONS)
+    steps = [torch.optim.SGD(net.parameters(), 0.1) for net in (model, twin)]
+    for _ in range(12):
+        x = torch.randn(5, 4)
+        for net, step in zip((compiled, twin), steps, strict=True):
+            loss = net(x).square().mean()
+            step.zero_grad()
+            loss.backward()
+            step.step()
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
+    assert recorder.records == 4, "two pairs of recordings take turns"
+
+
+def test_backward_uses_the_memory_of_what_forward_saved(recorder: Recorder) -> None:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = nn.ParameterList(nn.Parameter(torch.randn(32, 32) / 6) for _ in range(6))
+
+        def forward(self, x: Tensor) -> Tensor:
+            for weight in self.weights:
+                x = (x @ weight).tanh()
+            return x.sum()
+
+    model = Deep()
+    compiled = armature.compile(model, **OPTIONS)
+    for _ in range(6):
+        compiled(torch.randn(64, 32)).backward()
+        model.zero_grad()
+    assert recorder.records == 2
+    (memory,) = recorder.memories.values()
+    assert memory.free() == [(0, MEMORY)], "results are the arena's when the program has released them"
+    saved, gradients = 6 * 64 * 32 * 4, 6 * 32 * 32 * 4
+    assert saved <= memory.top < saved + gradients, "gradients lie where forward's results were"
+
+
+def test_a_saved_tensor_that_the_program_holds_is_not_written_over(recorder: Recorder) -> None:
+    weight = torch.randn(64, 64, requires_grad=True)
+    compiled = armature.compile(lambda x: (x @ weight).tanh(), **OPTIONS)
+    held: list[tuple[Tensor, Tensor]] = []
+    for round_ in range(10):
+        x = torch.randn(64, 64)
+        found = compiled(x)
+        if round_ % 3 == 2:
+            held.append((found, (x @ weight).tanh()))
+        found.sum().backward(retain_graph=round_ % 4 == 3)
+        if round_ % 4 == 3:
+            before = weight.grad.clone()
+            found.sum().backward()
+            torch.testing.assert_close(weight.grad, before * 2)
+        weight.grad = None
+    for found, wanted in held:
+        torch.testing.assert_close(found, wanted)
+    assert recorder.replays > 6
+
+
+def test_an_input_that_only_the_call_holds_may_be_consumed_and_no_other(recorder: Recorder) -> None:
+    first = armature.compile(lambda x: x * 2, **OPTIONS)
+    second = armature.compile(lambda x: x.exp(), **OPTIONS)
+    for round_ in range(12):
+        x = torch.randn(8)
+        if round_ < 6:
+            torch.testing.assert_close(second(first(x)), (x * 2).exp())
+        else:
+            between = first(x)
+            torch.testing.assert_close(second(between), (x * 2).exp())
+            torch.testing.assert_close(between, x * 2)
+
+
+def test_a_recording_that_fails_after_its_inputs_are_gone_runs_on_them(recorder: Recorder) -> None:
+    first = armature.compile(lambda x: x * 2, **OPTIONS)
+    second = armature.compile(lambda x: (x[1:], x.exp()), **OPTIONS)
+    kept = []
+    for round_ in range(6):
+        x = torch.randn(8)
+        recorder.refuses = ""
+        between = first(x)
+        recorder.refuses = "refused" if round_ else ""
+        rows, found = second(between)
+        del between
+        kept.append(((rows, found), ((x * 2)[1:], (x * 2).exp())))
+    for found, wanted in kept:
+        torch.testing.assert_close(found, wanted)
+    assert any("not recorded: refused" in text for text in told())
 
 
 def test_two_forwards_before_their_backwards(recorder: Recorder) -> None:

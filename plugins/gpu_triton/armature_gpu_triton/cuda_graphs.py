@@ -1,4 +1,4 @@
-"""Records launches on a CUDA device as CUDA graphs; those of one stream share memory."""
+"""Records launches on a CUDA device as CUDA graphs; those of an arena share memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 import torch
 
-from armature.backend_api import NotRecorded, raw_stream_getter
+from armature.backend_api import Arenas, NotRecorded, raw_stream_getter
 from armature_gpu_triton.random_numbers import CudaRandomNumbers, Reservations
 
 
 @attrs.frozen(eq=False)
 class Pool:
-    """Shared by the recordings of a stream, which never run at once: memory, and the stream on which they are made.
+    """Shared by the recordings of an arena, which never run at once: memory, and the stream on which they are made.
 
     anchor: an empty recording that keeps the pool alive, because torch drops a pool with its last recording.
     """
@@ -30,11 +30,16 @@ class Pool:
 
 @attrs.define(eq=False)
 class CudaGraphs:
-    """Records with `torch.cuda.CUDAGraph`. numbers: the generators that kernels draw random numbers from."""
+    """Records with `torch.cuda.CUDAGraph`.
+
+    numbers: the generators that kernels draw random numbers from. pools: by device, stream and arena. failed: the pool
+    of the last recording that failed; the call that was to be recorded then runs on inputs in that memory.
+    """
 
     numbers: CudaRandomNumbers = attrs.field(factory=CudaRandomNumbers)
-    memory: set[int] = attrs.field(factory=set)
-    pools: dict[tuple[torch.device, int], Pool] = attrs.field(factory=dict)
+    arenas: Arenas = attrs.field(factory=Arenas)
+    pools: dict[tuple[torch.device, int, int], Pool] = attrs.field(factory=dict)
+    failed: Pool | None = None
     lock: threading.Lock = attrs.field(factory=threading.Lock)
     stream_of: Callable[[int], int] = attrs.field(factory=raw_stream_getter)
 
@@ -44,21 +49,22 @@ class CudaGraphs:
             return None
         return self.stream_of(device.index)
 
-    def pool(self, device: torch.device, stream: int) -> Pool:
-        """The pool of a device's stream."""
-        if (device, stream) not in self.pools:
+    def pool(self, device: torch.device, stream: int, arena: int) -> Pool:
+        """The pool of an arena of a device's stream."""
+        key = device, stream, arena
+        if key not in self.pools:
             handle, own = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
             with torch.cuda.stream(own):
-                self.pools[device, stream] = Pool(handle, own, record_nothing(handle))
-        return self.pools[device, stream]
+                self.pools[key] = Pool(handle, own, record_nothing(handle))
+        return self.pools[key]
 
     def record(
-        self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any]
+        self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any], arena: int
     ) -> tuple[Callable[[], None], tuple[Any, ...]]:
         """Capture the launches of the call. Errors: NotRecorded with the message of torch or the driver."""
         graph = torch.cuda.CUDAGraph()
         with self.lock, no_collection():
-            key = (device, self.stream_of(device.index))
+            key = (device, self.stream_of(device.index), arena)
             pool = self.pool(*key)
             current = torch.cuda.current_stream(device)
             pool.stream.wait_stream(current)
@@ -72,7 +78,7 @@ class CudaGraphs:
                         graph.capture_end()
                 except Exception as error:
                     # torch still counts the pool as in use, and would refuse it for the next recording
-                    self.pools.pop(key)
+                    self.failed = self.pools.pop(key)
                     record_nothing()
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error

@@ -86,6 +86,60 @@ def test_training_is_that_of_eager() -> None:
     assert {text.partition(":")[0] for text in told()} == {"recorded"}, told()
 
 
+def test_gradients_that_are_added_up() -> None:
+    model = block()
+    other = copy.deepcopy(model)
+    compiled = armature.compile(model, **OPTIONS)
+    for round_ in range(12):
+        x = torch.randn(16, 64, device="cuda")
+        for net in (compiled, other):
+            F.mse_loss(net(x), x).backward()
+        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-3, atol=1e-4)
+        if round_ % 3 == 2:
+            model.zero_grad()
+            other.zero_grad()
+
+
+def test_results_of_one_function_are_safe_from_replays_of_another() -> None:
+    def one(x: Tensor) -> Tensor:
+        return x @ x @ x @ x
+
+    def two(x: Tensor) -> Tensor:
+        return x.tanh() @ x @ x
+
+    first, second = armature.compile(one, **OPTIONS), armature.compile(two, **OPTIONS)
+    before = torch.zeros((), device="cuda"), torch.zeros((), device="cuda")
+    for _ in range(10):
+        x = torch.randn(64, 64, device="cuda") / 8
+        found = second(first(x))
+        first(x + 1)
+        torch.testing.assert_close(found, two(one(x)), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(*before, rtol=1e-4, atol=1e-4)
+        before = first(x), one(x)
+
+
+def test_a_training_step_needs_no_more_memory_than_without_recordings() -> None:
+    def peak(mode: str) -> float:
+        torch.manual_seed(0)
+        model = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(512, 512), nn.GELU()))).cuda()
+        compiled = armature.compile(model, mode=mode)
+        x = torch.randn(8192, 512, device="cuda")
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        for _ in range(5):
+            compiled(x).square().mean().backward()
+            model.zero_grad()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        compiled(x).square().mean().backward()
+        return (torch.cuda.max_memory_reserved() - before) / 2**20
+
+    assert peak("reduce-overhead") < 1.2 * peak("default") + 32
+
+
 def test_dropout_draws_new_numbers_in_each_replay() -> None:
     compiled = armature.compile(lambda x: F.dropout(x, 0.5), **OPTIONS)
     ones = torch.ones(256, device="cuda")
@@ -124,9 +178,9 @@ def test_the_generator_draws_on_after_a_recording_that_failed() -> None:
     x = torch.ones(4, device="cuda")
     for _ in range(2):
         with pytest.raises(NotRecorded, match="captur"):
-            recorder.record(torch.device("cuda", 0), call, [x])
+            recorder.record(torch.device("cuda", 0), call, [x], 0)
         assert torch.rand(4, device="cuda").shape == (4,)
-    launch, (result,) = recorder.record(torch.device("cuda", 0), lambda args: (args[0] + 1,), [x])
+    launch, (result,) = recorder.record(torch.device("cuda", 0), lambda args: (args[0] + 1,), [x], 0)
     launch()
     assert result.tolist() == [2.0] * 4
 
