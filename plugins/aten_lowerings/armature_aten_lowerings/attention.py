@@ -25,14 +25,14 @@ NOTHING = -1e9
 """A score that is replaced by at most this has no weight beside another."""
 
 
-def scaled(scores: Any, factor: Any, scaling: str) -> Any:
+def scaled(scores: Any, factor: Any, scaling: str) -> object:
     """The scaled scores."""
     if scaling == "divided":
         return torch.div(scores, factor)
     return torch.mul(scores, factor) if scaling == "multiplied" else scores
 
 
-def masked(scores: Any, mask: Any, fill: Any, masking: str) -> Any:
+def masked(scores: Any, mask: Any, fill: Any, masking: str) -> object:
     """The masked scores, in each of the ways to write that."""
     if masking == "filled":
         return scores.masked_fill(mask, fill)
@@ -41,7 +41,7 @@ def masked(scores: Any, mask: Any, fill: Any, masking: str) -> Any:
     return torch.add(scores, mask) if masking == "added" else scores
 
 
-def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping: str) -> Any:
+def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping: str) -> object:
     """The weights: a softmax, optionally with dropout."""
     weights = torch.softmax(scores, dim, dtype)
     if dropping == "function":
@@ -52,7 +52,7 @@ def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping:
 def rewrites() -> Iterator[Rewrite]:
     """All variants, the longest first, because shorter patterns are parts of them."""
     scalings, maskings = ("divided", "multiplied", ""), ("filled", "chosen", "added", "")
-    products: tuple[Callable[..., Any], ...] = (torch.matmul, torch.bmm)
+    products: tuple[Callable[..., object], ...] = (torch.matmul, torch.bmm)
     for product, scaling, masking, dropping in itertools.product(
         products, scalings, maskings, ("function", "torch's", "")
     ):
@@ -61,33 +61,33 @@ def rewrites() -> Iterator[Rewrite]:
         yield Rewrite(pattern, replacement_of(scaling, masking), is_worth_it, name)
 
 
-def pattern_of(product: Callable[..., Any], scaling: str, masking: str, dropping: str) -> Callable[..., Any]:
+def pattern_of(product: Callable[..., object], scaling: str, masking: str, dropping: str) -> Callable[..., object]:
     """One variant of attention, which does not use all parameters. `keys` is already transposed: [..., D, S]."""
 
     def attention(
-        query: Any,
-        keys: Any,
-        value: Any,
-        dim: Any,
-        dtype: Any,
-        factor: Any,
-        mask: Any,
-        fill: Any,
-        p: Any,
-        training: Any,
-    ) -> Any:
+        query: object,
+        keys: object,
+        value: object,
+        dim: object,
+        dtype: object,
+        factor: object,
+        mask: object,
+        fill: object,
+        p: object,
+        training: object,
+    ) -> object:
         scores = masked(scaled(product(query, keys), factor, scaling), mask, fill, masking)
         return product(weighted(scores, dim, dtype, p, training, dropping), value)
 
     return attention
 
 
-def replacement_of(scaling: str, masking: str) -> Callable[..., Any]:
+def replacement_of(scaling: str, masking: str) -> Callable[..., object]:
     """The replacement for a pattern."""
 
     def attention(
-        query: Any, keys: Any, value: Any, factor: Any = 1.0, mask: Any = None, fill: Any = None, **others: object
-    ) -> Any:
+        query: Any, keys: Any, value: Any, factor: object = 1.0, mask: Any = None, fill: object = None, **others: object
+    ) -> object:
         number = number_of(factor) or 1.0  # never zero, see _is_plain
         as_one = fake_of(query.node).dim() == 3
         given = [one.unsqueeze(0) for one in (query, keys, value)] if as_one else [query, keys, value]
@@ -123,7 +123,7 @@ def each_sees_a_key(mask: fx.Node, masking: str) -> bool:
     return bool(seen.any(-1).all())
 
 
-def with_blind_queries(mixed: Any, value: Any, mask: Any, masking: str, fill: float | None) -> Any:
+def with_blind_queries(mixed: Any, value: Any, mask: Any, masking: str, fill: float | None) -> object:
     """The result corrected for queries that see no key, where the kernel returns zeros. Eager mode returns the mean of
     the values if all scores are equal, and NaN if they are minus infinity."""
     if masking == "added":

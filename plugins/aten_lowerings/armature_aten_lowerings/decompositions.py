@@ -63,7 +63,7 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     return found
 
 
-def native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
+def native_dropout(input: Tensor, p: float, train: bool | None) -> object:
     """Dropout with probability 1, into which `torch.dropout` is traced, but which draws no random numbers."""
     if p != 1 or train is False:
         return NotImplemented  # it stays an ATen call
@@ -80,7 +80,7 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     return apart.reshape(self.shape).clone(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
-def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> object:
     """torch's decomposition, restricted to the shapes of sources that the operator accepts."""
     axis = dim % max(self.dim(), 1)
     alike = self.dim() == source.dim() and index.dim() == 1
@@ -92,7 +92,7 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
 
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Any:
+) -> object:
     """Sums and means of floats, by scatter additions of values and counts; other reductions stay ATen calls."""
     if reduce not in ("sum", "mean") or not self.dtype.is_floating_point or not self.dim():
         return NotImplemented
@@ -106,7 +106,7 @@ def scatter_reduce(
     return mean
 
 
-def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> object:
     """The weight and the norms of its slices, the two results of the kernel."""
     if not _has_plain_norms(v, g, dim):
         return NotImplemented
@@ -114,7 +114,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     return v * (g / norm), norm
 
 
-def weight_norm_backward(grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int) -> Any:
+def weight_norm_backward(grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int) -> object:
     """The gradients of the weight's direction and of its length."""
     if not _has_plain_norms(saved_v, saved_g, dim):
         return NotImplemented
@@ -174,7 +174,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None 
     return torch.where(place < steps // 2, first + step * wide, last - step * (steps - 1 - wide)).to(dtype)
 
 
-def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> Any:
+def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> object:
     """`Tensor.random_(low, high)`: numbers in the order of the memory. Its own name, `random.from`, is no Python and
     can't be part of a graph."""
     if generator is not None:
@@ -189,7 +189,7 @@ def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Ge
 TORCHS_LINSPACE = torch_decompositions([aten.linspace.default])[aten.linspace.default]
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
-OWN: dict[torch._ops.OpOverload, Callable[..., Any]] = {
+OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
     aten.index_add.default: index_add,
     aten.linalg_vector_norm.default: linalg_vector_norm,
     aten.linspace.default: linspace,

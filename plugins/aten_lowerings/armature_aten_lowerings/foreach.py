@@ -73,7 +73,7 @@ def each(target: Overload, plain: Callable[..., Tensor]) -> Callable[..., tuple[
     """The decomposition of a list operator: `plain` on the n-th elements; other arguments are passed to every call."""
     arguments = target._schema.arguments
 
-    def decompose(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    def decompose(*args: object, **kwargs: Any) -> tuple[Tensor, ...]:
         given = [*zip(arguments, args), *((a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs)]
         results = []
         for number in range(next(len(value) for a, value in given if is_list(a))):

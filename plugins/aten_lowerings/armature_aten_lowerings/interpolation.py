@@ -68,7 +68,9 @@ class _Interpolated(torch.autograd.Function):
         return ctx.kind.backward(grads[0], size, ctx.shape, *rest), None, None
 
 
-def interpolate(x: Tensor, mode: str, size: Sequence[int], align_corners: bool, scales: Sequence[float | None]) -> Any:
+def interpolate(
+    x: Tensor, mode: str, size: Sequence[int], align_corners: bool, scales: Sequence[float | None]
+) -> object:
     """`torch.nn.functional.interpolate` to a size that is known. scales: by which positions are computed, for each
     axis; None: by the ratio of the sizes."""
     kind = KINDS[mode, len(size)]
@@ -88,7 +90,7 @@ def keep_interpolation(module: object, ctx: object) -> object:
     return module
 
 
-def _arguments(given: Mapping[str, Any], result: Tensor) -> tuple[Any, ...] | None:
+def _arguments(given: Mapping[str, Any], result: Tensor) -> tuple[object, ...] | None:
     """The arguments of `interpolate`; None where torch's decompositions stay."""
     x, mode = given["input"], given["mode"]
     image = fake_of(x)
@@ -106,19 +108,19 @@ def _arguments(given: Mapping[str, Any], result: Tensor) -> tuple[Any, ...] | No
     return x, mode, size, bool(given["align_corners"]), scales
 
 
-def _is_plain(image: Any) -> bool:
+def _is_plain(image: object) -> bool:
     if not isinstance(image, Tensor) or of_transform(image):
         return False
     return image.device.type == "cpu" and image.is_floating_point()
 
 
-def unless_rows_of_a_cpu(operator: torch._ops.OpOverload) -> Callable[..., Any]:
+def unless_rows_of_a_cpu(operator: torch._ops.OpOverload) -> Callable[..., object]:
     """torch's decomposition, except for images in rows on a CPU: neighbours in a row are read from positions of their
     own, one by one, which takes two to four times as long as ATen's kernel. With channels last, neighbours are the
     channels of one position."""
     torchs = torch_decompositions([operator])[operator]
 
-    def decomposed(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def decomposed(x: Tensor, *args: object, **kwargs: object) -> object:
         return torchs(x, *args, **kwargs) if x.device.type != "cpu" or has_channels_last(x) else NotImplemented
 
     return decomposed
@@ -129,7 +131,7 @@ def has_channels_last(image: Tensor) -> bool:
     return image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
 
 
-def unless_on_a_cpu(operator: torch._ops.OpOverload) -> Callable[..., Any]:
+def unless_on_a_cpu(operator: torch._ops.OpOverload) -> Callable[..., object]:
     """torch's decomposition, except on a CPU, where ATen's kernel is ten times as fast as reads at computed
     positions."""
     torchs = torch_decompositions([operator])[operator]

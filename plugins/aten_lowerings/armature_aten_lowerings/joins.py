@@ -246,9 +246,9 @@ def _writes_before_last_read(node: fx.Node) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and target is not aten.copy_.default
 
 
-def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Any] | None:
+def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, object] | None:
     """The values of all views of a node whose layout changes; None if some reader needs the old layout."""
-    known: dict[fx.Node, Any] = {node: value}
+    known: dict[fx.Node, object] = {node: value}
     todo = list(node.users)
     while todo:
         user = todo.pop(0)
@@ -264,11 +264,11 @@ def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Any] | None:
     return known
 
 
-def _result_with(user: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
+def _result_with(user: fx.Node, known: Mapping[fx.Node, Any]) -> object:
     """The result of a node if some operands have another layout; None if it can't read that."""
     given: Any = fx.map_arg((user.args, user.kwargs), lambda n: known[n] if n in known else n.meta["val"])
     args, kwargs = given
-    target: Any = user.target
+    target: object = user.target
     if not isinstance(target, torch._ops.OpOverload) and target is not operator.getitem:
         return None
     if target is aten.copy_.default:
@@ -279,6 +279,6 @@ def _result_with(user: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
         return None
 
 
-def _layouts(value: Any) -> object:
+def _layouts(value: object) -> object:
     several = value if isinstance(value, (list, tuple)) else [value]
     return [one.stride() if isinstance(one, Tensor) else None for one in several]

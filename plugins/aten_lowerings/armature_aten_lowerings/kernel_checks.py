@@ -14,12 +14,12 @@ import torch
 from armature_aten_lowerings.kernel_layouts import NARROW
 
 aten = torch.ops.aten
-Check = Callable[[Sequence[Any]], bool]
+Check = Callable[[Sequence[object]], bool]
 INDICES = frozenset((torch.int32, torch.int64))
 STANDS_FOR: Mapping[type, object] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 
 
-def axes_from_front(args: Sequence[Any]) -> Sequence[Any]:
+def axes_from_front(args: Sequence[Any]) -> Sequence[object]:
     """The arguments of a vector norm, with axes counted from the front: torch 2.11 fails to drop an axis of size 1 that
     is counted from the back."""
     if len(args) < 3 or not args[2] or min(args[2]) >= 0:
@@ -30,24 +30,24 @@ def axes_from_front(args: Sequence[Any]) -> Sequence[Any]:
     return (*args[:2], [axis % rank for axis in args[2]], *args[3:])
 
 
-def axes_in_order(args: Sequence[Any]) -> Sequence[Any]:
+def axes_in_order(args: Sequence[Any]) -> Sequence[object]:
     """The arguments of a Fourier transform with its axes in ascending order, because torch 2.11 takes the result's
     sizes in that order. `kernel_layouts` corrects the strides."""
     return (args[0], sorted(args[1]), *args[2:])
 
 
-def axes_but_last_in_order(args: Sequence[Any]) -> Sequence[Any]:
+def axes_but_last_in_order(args: Sequence[Any]) -> Sequence[object]:
     """Like `axes_in_order`, but the axis along which the result is real stays last."""
     return (args[0], [*sorted(args[1][:-1]), *args[1][-1:]], *args[2:])
 
 
-def known_number(args: Sequence[Any]) -> Sequence[Any]:
+def known_number(args: Sequence[object]) -> Sequence[object]:
     """A number that vmap converts to a dtype. torch's meta function refuses one that is known only in a call; the
     result's size and dtype are those of any other number."""
     return (STANDS_FOR.get(type(args[0]), args[0]), *args[1:])
 
 
-UNDERSTOOD: Mapping[Any, Callable[[Sequence[Any]], Sequence[Any]]] = {
+UNDERSTOOD: Mapping[Any, Callable[[Sequence[object]], Sequence[object]]] = {
     aten.linalg_vector_norm.default: axes_from_front,
     aten._fft_c2c.default: axes_in_order,
     aten._fft_c2r.default: axes_but_last_in_order,
@@ -59,7 +59,7 @@ UNDERSTOOD: Mapping[Any, Callable[[Sequence[Any]], Sequence[Any]]] = {
 def same(*places: int) -> Check:
     """Check that the given arguments at these positions have the same dtype."""
 
-    def check(args: Sequence[Any]) -> bool:
+    def check(args: Sequence[object]) -> bool:
         given = (args[place] for place in places if place < len(args))
         return len({one.dtype for one in given if isinstance(one, torch.Tensor)}) < 2
 

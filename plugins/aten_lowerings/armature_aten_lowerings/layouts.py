@@ -173,7 +173,7 @@ class Relayout(abc.ABC):
             self.note(user, found[user.args[1]])
         node.meta["val"] = type(node.meta["val"])(found)
 
-    def note(self, node: fx.Node, found: Any) -> None:
+    def note(self, node: fx.Node, found: object) -> None:
         before = node.meta.get("val")
         if isinstance(found, Tensor) and isinstance(before, Tensor) and found.stride() != before.stride():
             self.old.setdefault(node, before)
@@ -253,7 +253,7 @@ class ChannelsLast(Relayout):
         return self.turned[node]
 
 
-def value_of(node: fx.Node) -> Any:
+def value_of(node: fx.Node) -> object:
     """The result of the node's call for the fake values of its inputs."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
     target: Any = node.target

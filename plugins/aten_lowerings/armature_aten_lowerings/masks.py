@@ -130,7 +130,7 @@ def expanded(mask: Tensor, shape: tuple[int, ...], copied: bool) -> Tensor:
     return mask.expand(shape)
 
 
-def scores(given: Mapping[str, Any]) -> tuple[Any, Any] | None:
+def scores(given: Mapping[str, Any]) -> tuple[object, object] | None:
     """Numbers of queries and keys, L and S, if they are not symbolic."""
     query, key = (given[name].meta.get("example_value") for name in ("query", "key"))
     if not isinstance(query, Tensor) or not isinstance(key, Tensor) or query.dim() < 2 or key.dim() < 2:

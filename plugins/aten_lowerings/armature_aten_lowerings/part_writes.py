@@ -5,8 +5,6 @@ Python executes `x[i] += y` as an in-place addition to the part, followed by an 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 
@@ -17,13 +15,13 @@ from armature_aten_lowerings.layouts import is_view
 aten = torch.ops.aten
 
 
-def entry_onto_itself(x: Any, dim: Any, place: Any) -> Any:
+def entry_onto_itself(x: object, dim: object, place: object) -> object:
     """`x[place] = x[place]`."""
     part, same = aten.select.int(x, dim, place), aten.select.int(x, dim, place)  # the graph may have it once or twice
     return aten.select_scatter.default(x, aten.copy.default(part, same), dim, place)
 
 
-def slice_onto_itself(x: Any, dim: Any, start: Any, end: Any, step: Any) -> Any:
+def slice_onto_itself(x: object, dim: object, start: object, end: object, step: object) -> object:
     """`x[start:end:step] = x[start:end:step]`."""
     part, same = aten.slice.Tensor(x, dim, start, end, step), aten.slice.Tensor(x, dim, start, end, step)
     return aten.slice_scatter.default(x, aten.copy.default(part, same), dim, start, end, step)
@@ -32,7 +30,7 @@ def slice_onto_itself(x: Any, dim: Any, start: Any, end: Any, step: Any) -> Any:
 def _can_replace(match: Match) -> bool:
     """Whether the tensor can be read in place of the one that was written to: a result of the graph must not share
     memory with inputs and other results."""
-    x: Any = match.bound["x"]
+    x: object = match.bound["x"]
     given = returned(match.root.graph)
     apart = isinstance(x, fx.Node) and x.op == "call_function" and x not in given and not is_view(x)
     return apart or match.root not in given

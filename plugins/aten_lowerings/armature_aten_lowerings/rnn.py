@@ -145,7 +145,7 @@ def _fake(
     return out, torch.empty_like(h), torch.empty_like(c), x.new_empty((0,), dtype=torch.uint8)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _save(ctx: Any, inputs: tuple[object, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:7], *output)
     ctx.flags = inputs[7:]
 

@@ -131,7 +131,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.flags = (has_biases, layers, bidirectional)
 
 
-def _backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, *grads: Tensor) -> tuple[object, ...]:
     x, h, c, out, reserve, buffer, *weights = ctx.saved_tensors
     backward = torch.ops.armature.cudnn_lstm_backward.default
     dx, dh, dc, *dw = backward(x, weights, h, c, [out, reserve, buffer], list(grads[:3]), *ctx.flags)

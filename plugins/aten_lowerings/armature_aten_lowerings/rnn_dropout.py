@@ -7,14 +7,13 @@ would be trained without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 aten = torch.ops.aten
 NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-TARGETS: dict[Callable[..., Any], str] = {
+TARGETS: dict[Callable[..., object], str] = {
     function: name
     for name in NAMES
     for function in (

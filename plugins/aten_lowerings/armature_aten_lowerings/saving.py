@@ -278,7 +278,7 @@ def has_exact_statistics(results: Mapping[int, fx.Node]) -> bool:
     return len(values) == 3 and values[1].numel() > 0 and values[1].dtype == compute_dtype(values[0].dtype)
 
 
-def of_given(function: Callable[..., Tensor], args: Sequence[Any], *given: Tensor) -> Tensor:
+def of_given(function: Callable[..., Tensor], args: Sequence[object], *given: Tensor) -> Tensor:
     """The function of an operator's arguments, whose tensors are the first ones of `given`, and the rest of `given`."""
     tensors = iter(given)
     whole = [next(tensors) if isinstance(arg, fx.Node) else arg for arg in args]
@@ -361,7 +361,7 @@ def has_numbers(node: Any) -> bool:
 
 
 def inlined(
-    before: fx.Node, function: Callable[..., Any], *given: fx.Node, recompute: bool = False
+    before: fx.Node, function: Callable[..., object], *given: fx.Node, recompute: bool = False
 ) -> tuple[fx.Node, ...]:
     """The results of `function` on the nodes' values, with its operators inserted before a node. recompute: they belong
     to backward."""
@@ -369,7 +369,7 @@ def inlined(
     with values[0].fake_mode:
         traced = make_fx(lambda given: function(*given))(values)
     known: dict[fx.Node, fx.Node] = dict(zip(traced.graph.find_nodes(op="placeholder"), given, strict=True))
-    origin: dict[str, Any] = {key: before.meta[key] for key in ("origin", "stack_trace") if key in before.meta}
+    origin: dict[str, object] = {key: before.meta[key] for key in ("origin", "stack_trace") if key in before.meta}
     for node in traced.graph.nodes:
         if node.op == "output":
             return tuple(known[result] for result in node.all_input_nodes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ MOST_NUMBERED = 25  # the same if the library's kernel would have to search for 
 class Window:
     """The windows of a pooling operator over images of one size."""
 
-    def __init__(self, image: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any) -> None:
+    def __init__(self, image: Tensor, kernel: object, stride: object, padding: object, dilation: object) -> None:
         self.width = image.shape[-1]
         self.kernel, self.stride, self.padding, self.dilation = map(pair, (kernel, stride, padding, dilation))
 
@@ -145,7 +144,7 @@ def small_quotient(value: Tensor, size: int, limit: int) -> Tensor:
     return sum(((value >= size * number).to(value.dtype) for number in range(1, limit)), torch.zeros_like(value))
 
 
-def pair(values: Any) -> tuple[int, int]:
+def pair(values: object) -> tuple[int, int]:
     """A number for both axes, or one for each."""
     several = values if isinstance(values, (list, tuple)) else (values,)
     return several[0], several[-1]

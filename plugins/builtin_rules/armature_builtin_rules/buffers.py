@@ -127,7 +127,7 @@ class BufferValue(Value):
                 owner.changed(tracer)
         return self.made(tracer, found, function, (*plain, *named.values()))
 
-    def made(self, tracer: Tracing, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
+    def made(self, tracer: Tracing, found: Any, function: object, args: tuple[object, ...]) -> Value:
         """The value of a method's result."""
         if found is self.held:
             return self
@@ -171,7 +171,7 @@ class MemoryviewValue(BufferValue):
     the whole object."""
 
     over: Value = attrs.field(kw_only=True)
-    steps: tuple[tuple[Any, tuple[Any, ...]], ...] = ()
+    steps: tuple[tuple[Any, tuple[object, ...]], ...] = ()
 
     def as_constant(self) -> Any:
         if self.owner() is not None:
@@ -184,7 +184,7 @@ class MemoryviewValue(BufferValue):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.over if name == "obj" else super().get_attribute(tracer, name)
 
-    def made(self, tracer: Tracing, found: Any, function: Any, args: tuple[Any, ...]) -> Value:
+    def made(self, tracer: Tracing, found: Any, function: object, args: tuple[object, ...]) -> Value:
         if isinstance(found, memoryview):
             return MemoryviewValue(found, over=self.over, steps=(*self.steps, (function, args)))
         return super().made(tracer, found, function, args)
@@ -196,7 +196,7 @@ class MemoryviewValue(BufferValue):
         out.call(2)
 
 
-def view_of(over: Any, steps: tuple[tuple[Any, tuple[Any, ...]], ...]) -> memoryview:
+def view_of(over: Any, steps: tuple[tuple[Any, tuple[object, ...]], ...]) -> memoryview:
     """The view that the steps lead to."""
     view = memoryview(over)
     for function, args in steps:
@@ -243,12 +243,12 @@ def make_bytes(call: Call, object: Value) -> Value | None:
     return call.constant(plain_bytes(call.tracing, object)) if isinstance(object, BufferValue) else None
 
 
-def bytes_of(obj: Any) -> bytes:
+def bytes_of(obj: bytes | bytearray | memoryview) -> bytes:
     """The bytes."""
     return bytes(obj)
 
 
-def form_of(view: memoryview) -> tuple[Any, ...]:
+def form_of(view: memoryview) -> tuple[object, ...]:
     """The properties of a view besides its bytes."""
     return view.format, view.shape, view.strides, type(view.obj)
 

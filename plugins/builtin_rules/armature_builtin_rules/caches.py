@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import attrs
 import torch
@@ -47,7 +47,7 @@ class CachedFunctionValue(Value):
     since. If an argument is an object made in the frame, the traced result is used.
     """
 
-    obj: Any
+    obj: functools._lru_cache_wrapper[object]
     inner: Value
     source: Source = attrs.field(kw_only=True)
     known: dict[Hashable, Value] = attrs.field(factory=dict)
@@ -60,7 +60,7 @@ class CachedFunctionValue(Value):
     def describe(self) -> str:
         return f"{self.obj.__wrapped__.__qualname__}, whose results are kept,"
 
-    def as_object(self) -> Any:
+    def as_object(self) -> functools._lru_cache_wrapper[object]:
         return self.obj
 
     def key(self, tracer: Tracing) -> Hashable:
@@ -144,19 +144,19 @@ def may_be_made_anew(tracer: Tracing, function: object) -> bool:
     return verdict.decision is Decision.INLINE and verdict.answer is Answer.OF_ARGUMENTS
 
 
-def is_new_in_frame(key: Any) -> bool:
+def is_new_in_frame(key: object) -> bool:
     """Whether a key contains an object made in the frame, which Python can't have seen before."""
     if isinstance(key, Identity):
         return key.value.source is None
     return isinstance(key, tuple) and any(map(is_new_in_frame, key))
 
 
-def named(args: Args, kwargs: Kwargs) -> list[tuple[Any, Value]]:
+def named(args: Args, kwargs: Kwargs) -> list[tuple[int | str, Value]]:
     """Arguments by position or name."""
     return [*enumerate(args), *kwargs.items()]
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: functools._lru_cache_wrapper[object], source: Source, tracer: Tracing) -> Value:
     """A cached function of the program."""
     inner: Value = tracer.objects.wrap(obj.__wrapped__, AttrSource(source, "__wrapped__"))
     return CachedFunctionValue(obj, inner, source=source)

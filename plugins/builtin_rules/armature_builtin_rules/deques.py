@@ -40,7 +40,7 @@ class DequeValue(SequenceValue):
     def python_type(self) -> type:
         return collections.deque
 
-    def make(self, items: list[Any]) -> object:
+    def make(self, items: list[object]) -> object:
         return collections.deque(items, cast("int | None", self.limit.as_constant()))
 
     def like(self, items: list[Value]) -> Value:
@@ -254,7 +254,7 @@ def make_deque(call: Call, iterable: Value | None = None, maxlen: Value | None =
     return made
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: collections.deque[object], source: Source, tracer: Tracing) -> Value:
     """A deque of the program."""
     tracer.guards.length(source, len(obj))
     limit = tracer.objects.wrap(obj.maxlen, AttrSource(source, "maxlen"))

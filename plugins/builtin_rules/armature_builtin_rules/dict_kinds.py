@@ -55,7 +55,7 @@ class OrderedDictValue(DictValue):
 class DefaultDictValue(DictValue):
     """A dict that makes missing values by calling `factory`."""
 
-    kind: Any = collections.defaultdict
+    kind: type = collections.defaultdict
     factory: Value | None = None
 
     def like(self, entries: Entries) -> DictValue:
@@ -90,7 +90,7 @@ class DefaultDictValue(DictValue):
 class MappingProxyValue(DictValue):
     """A read-only view of a dict, live. mapping: the dict, or another proxy. real: the program's own object there."""
 
-    kind: Any = MappingProxyType
+    kind: type = MappingProxyType
     mapping: DictValue = attrs.field(kw_only=True)
     real: object = None
 
@@ -156,22 +156,24 @@ def unless_in_other_order(
     return found if same else tracer.constant(name == "__ne__")
 
 
-def mapping_of(proxy: object) -> Any:
+def mapping_of(proxy: object) -> object:
     """The mapping that a proxy shows, found by the garbage collector, the only one to know it."""
     return gc.get_referents(proxy)[0]
 
 
-def ordered_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
+def ordered_dict(obj: collections.OrderedDict[object, object], source: Source, tracer: Tracing) -> Value:
     """An ordered dict of the program."""
     return OrderedDictValue({}, pending=obj, source=source)
 
 
-def base_of_ordered(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+def base_of_ordered(
+    obj: collections.OrderedDict[object, object], kind: type, source: Source, owner: Value, tracer: Tracing
+) -> Value:
     """The ordered dict inside an object of a derived class."""
     return OrderedDictValue({}, pending=obj, owner=owner, source=source)
 
 
-def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
+def default_dict(obj: collections.defaultdict[object, object], source: Source, tracer: Tracing) -> Value:
     """A default dict of the program."""
     made = DefaultDictValue({}, pending=obj, source=source)
     tracer.objects.remember(obj, made)
@@ -179,13 +181,15 @@ def default_dict(obj: Any, source: Source, tracer: Tracing) -> Value:
     return made
 
 
-def base_of_default(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+def base_of_default(
+    obj: collections.defaultdict[object, object], kind: type, source: Source, owner: Value, tracer: Tracing
+) -> Value:
     """The default dict inside an object of a derived class."""
     factory = tracer.objects.wrap(obj.default_factory, AttrSource(source, "default_factory"))
     return DefaultDictValue({}, pending=obj, owner=owner, factory=factory, source=source)
 
 
-def mapping_proxy(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+def mapping_proxy(obj: object, source: Source, tracer: Tracing) -> Value | None:
     """A proxy of a dict, which the frame may change under another name."""
     real = mapping_of(obj)
     if type(real) not in KINDS:

@@ -110,7 +110,7 @@ class MemberValue(ConstantValue):
 class EnumValue(ClassValue):
     """The class of an enum."""
 
-    cls: Any
+    cls: type[enum.Enum]
 
     def missing(self, tracer: Tracing, name: str) -> Value:
         if find_in_class(type(self.cls), "__getattr__"):  # until Python 3.12

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, cast
 
 import attrs
 
@@ -22,7 +23,7 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules.polyfills.operator import attrgetter, itemgetter, methodcaller
 
-STAND_INS: dict[Any, Any] = {
+STAND_INS: dict[type, Callable[..., object]] = {
     operator.itemgetter: itemgetter,
     operator.attrgetter: attrgetter,
     operator.methodcaller: methodcaller,
@@ -33,7 +34,7 @@ STAND_INS: dict[Any, Any] = {
 class GetterValue(Value):
     """A getter object. function: does the same in Python."""
 
-    kind: Any
+    kind: type
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
     function: Value
@@ -70,7 +71,7 @@ class GetterValue(Value):
         out.spread(self.kind, self.args, self.kwargs)
 
 
-def refusal(fn: Any, count: int, keywords: Any) -> TypeError:
+def refusal(fn: Callable[..., object], count: int, keywords: Iterable[str]) -> TypeError:
     """The error of a C callable about too many, too few, or named arguments."""
     try:
         fn(*(None,) * count, **dict.fromkeys(keywords))
@@ -84,7 +85,8 @@ def make(call: Call, *args: Value, **kwargs: Value) -> Value:
     """`operator.itemgetter(0)`."""
     if not args:
         call.tracing.raise_real(refusal(call.fn, 0, kwargs))
-    return GetterValue(call.fn, args, kwargs, call.polyfill(STAND_INS[call.fn], *args, **kwargs))
+    kind = cast(type, call.fn)
+    return GetterValue(kind, args, kwargs, call.polyfill(STAND_INS[kind], *args, **kwargs))
 
 
 def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import pickle
+import re
 import struct
 import sys
 import threading
@@ -108,7 +109,7 @@ def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
     if first.python_type() is dict:
         first = call.polyfill(dict, first)
     try:
-        made: Any = call.fn(*(value.as_constant() for value in (first, *others)))
+        made: object = call.fn(*(value.as_constant() for value in (first, *others)))
     except NotConstant:
         return None
     except (TypeError, ValueError) as error:
@@ -120,8 +121,8 @@ def translation_table(call: Call, first: Value, *others: Value) -> Value | None:
 def packed(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Numbers packed as bytes and back, if everything is known."""
     try:
-        plain: list[Any] = [value.as_constant() for value in args]
-        named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
+        plain: list[object] = [value.as_constant() for value in args]
+        named: dict[str, object] = {name: value.as_constant() for name, value in kwargs.items()}
     except NotConstant:
         return None
     try:
@@ -130,7 +131,7 @@ def packed(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         call.tracing.raise_real(error)
 
 
-def same_attributes(self: Any, other: Any) -> Any:
+def same_attributes(self: object, other: object) -> object:
     """`==` of namespaces."""
     if not isinstance(self, types.SimpleNamespace) or not isinstance(other, types.SimpleNamespace):
         return NotImplemented
@@ -143,7 +144,7 @@ def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
     return call.inline(same_attributes, left, right)
 
 
-def made_by_alias(alias: Any, origin: Any, /, *args: Any, **kwargs: Any) -> Any:
+def made_by_alias(alias: object, origin: Callable[..., Any], /, *args: object, **kwargs: object) -> object:
     """`dict[str, int]()`: an object of the class, which stores the alias if it can."""
     made = origin(*args, **kwargs)
     kind: Any = type(made)
@@ -188,7 +189,7 @@ def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
         return None
 
 
-def plain_types(call: Call, parameters: Value) -> Any:
+def plain_types(call: Call, parameters: Value) -> object:
     """The objects in the brackets of a type hint. Raises NotConstant."""
     if parameters.python_type() in (tuple, list):
         found = [plain_types(call, item) for item in call.tracing.unpack(parameters)]
@@ -200,8 +201,8 @@ def plain_types(call: Call, parameters: Value) -> Any:
 def named_tuple(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A class of named tuples with known field names, made once while tracing."""
     try:
-        plain: list[Any] = [arg.as_constant() for arg in args]
-        named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
+        plain: list[object] = [arg.as_constant() for arg in args]
+        named: dict[str, object] = {name: value.as_constant() for name, value in kwargs.items()}
     except NotConstant:
         return None
     named.setdefault("module", call.tracing.stack.frames[-1].namespace.get("__name__"))
@@ -271,6 +272,6 @@ def action(text: str, category: type[Warning], module: str, line: int) -> str:
     return str(getattr(sys.modules["warnings"], "defaultaction", "default"))
 
 
-def matches(pattern: Any, text: str) -> bool:
+def matches(pattern: re.Pattern[str] | str | None, text: str) -> bool:
     """Whether a filter's pattern matches. Python's initial filters must match the whole text."""
     return pattern is None or (pattern == text if isinstance(pattern, str) else pattern.match(text) is not None)

@@ -45,7 +45,7 @@ class End(enum.Enum):
 END = End.END
 
 
-def components(iterator: Any) -> tuple[Any, ...]:
+def components(iterator: Any) -> tuple[object, ...]:
     """The iterator's components, and its state: 0 if it has none."""
     _, made_of, *state = iterator.__reduce__()
     return (*made_of, state[0] if state and state[0] is not None else 0)
@@ -60,20 +60,20 @@ def progress(iterator: Any) -> object:
     return (*inner, *(part for part in found if type(part) is int))
 
 
-def inner_iterators(iterator: Any) -> list[Any]:
+def inner_iterators(iterator: object) -> list[object]:
     """The iterators that `zip` and `enumerate` advance, at any depth."""
     held = [part for part in components(iterator) if isinstance(part, Iterator)] if type(iterator) in JOINING else []
     return held + [inner for part in held for inner in inner_iterators(part)]
 
 
-def containers(iterator: Any) -> tuple[Any, ...]:
+def containers(iterator: object) -> tuple[object, ...]:
     """The lists and dicts that an iterator of COPIED iterates over."""
     every = [one for one in (iterator, *inner_iterators(iterator)) if type(one) not in JOINING]
     held = [iterated_mapping(one) if type(one) in DICT_ITERATORS else components(one)[0] for one in every]
     return tuple(one for one in held if type(one) in (list, dict))
 
 
-def ahead(iterator: Any) -> tuple[Any, ...] | None:
+def ahead(iterator: object) -> tuple[Any, ...] | None:
     """The next values of an iterator, read without advancing it: one more than are traced, with END in place of missing
     ones. None if that would run code of the program, or take long."""
     every = [iterator, *inner_iterators(iterator)]
@@ -139,7 +139,7 @@ class InnerIterator(Value):
         return self.kind
 
 
-def over_sequence(tracer: Tracing, obj: Any, source: Source) -> Value:
+def over_sequence(tracer: Tracing, obj: object, source: Source) -> Value:
     """An iterator over a list, tuple, range or text."""
     items, position = _components(tracer, obj, source)
     first: Any = position.as_constant()
@@ -148,12 +148,12 @@ def over_sequence(tracer: Tracing, obj: Any, source: Source) -> Value:
     return IteratorArgument(values, type(obj), over=over, source=source)
 
 
-def iterated_mapping(iterator: Any) -> Any:
+def iterated_mapping(iterator: object) -> object:
     """The dict or set that an iterator iterates over, None at its end."""
     return next((held for held in gc.get_referents(iterator) if isinstance(held, (dict, set, frozenset))), None)
 
 
-def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
+def over_mapping(tracer: Tracing, obj: object, source: Source) -> Value | None:
     """An iterator over the rest of a dict, its values or items, or a set."""
     try:
         components(obj)
@@ -165,7 +165,7 @@ def over_mapping(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     return IteratorArgument(items.stream(tracer), type(obj), over=over, source=source)
 
 
-def backwards(tracer: Tracing, obj: Any, source: Source) -> Value | None:
+def backwards(tracer: Tracing, obj: object, source: Source) -> Value | None:
     """`reversed(list)`, `reversed(tuple)`."""
     if type(components(obj)[0]) not in (list, tuple):
         return None
@@ -189,7 +189,7 @@ def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
     return IteratorArgument(numbers(), type(obj), source=source)
 
 
-def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
+def over_iterators(tracer: Tracing, obj: object, source: Source) -> Value:
     """`zip` and `enumerate`, which advance the iterators they hold."""
     held = components(obj)
     if any(id(item) in tracer.objects.by_id for item in held if isinstance(item, Iterator)):
@@ -212,7 +212,7 @@ def over_iterators(tracer: Tracing, obj: Any, source: Source) -> Value:
     return IteratorArgument(made.values, type(obj), source=source)
 
 
-def by_function(tracer: Tracing, obj: Any, source: Source) -> Value:
+def by_function(tracer: Tracing, obj: object, source: Source) -> Value:
     """`map` and `filter`: their only state is that of the iterators they hold."""
     function, *inner = _components(tracer, obj, source)[:-1]
     if not all(isinstance(value, IteratorValue) for value in inner):
@@ -234,20 +234,20 @@ def part_in_words(kind: type, position: int) -> str:
     return "place in {}" if position else "items of {}"
 
 
-def _component(obj: Any, source: Source, position: int) -> Source:
+def _component(obj: object, source: Source, position: int) -> Source:
     name = source.expr[1:-1] if isinstance(source, PartSource) else source.expr
     words = part_in_words(type(obj), position).replace("{}", name)
     return PartSource(CallSource(source, components, "<parts of {}>"), position, f"<{words}>")
 
 
-def _components(tracer: Tracing, obj: Any, source: Source) -> list[Value]:
+def _components(tracer: Tracing, obj: object, source: Source) -> list[Value]:
     held = components(obj)
     return [tracer.objects.wrap(item, _component(obj, source, position)) for position, item in enumerate(held)]
 
 
-SEQUENCES: Iterable[Any] = (iter([]), iter(()), iter(range(1)), iter(""), iter("\u00e9"), iter(b""))
+SEQUENCES: Iterable[object] = (iter([]), iter(()), iter(range(1)), iter(""), iter("\u00e9"), iter(b""))
 MAPPING: dict[int, int] = {}
-MAPPINGS: Iterable[Any] = (
+MAPPINGS: Iterable[object] = (
     *(way(view) for view in (MAPPING.keys(), MAPPING.values(), MAPPING.items()) for way in (iter, reversed)),
     iter(set[int]()),
 )  # fmt: skip
@@ -256,7 +256,7 @@ DICT_ITERATORS = MAPPING_ITERATORS - {type(iter(set[int]()))}
 JOINING = (zip, enumerate)
 # they can be copied, and their values can be read without running code of the program
 COPIED = DICT_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed), JOINING)
-PASSED: dict[type, Callable[[Tracing, Any, Source], Value | None]] = {
+PASSED: dict[type, Callable[[Tracing, object, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
     type(reversed([])): backwards,
@@ -298,7 +298,7 @@ class MovingIterator(IteratorArgument):
         ]
 
 
-def moving(tracer: Tracing, obj: Any, source: Source) -> Value | None:
+def moving(tracer: Tracing, obj: object, source: Source) -> Value | None:
     """The value of an iterator at changing positions; None if its next values can't be read without advancing it."""
     found = ahead(obj)
     if found is None:
@@ -318,14 +318,14 @@ def moving(tracer: Tracing, obj: Any, source: Source) -> Value | None:
     return MovingIterator(values(), type(obj), source=source, program=obj)
 
 
-def value_of_iterator(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+def value_of_iterator(obj: object, source: Source, tracer: Tracing) -> Value | None:
     """The value of an iterator passed to a frame; None if it stays an opaque object."""
     if tracer.request.is_resumed and _moves(tracer, obj, source):
         return moving(tracer, obj, source)
     return PASSED[type(obj)](tracer, obj, source)
 
 
-def _moves(tracer: Tracing, obj: Any, source: Source) -> bool:
+def _moves(tracer: Tracing, obj: object, source: Source) -> bool:
     """Whether a resumed frame gets the iterator at another position each time. Code that is compiled for one position
     would be useless for the others.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -91,7 +91,7 @@ def make_partial(call: Call, function: Value, *args: Value, **kwargs: Value) -> 
     return PartialValue(function, args, kwargs, functools.partial)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: functools.partial[object], source: Source, tracer: Tracing) -> Value:
     """A partial of the program."""
     function = tracer.objects.wrap(obj.func, AttrSource(source, "func"))
     args = tracer.unpack(tracer.objects.wrap(obj.args, AttrSource(source, "args")))

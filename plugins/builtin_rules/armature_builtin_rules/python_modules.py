@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable
 from types import FunctionType, ModuleType
-from typing import Any
 
 import attrs
 
@@ -45,7 +44,7 @@ class PythonModuleValue(Value):
     def describe(self) -> str:
         return f"module {self.module.__dict__.get('__name__')}"
 
-    def as_object(self) -> Any:
+    def as_object(self) -> ModuleType:
         return self.module
 
     def key(self, tracer: Tracing) -> Hashable:

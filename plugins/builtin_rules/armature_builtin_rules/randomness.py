@@ -54,7 +54,7 @@ SHARED: random.Random = random._inst
 """What the functions of the module `random` draw from."""
 
 
-def state_of(generator: random.Random) -> tuple[Any, ...]:
+def state_of(generator: random.Random) -> tuple[object, ...]:
     """The state of a generator."""
     return generator.getstate()
 
@@ -168,7 +168,7 @@ def positional_arguments(tracer: Tracing, name: str, args: Args, kwargs: Kwargs)
     return taken.args, taken.kwargs
 
 
-def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Callable[..., Any], list[Value]] | None:
+def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Callable[..., object], list[Value]] | None:
     """The function and arguments for a draw whose result type is known; otherwise None."""
     if not all(value.is_constant for value in kwargs.values()):
         return None
@@ -178,7 +178,7 @@ def as_call(tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> tuple[Cal
         if numbers is None:
             return None
         items, args = [ConstantValue(numbers)], args[1:]
-    function: Callable[..., Any] = shuffled if name == "shuffle" else getattr(random.Random, name)
+    function: Callable[..., object] = shuffled if name == "shuffle" else getattr(random.Random, name)
     if kwargs:
         function = functools.partial(function, **{key: value.as_constant() for key, value in kwargs.items()})
     changing = name in NUMBERS and name not in CONSTANTS_ONLY
@@ -197,7 +197,7 @@ def numbers_of(tracer: Tracing, items: Value) -> tuple[object, ...] | None:
     return plain if set(map(type, plain)) in (set(), {int}, {float}) else None
 
 
-def generator_in_state(state: Any) -> random.Random:
+def generator_in_state(state: tuple[Any, ...]) -> random.Random:
     """A generator in the given state."""
     made = random.Random(0)
     made.setstate(state)

@@ -37,7 +37,7 @@ OF_MATCHES = frozenset({"group", "groups", "groupdict", "start", "end", "span", 
 # The parameters of the module's functions after the pattern.
 ONCE = ("string", "flags")
 REPLACING = ("repl", "string", "count", "flags")
-PARAMETERS: dict[Any, tuple[str, ...]] = {
+PARAMETERS: dict[Callable[..., object], tuple[str, ...]] = {
     **dict.fromkeys((re.match, re.fullmatch, re.search, re.findall, re.finditer), ONCE),
     **dict.fromkeys((re.sub, re.subn), REPLACING),
     re.split: ("string", "maxsplit", "flags"),
@@ -47,7 +47,7 @@ WARNING = frozenset(fn for fn in PARAMETERS if fn.__code__.co_flags & inspect.CO
 DOUBLED = ("[[", "--", "&&", "~~", "||")  # `re` warns about these inside a character set
 
 
-def plain(value: Value) -> Any:
+def plain(value: Value) -> object:
     """The object itself, if it is of a builtin type without code of the program. Raises NotConstant."""
     if value.python_type() not in PLAIN:
         raise NotConstant(value)
@@ -55,7 +55,7 @@ def plain(value: Value) -> Any:
 
 
 def run(
-    tracer: Tracing, what: str, fn: Callable[..., Any], args: Args, kwargs: Kwargs
+    tracer: Tracing, what: str, fn: Callable[..., object], args: Args, kwargs: Kwargs
 ) -> tuple[Any, Callable[[], Any]]:
     """The result of a method for known arguments, and a function that computes it again."""
     try:
@@ -79,7 +79,7 @@ class PatternValue(Value):
     def python_type(self) -> type:
         return re.Pattern
 
-    def as_object(self) -> Any:
+    def as_object(self) -> re.Pattern[Any]:
         return self.pattern
 
     def key(self, tracer: Tracing) -> Hashable:
@@ -110,7 +110,7 @@ class MatchValue(Value):
     """A match. remake: makes an equal one."""
 
     found: re.Match[Any]
-    remake: Callable[[], Any]
+    remake: Callable[[], object]
 
     mutable = True
     slots = frozenset({"__getitem__", "__hash__"})
@@ -136,7 +136,7 @@ class MatchValue(Value):
         out.call(0)
 
 
-def attribute(tracer: Tracing, owner: Value, real: Any, name: str) -> Value:
+def attribute(tracer: Tracing, owner: Value, real: object, name: str) -> Value:
     """An attribute of a pattern or match, whose class is written in C."""
     try:
         held = getattr(real, name)
@@ -163,7 +163,7 @@ def callable_in_class(kind: type) -> bool:
     return any("__call__" in vars(base) for base in kind.__mro__)
 
 
-def replaced(pattern: Any, /, repl: Any, string: Any, count: Any = 0) -> Any:
+def replaced(pattern: object, /, repl: Any, string: Any, count: object = 0) -> Any:
     """`pattern.sub` by a function."""
     return replaced_and_counted(pattern, repl, string, count)[0]
 
@@ -186,12 +186,12 @@ def replaced_and_counted(pattern: Any, /, repl: Any, string: Any, count: Any = 0
     return string[:0].join(parts), number
 
 
-def nth(search: Callable[[], Iterator[Any]], number: int) -> Any:
+def nth(search: Callable[[], Iterator[object]], number: int) -> object:
     """One of the matches that an iterator would yield."""
     return next(itertools.islice(search(), number, None))
 
 
-def advanced_iterator(search: Callable[[], Iterator[Any]], number: int) -> Any:
+def advanced_iterator(search: Callable[[], Iterator[object]], number: int) -> object:
     """An iterator that has yielded this many matches."""
     made = search()
     for _ in range(number):
@@ -263,14 +263,14 @@ def escape(call: Call, pattern: Value) -> Value | None:
     return call.new_value(run(call.tracing, "re.escape", re.escape, (pattern,), {})[0])
 
 
-def pattern_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def pattern_of_program(obj: re.Pattern[Any], source: Source, tracer: Tracing) -> Value:
     """A pattern of the program."""
     if type(source) is not ObjectSource:
         tracer.guards.same(source, obj)
     return PatternValue(obj, source=source)
 
 
-def match_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def match_of_program(obj: re.Match[Any], source: Source, tracer: Tracing) -> Value:
     """A match of the program, which is determined by its string and pattern."""
     if type(obj.string) not in TEXT:  # a buffer, whose contents may change
         tracer.graph_break("match-in-changing-text", type=type(obj.string).__name__)

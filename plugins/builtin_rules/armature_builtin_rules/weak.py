@@ -50,7 +50,7 @@ class WeakReferenceValue(Value):
         rely_on_life(tracer, self.referent)
         return self.referent
 
-    def as_object(self) -> Any:
+    def as_object(self) -> weakref.ref[Any]:
         if self.referent is None:
             raise NotConstant(self)
         return weakref.ref(self.referent.as_object())
@@ -108,7 +108,7 @@ def leave_to_python(call: Call, referent: Value, *_: Value) -> None:
     refer(call.tracing, referent, told=True)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: weakref.ref[object], source: Source, tracer: Tracing) -> Value:
     """A weak reference of the program."""
     held = obj()
     where = ReferentSource(source)

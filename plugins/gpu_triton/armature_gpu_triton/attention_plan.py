@@ -125,7 +125,7 @@ class Functions:
     function."""
 
     score: Any
-    mask: Any
+    mask: object
     shared: int
     scale: float
     expression: Callable[..., Expression | None]

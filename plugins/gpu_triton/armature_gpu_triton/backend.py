@@ -118,7 +118,7 @@ class TritonBackend:
             groups = _Chooser(self, build).run(groups)
         return launch.join(groups, build.launches(launch.specs_of(groups)), build.device_type)
 
-    def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., Any] | None:
+    def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., object] | None:
         """Flexible attention. Errors: BackendError."""
 
         def build(source: KernelSource, specs: Sequence[KernelSpec]) -> Mapping[KernelSpec, launch.Launch]:
@@ -155,7 +155,7 @@ class _Build:
 
     def functions(self) -> Mapping[str, Any]:
         """The generated module, run here."""
-        found: Mapping[str, Any] = module("toolchain").functions_of(self.source.text, self.path())
+        found: Mapping[str, object] = module("toolchain").functions_of(self.source.text, self.path())
         return found
 
     def interpreted(self, specs: Sequence[KernelSpec]) -> dict[KernelSpec, launch.Launch]:

@@ -59,8 +59,8 @@ class CudaGraphs:
         return self.pools[key]
 
     def record(
-        self, device: torch.device, call: Callable[[list[Any]], tuple[Any, ...]], args: list[Any], arena: int
-    ) -> tuple[Callable[[], None], tuple[Any, ...]]:
+        self, device: torch.device, call: Callable[[list[Any]], tuple[object, ...]], args: list[object], arena: int
+    ) -> tuple[Callable[[], None], tuple[object, ...]]:
         """Capture the launches of the call. Errors: NotRecorded with the message of torch or the driver."""
         graph = torch.cuda.CUDAGraph()
         with self.lock, no_collection():

@@ -60,7 +60,7 @@ class Attention:
         score: Any,
         block_mask: Any,
         scale: float,
-        options: Any,
+        options: object,
         *rest: Sequence[torch.Tensor],
     ) -> Tensors:
         query, key, value = map(autocast_to, (query, key, value))

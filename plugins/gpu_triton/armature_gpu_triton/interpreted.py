@@ -45,7 +45,7 @@ def read(block: Block) -> torch.Tensor:
     return torch.from_numpy(numpy.array(block.handle.data)).reshape(tuple(int(s) for s in block.shape))
 
 
-def block_of(value: torch.Tensor, dtype: Any = None) -> Block:
+def block_of(value: torch.Tensor, dtype: object = None) -> Block:
     """A tensor as a block of Triton's `dtype` (by default the tensor's own)."""
     kind = dtype or TYPES[value.dtype]
     data = value.contiguous().numpy()

@@ -55,7 +55,7 @@ def build_native(path: Path) -> None:
 
 
 @cache
-def load_native(path: Path) -> Any:
+def load_native(path: Path) -> object:
     """The extension module at `path`."""
     loader = importlib.machinery.ExtensionFileLoader(NAME, str(path))
     spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
@@ -67,7 +67,7 @@ def load_native(path: Path) -> Any:
 
 
 @cache
-def opened(module: Any, driver: str) -> Any:
+def opened(module: Any, driver: str) -> object:
     """The extension module, bound to the driver's entry points."""
     module.open(driver)
     return module

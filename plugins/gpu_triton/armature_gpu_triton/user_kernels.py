@@ -126,7 +126,7 @@ class Launch:
         named = dict(zip(self.names, values[split:], strict=True))
         self.kernel.run(*values[:split], grid=self.grid(given[count:]), warmup=False, **named)
 
-    def grid(self, numbers: Sequence[int]) -> Any:
+    def grid(self, numbers: Sequence[int]) -> object:
         """The grid, or a function that returns the one for a configuration."""
         found, first = [], 0
         for chosen, size in self.grids:
@@ -305,7 +305,7 @@ def numbers_of(tracer: Tracing, kernel: Kernel, grid: Value) -> list[Value]:
 # Traced.
 
 
-def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, Any]:
+def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, object]:
     """A kernel's arguments by name."""
     given = {**dict(zip(names, args)), **kwargs}
     return {
@@ -314,15 +314,15 @@ def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, An
 
 
 def computed_grid(
-    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Args, kwargs: Kwargs, _: Any
-) -> Any:
+    kernel: object, grid: Callable[..., object], names: object, defaults: object, args: Args, kwargs: Kwargs, _: object
+) -> object:
     """The grid of a launch without an autotuner."""
     return [grid(bound(names, defaults, args, kwargs))]
 
 
 def computed_grids(
-    kernel: Any, grid: Callable[..., Any], names: Any, defaults: Any, args: Args, kwargs: Kwargs, levels: Any
-) -> Any:
+    kernel: Any, grid: Callable[..., object], names: Any, defaults: object, args: Args, kwargs: Kwargs, levels: Any
+) -> object:
     """The grid for each configuration of an autotuner."""
     found = []
     for config in kernel.configs:

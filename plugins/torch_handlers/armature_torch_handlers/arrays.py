@@ -46,7 +46,7 @@ from armature_torch_handlers.lists import of_tensors
 np = layer.numpy
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
 VIEWS = ("T", "real", "imag", "mT")
-BINARY: dict[str, tuple[Callable[..., Any], bool]] = {
+BINARY: dict[str, tuple[Callable[..., object], bool]] = {
     **{
         f"__{prefix}{name}__": (getattr(operator, name if name not in ("and", "or") else f"{name}_"), bool(prefix))
         for name in (
@@ -56,18 +56,18 @@ BINARY: dict[str, tuple[Callable[..., Any], bool]] = {
     },
     **{f"__{name}__": (getattr(operator, name), False) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
 }  # fmt: skip
-IN_PLACE: dict[str, Callable[..., Any]] = {
+IN_PLACE: dict[str, Callable[..., object]] = {
     f"__i{name}__": getattr(operator, f"i{name}")
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
-UNARY: dict[str, Callable[..., Any]] = {
+UNARY: dict[str, Callable[..., object]] = {
     "__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert, "__abs__": abs,
 }  # fmt: skip
 OPERATORS = frozenset({*(function for function, _ in BINARY.values()), *UNARY.values()})
 # Their results are uninitialised memory.
-UNSPECIFIED: tuple[Any, ...] = () if np is None else (np.empty, np.empty_like)
+UNSPECIFIED: tuple[object, ...] = () if np is None else (np.empty, np.empty_like)
 MOST_KEPT = 4096  # limit for arrays whose content is tracked, in elements
-NO_CONTENTS: Mapping[int, Any] = {}
+NO_CONTENTS: Mapping[int, object] = {}
 # Methods that return numbers, text or files, which depend on the elements.
 NEEDS_NUMBERS = frozenset({
     "item", "tolist", "tobytes", "tofile", "dump", "dumps", "__bool__", "__int__", "__float__", "__complex__",
@@ -230,11 +230,11 @@ class ArrayValue(Value):
         out.call(1)
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _method(name: str) -> Callable[..., object]:
     return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
 
 
-def _known(tracer: Tracing, obj: Any) -> Value:
+def _known(tracer: Tracing, obj: object) -> Value:
     found: Value = tracer.as_value(obj)
     return found
 
@@ -250,7 +250,7 @@ def _is_operand(value: Value) -> bool:
 
 
 def apply(
-    tracer: Tracing, function: Callable[..., Any], ours: Callable[..., Any], args: tuple[Value, ...], kwargs: Any
+    tracer: Tracing, function: Callable[..., Any], ours: Callable[..., object], args: tuple[Value, ...], kwargs: Any
 ) -> Value:
     """Add `function`, of tensors, to the graph; `ours` is numpy's own, which determines the form of the result."""
     _rely_on_quiet(tracer, function.__name__)
@@ -318,7 +318,7 @@ def _alike(made: Any, shadow: Any) -> bool:
     return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype
 
 
-def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
+def _as_numpy_has_it(tracer: Tracing, result: Value, expected: object, inputs: list[ArrayValue], name: str) -> Value:
     """Make the value of a result in the form of numpy's own: array, scalar or sequence."""
     if isinstance(expected, (tuple, list)) and isinstance(result, (TupleValue, ListValue)):
         if len(expected) != len(result.items):
@@ -338,7 +338,7 @@ def _as_numpy_has_it(tracer: Tracing, result: Value, expected: Any, inputs: list
     tracer.graph_break("array-differs", operation=name)
 
 
-def _mended(tracer: Tracing, result: TracedTensor, expected: Any, inputs: list[ArrayValue], name: str) -> Value:
+def _mended(tracer: Tracing, result: TracedTensor, expected: object, inputs: list[ArrayValue], name: str) -> Value:
     """Give the result the strides of numpy's result, and copy it if numpy's is a copy."""
     if not isinstance(expected, np.ndarray):
         return ArrayValue(_copied(tracer, result, inputs), expected)
@@ -409,14 +409,14 @@ def _known_for_graph(tracer: Tracing, value: Value) -> Value:
     return value
 
 
-def _dtype(tracer: Tracing, kind: Any) -> torch.dtype:
+def _dtype(tracer: Tracing, kind: object) -> torch.dtype:
     found = np.dtype(kind)
     if found.name not in layer.DTYPES or not found.isnative:
         tracer.graph_break("array-dtype", dtype=found)
     return layer.DTYPES[found.name]
 
 
-def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, Any] = NO_CONTENTS) -> Any:
+def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, object] = NO_CONTENTS) -> object:
     """The argument for numpy's own function: for an array its content, taken by the id of its value, or else zeros."""
     if isinstance(value, ArrayValue):
         return contents.get(id(value), value.shadow)
@@ -426,7 +426,7 @@ def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, Any] = NO_C
     return slice(*made) if isinstance(value, SliceValue) else (tuple(made) if isinstance(value, TupleValue) else made)
 
 
-def _object(tracer: Tracing, value: Value) -> Any:
+def _object(tracer: Tracing, value: Value) -> object:
     try:
         return value.as_object()
     except NotConstant:
@@ -553,7 +553,7 @@ def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[
     if np is None or "dtype" in options or not any(isinstance(one, np.generic) for one in _constants_in(data)):
         return None
     try:
-        held: Any = data.as_constant()
+        held: object = data.as_constant()
         dtype = _dtype(call.tracing, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
     except (NotConstant, TypeError, ValueError, RuntimeError):  # torch refuses it, as eager mode will show
         call.graph_break("tensor-of-numpy-numbers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
@@ -98,13 +98,13 @@ def all_with(call: Call, error_type: Value, cond: Value, message: Value | None) 
     return call.polyfill(raise_unless, error_type, cond, call.constant(None) if message is None else message)
 
 
-def raise_unless(error_type: Any, cond: torch.Tensor, message: Any) -> None:
+def raise_unless(error_type: type[Exception], cond: torch.Tensor, message: Callable[[], object] | None) -> None:
     """Raise the error; the program then runs again in eager mode, which words it."""
     if not torch._is_all_true(cond):
         raise error_type(message_text(message))
 
 
-def message_text(message: Any) -> str:
+def message_text(message: Callable[[], object] | None) -> str:
     """The text of the error."""
     return UNSAID if message is None else str(message())
 

@@ -5,6 +5,7 @@ In the graph, such a collective becomes one that returns a new tensor, which is 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -32,7 +33,7 @@ FOR_LIFE = frozenset({"rank", "size", "name"})  # methods
 SETTABLE = frozenset({"group_name", "group_desc", "bound_device_id"})
 
 
-def attribute_of(group: Any, name: str) -> Any:
+def attribute_of(group: object, name: str) -> object:
     """A property of a group."""
     return getattr(group, name)
 
@@ -58,7 +59,7 @@ class GroupValue(KnownValue):
         return super().call_method(tracer, name, args, kwargs)
 
 
-def group_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def group_of_program(obj: object, source: Source, tracer: Tracing) -> Value:
     """A process group of the program."""
     tracer.guards.same(source, obj)
     return GroupValue(type(obj), obj, source=source)
@@ -132,7 +133,7 @@ def all_reduce_in_place(tensor: torch.Tensor, op: str, group: Any) -> None:
     tensor.copy_(functional_collectives.all_reduce(tensor, op, group.group_name))
 
 
-def in_use(group: Any) -> Any:
+def in_use(group: object) -> object:
     """The group, if its collectives are made immediately."""
     group = functional_collectives.group_or_default(group)
     if functional_collectives.is_coalescing(group):
@@ -140,7 +141,7 @@ def in_use(group: Any) -> Any:
     return group
 
 
-def gathering(kind: str) -> tuple[Any, ...]:
+def gathering(kind: str) -> tuple[Callable[..., object], ...]:
     """The implementing function of this kind: torch 2.13 has renamed some, and the older names call it."""
     return existing(f"torch.distributed.{kind}_single") or existing(
         f"torch.distributed.{'all_gather_into' if kind == 'all_gather' else kind}_tensor"
@@ -235,7 +236,9 @@ def all_to_all(
     )
 
 
-def all_to_all_in_place(output: torch.Tensor, input: torch.Tensor, received: Any, sent: Any, group: Any) -> None:
+def all_to_all_in_place(
+    output: torch.Tensor, input: torch.Tensor, received: Sequence[int] | None, sent: Sequence[int] | None, group: Any
+) -> None:
     """A slice from each process."""
     group = functional_collectives.group_or_default(group)
     received, sent = parts(output, received, group.size()), parts(input, sent, group.size())
@@ -244,7 +247,7 @@ def all_to_all_in_place(output: torch.Tensor, input: torch.Tensor, received: Any
     output.copy_(functional_collectives.all_to_all(input, received, sent, group.group_name))
 
 
-def parts(tensor: torch.Tensor, sizes: Any, count: int) -> list[int]:
+def parts(tensor: torch.Tensor, sizes: Sequence[int] | None, count: int) -> list[int]:
     """The sizes of a tensor's slices."""
     if tensor.dim() == 0:
         refused("a tensor without dimensions has no parts")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from armature.plugin_api import Call, NotConstant, TracedTensor, Value, handles
@@ -28,7 +26,7 @@ def correlation(call: Call, input: Value) -> Value | None:
     return call.polyfill(coefficients, input) if is_plain(input, 1) else None
 
 
-def is_plain(input: Value, correction: Any) -> bool:
+def is_plain(input: Value, correction: object) -> bool:
     """Whether the input is a matrix or a single row, whose rows are longer than the correction that is subtracted from
     their length."""
     if not isinstance(input, TracedTensor) or type(correction) is not int:
@@ -37,7 +35,7 @@ def is_plain(input: Value, correction: Any) -> bool:
     return fake.dim() <= 2 and fake.dtype is not torch.bool and (fake.shape[-1] if fake.dim() else 1) > correction
 
 
-def covariances(x: Any, correction: int) -> Any:
+def covariances(x: torch.Tensor, correction: int) -> torch.Tensor:
     """The covariances of rows."""
     rows = x if x.dim() == 2 else x.view(1, -1)
     count = torch.full((), rows.shape[1], dtype=torch.int64, device=x.device)
@@ -45,7 +43,7 @@ def covariances(x: Any, correction: int) -> Any:
     return (torch.mm(centred, centred.t().conj()) / (count - correction)).squeeze()
 
 
-def coefficients(x: Any) -> Any:
+def coefficients(x: torch.Tensor) -> torch.Tensor:
     """The covariances of rows, divided by their standard deviations."""
     found = covariances(x, 1)
     if found.dim() == 0:

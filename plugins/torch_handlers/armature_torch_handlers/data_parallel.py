@@ -8,7 +8,6 @@ computed the last gradient of a bucket: before the first forward step that uses 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 from torch import fx
@@ -25,7 +24,7 @@ def cut_at_buckets(split: object, ctx: Services) -> object:
     return attrs.evolve(split, cuts=split.cuts | {nodes[k] for k in beginnings(parallel, split, nodes)})
 
 
-def beginnings(parallel: Any, split: Split, nodes: list[fx.Node]) -> Iterator[int]:
+def beginnings(parallel: object, split: Split, nodes: list[fx.Node]) -> Iterator[int]:
     """Where each bucket's piece begins. Steps before all of them produce no gradients, and form no piece."""
     place = {node: k for k, node in enumerate(nodes)}
     used_by = ((id(real), node.users) for node, real in split.parameters.items() if node.users)

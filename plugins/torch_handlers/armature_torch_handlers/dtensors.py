@@ -32,7 +32,7 @@ MESHES = existing("torch.distributed.device_mesh.DeviceMesh")
 DTENSORS = existing("torch.distributed.tensor.DTensor")
 FIELDS = frozenset({"dim", "reduce_op"})
 METHODS = frozenset({"is_shard", "is_replicate", "is_partial"})
-OPERATORS: dict[str, Callable[[Any, Any], bool]] = {"__eq__": lambda a, b: a == b, "__ne__": lambda a, b: a != b}
+OPERATORS: dict[str, Callable[[object, object], bool]] = {"__eq__": lambda a, b: a == b, "__ne__": lambda a, b: a != b}
 
 
 @attrs.define(eq=False)
@@ -62,13 +62,13 @@ class PlacementValue(KnownValue):
         return self.obj
 
 
-def placement_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def placement_of_program(obj: object, source: Source, tracer: Tracing) -> Value:
     """A placement of the program, guarded by equality."""
     tracer.guards.equal(source, obj)
     return PlacementValue(type(obj), obj, source=source)
 
 
-def mesh_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def mesh_of_program(obj: object, source: Source, tracer: Tracing) -> Value:
     """A mesh of the program, guarded by identity."""
     tracer.guards.same(source, obj)
     return KnownValue(type(obj), obj, source=source)
@@ -94,7 +94,7 @@ def placement(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         call.tracing.raise_real(error)
 
 
-def plain(value: Value) -> Any:
+def plain(value: Value) -> object:
     """The Python object of a known argument. Raises NotConstant."""
     return None if value is None else value.as_constant()
 
@@ -111,10 +111,12 @@ def single_node(call: Call, tensor: Value, *args: Value, **kwargs: Value) -> Val
     return call.graph_call(with_known(call.fn, given, named), tensor)
 
 
-def with_known(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[[torch.Tensor], Any]:
+def with_known(
+    fn: Callable[..., object], args: list[object], kwargs: dict[str, object]
+) -> Callable[[torch.Tensor], object]:
     """Bind known arguments, because a graph's code can't name meshes and placements."""
 
-    def on_mesh(tensor: torch.Tensor) -> Any:
+    def on_mesh(tensor: torch.Tensor) -> object:
         return fn(tensor, *args, **kwargs)
 
     on_mesh.__name__ = f"{fn.__name__}_on_mesh"

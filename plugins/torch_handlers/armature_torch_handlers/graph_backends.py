@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from torch import fx
 
 from armature.plugin_api import Compilers, compile_functional, min_cut
 
 
-def eager(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def eager(graph: fx.GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
     """Run the captured graph operator by operator."""
     return graph.forward
 
 
-def aot_eager(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def aot_eager(graph: fx.GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
     """Run the functional ATen graphs, forward and backward, operator by operator."""
     return compile_functional(graph, example_inputs, Compilers(as_it_is, as_it_is, as_it_is, min_cut), {})
 
 
-def as_it_is(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+def as_it_is(graph: fx.GraphModule, inputs: Sequence[object]) -> Callable[[list[object]], object]:
     """The graph, wrapped to be called with a list."""
     return lambda args: graph.forward(*args)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -142,7 +141,7 @@ def write_all_or_nothing(call: Call, self: Value, key: Value, value: Value) -> V
     return call.polyfill(write_where, self, key, value)
 
 
-def write_where(self: torch.Tensor, mask: torch.Tensor, number: Any) -> None:
+def write_where(self: torch.Tensor, mask: torch.Tensor, number: float) -> None:
     """The number as a tensor of the target's dtype, cast as in a plain write."""
     self.copy_(torch.where(mask, torch.full((), number, dtype=self.dtype, device=self.device), self))
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor, fx
 
@@ -39,7 +38,7 @@ def number_of(tracing: Tracing, tensor: TracedTensor) -> Value | None:
     return converted(tracing, tensor, Tensor.item)
 
 
-def converted(tracing: Tracing, tensor: TracedTensor, convert: Callable[..., Any]) -> Value | None:
+def converted(tracing: Tracing, tensor: TracedTensor, convert: Callable[..., object]) -> Value | None:
     """The result of `convert` for the tensor; None if its elements are not known, or if `convert` raises."""
     # A `__torch_function__` of the program may answer with another number.
     if tensor.node is None or tensor.python_type() is not Tensor or tracing.overrides.present:

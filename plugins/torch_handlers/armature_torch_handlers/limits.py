@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from armature.plugin_api import Call, ConstantValue, NotConstant, Source, Tracing, Value, ValueType, handles
 from armature.plugin_api import numpy_layer as layer
 
-RANGES: tuple[Any, ...] = () if layer.numpy is None else (layer.numpy.finfo, layer.numpy.iinfo)
+RANGES: tuple[type, ...] = () if layer.numpy is None else (layer.numpy.finfo, layer.numpy.iinfo)
 
 
 @handles(*RANGES)
@@ -22,7 +20,7 @@ def limits(call: Call, kind: Value) -> Value | None:
     return ConstantValue(made)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: object, source: Source, tracer: Tracing) -> Value:
     """A limits object of the program."""
     tracer.guards.same(source, obj)
     return ConstantValue(obj, source=source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
@@ -75,7 +74,7 @@ def assign(call: Call, module: Value, name: Value, value: Value) -> Value:
     return call.constant(None)
 
 
-def weights_have_changed(self: Any) -> bool:
+def weights_have_changed(self: torch.nn.RNNBase) -> bool:
     """Whether a recurrent module's weights differ from those in its flat list; the original uses weak references."""
     for name, held in zip(self._flat_weights_names, self._flat_weights):
         weight = getattr(self, name, None)

@@ -130,12 +130,12 @@ def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
     return all(one is other for one, other in zip(new, old, strict=True))
 
 
-def fresh(scalar: Any, tracer: Tracing) -> Value:
+def fresh(scalar: object, tracer: Tracing) -> Value:
     """The value of a scalar that tracing has computed."""
     return NumpyScalar(scalar)
 
 
-def fresh_dtype(obj: Any, tracer: Tracing) -> Value:
+def fresh_dtype(obj: object, tracer: Tracing) -> Value:
     """The value of a dtype that tracing has computed."""
     return ConstantValue(obj)
 

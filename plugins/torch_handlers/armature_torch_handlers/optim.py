@@ -6,7 +6,7 @@ tensors. In double precision, that of Python's floats, the results are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,12 +31,19 @@ def scaled_addition(call: Call, self: Value, *args: Value, value: Value | None =
     return call.polyfill(added, self, *args, value)
 
 
-def add_quotient(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, value: Any) -> torch.Tensor:
+Tensors = Sequence[torch.Tensor]
+
+
+def add_quotient(
+    self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, value: torch.Tensor | float
+) -> torch.Tensor:
     """`self.addcdiv_(tensor1, tensor2, value=value)`."""
     return self.add_(value * tensor1 / tensor2)
 
 
-def add_product(self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, value: Any) -> torch.Tensor:
+def add_product(
+    self: torch.Tensor, tensor1: torch.Tensor, tensor2: torch.Tensor, value: torch.Tensor | float
+) -> torch.Tensor:
     """`self.addcmul_(tensor1, tensor2, value=value)`."""
     return self.add_(value * tensor1 * tensor2)
 
@@ -56,13 +63,13 @@ def holds_tensors(call: Call, value: Value) -> bool:
     return any(isinstance(item, TracedTensor) for item in call.tracing.unpack(value))
 
 
-def add_quotients(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
+def add_quotients(self: Tensors, tensors1: Tensors, tensors2: Tensors, scalars: Iterable[torch.Tensor]) -> None:
     """`torch._foreach_addcdiv_(self, tensors1, tensors2, scalars)`."""
     for own, tensor1, tensor2, value in zip(self, tensors1, tensors2, scalars):
         add_quotient(own, tensor1, tensor2, value)
 
 
-def add_products(self: Any, tensors1: Any, tensors2: Any, scalars: Any) -> None:
+def add_products(self: Tensors, tensors1: Tensors, tensors2: Tensors, scalars: Iterable[torch.Tensor]) -> None:
     """`torch._foreach_addcmul_(self, tensors1, tensors2, scalars)`."""
     for own, tensor1, tensor2, value in zip(self, tensors1, tensors2, scalars):
         add_product(own, tensor1, tensor2, value)
@@ -102,7 +109,7 @@ def fake_or_none(item: Value) -> object:
     return None if item.is_constant and item.as_constant() is None else UNKNOWN
 
 
-def arranged(lists: Any, layout: Any) -> Any:
+def arranged(lists: Any, layout: Any) -> object:
     """Groups of the lists' items: key, positions in each list, and the items."""
     return {
         key: ([[row[place] for place in places] for row, places in zip(lists, rows)], list(indices))
@@ -138,7 +145,13 @@ ASGD_ONE_BY_ONE = existing("torch.optim.asgd._single_tensor_asgd")
 
 
 def radam_by_tensors(
-    function: Any, params: Any, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, state_steps: Any, **options: Any
+    function: Callable[..., None],
+    params: Tensors,
+    grads: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    state_steps: Tensors,
+    **options: object,
 ) -> None:
     """RAdam with steps in double precision, like the Python floats that it computes with otherwise."""
     options["capturable"] = True
@@ -149,7 +162,14 @@ def radam_by_tensors(
 
 
 def asgd_by_tensors(
-    function: Any, params: Any, grads: Any, axs: Any, mus: Any, etas: Any, state_steps: Any, **options: Any
+    function: Callable[..., None],
+    params: Tensors,
+    grads: Tensors,
+    axs: Tensors,
+    mus: Tensors,
+    etas: Tensors,
+    state_steps: Tensors,
+    **options: object,
 ) -> None:
     """ASGD in the same way."""
     options["capturable"] = True
@@ -201,7 +221,7 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     return not known or max(begin, begin_other) < min(end, end_other)
 
 
-def extent(tensor: torch.Tensor) -> tuple[Any, Any]:
+def extent(tensor: torch.Tensor) -> tuple[int | torch.SymInt, int | torch.SymInt]:
     """The begin and end of the tensor's memory in its storage, in elements."""
     begin = tensor.storage_offset()
     if 0 in tensor.shape:

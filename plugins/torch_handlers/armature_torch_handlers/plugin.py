@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from armature.plugin_api import (
     BreakType,
@@ -145,7 +144,7 @@ def armature_polyfills() -> Iterable[Polyfill]:
 
 
 @hookimpl
-def armature_graph_backends() -> Mapping[str, Callable[..., Any]]:
+def armature_graph_backends() -> Mapping[str, Callable[..., object]]:
     """Named back ends for `armature.compile(backend=...)`."""
     return {"eager": graph_backends.eager, "aot_eager": graph_backends.aot_eager}
 

@@ -71,7 +71,7 @@ def planned(
 
 def overlap_add(
     input: Any, window: Any, n_fft: int, hop: int, width: int, start: int, end: int, normalized: bool, as_complex: bool
-) -> Any:
+) -> object:
     """The signal: frames are added where they overlap, and divided by the sum of the windows."""
     if window is None:
         window = torch.ones(width, dtype=input.real.dtype, device=input.device)

@@ -41,7 +41,7 @@ REFUSED = {
 }
 
 
-def rely_on_kind(tracer: Tracing, kind: type, wanted: Any, held: object = None) -> None:
+def rely_on_kind(tracer: Tracing, kind: type, wanted: object, held: object = None) -> None:
     """Guard whether a class counts as a subclass of another; `held`: the object asked about, if known."""
     if (is_trusted(kind) and is_trusted(wanted)) or not isinstance(wanted, type):
         return
@@ -221,7 +221,7 @@ def is_tensor_of(obj: TracedTensor, cls: type) -> bool:
     return f"{cls.__module__}.{cls.__name__}" == told
 
 
-def plain_object(obj: Value) -> Any:
+def plain_object(obj: Value) -> object:
     """The Python object itself, for classes that inspect it in isinstance; None if there is none."""
     return obj.obj if isinstance(obj, ObjectValue) else None
 

@@ -200,7 +200,7 @@ def opened(tracer: Tracing, iterables: tuple[Value, ...]) -> tuple[list[Value], 
 
 
 def remake_call(
-    function: Callable[..., Any], iterators: list[Value], *first: Value
+    function: Callable[..., object], iterators: list[Value], *first: Value
 ) -> Callable[[Rebuilding, IteratorValue], None]:
     """A function that rebuilds an iterator by calling `function` on its inner iterators as they are now."""
 

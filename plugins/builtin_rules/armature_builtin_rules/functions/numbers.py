@@ -47,7 +47,7 @@ CONVERSIONS: Mapping[type, tuple[str, ...]] = {
     complex: ("__complex__", "__float__", "__index__"),
     bytes: ("__bytes__",),
 }
-RELATIONS: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, ">": operator.gt}
+RELATIONS: dict[str, Callable[[Any, Any], object]] = {"<": operator.lt, ">": operator.gt}
 
 
 @handles(bool)

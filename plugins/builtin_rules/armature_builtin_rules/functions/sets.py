@@ -53,7 +53,7 @@ VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))  # set-like views
 BINARY = {"and": operator.and_, "or": operator.or_, "sub": operator.sub, "xor": operator.xor}
 COMPARING = {f"__{name}__": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 # Maps an operator's method to its function, and to whether the object is the right operand.
-OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+OPERATORS: dict[str, tuple[Callable[[object, object], object], bool]] = {
     **{f"__{name}__": (function, False) for name, function in BINARY.items()},
     **{f"__r{name}__": (function, True) for name, function in BINARY.items()},
     **{name: (function, False) for name, function in COMPARING.items()},
@@ -268,7 +268,7 @@ def one_by_one(tracer: Tracing, iterable: Value) -> Iterable[Value]:
     return tracer.unpack(iterable) if iterable.plain_items else iterable.stream(tracer)
 
 
-def compute(tracer: Tracing, function: Callable[..., Any], *operands: Operand) -> Value:
+def compute(tracer: Tracing, function: Callable[..., object], *operands: Operand) -> Value:
     """Apply a function to the tables of sets."""
     made = function(*(operand.table for operand in operands))
     if not isinstance(made, (set, frozenset)):

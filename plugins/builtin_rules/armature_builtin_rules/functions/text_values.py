@@ -60,7 +60,7 @@ class UnknownTextValue(Value):
     convert: Callable[..., str] | None
     operands: tuple[Value, ...]
     versions: tuple[int, ...] = ()
-    made_at: tuple[Any, ...] = ()
+    made_at: tuple[object, ...] = ()
 
     mutable: ClassVar[bool] = True
     slots = frozenset({"__bool__"})

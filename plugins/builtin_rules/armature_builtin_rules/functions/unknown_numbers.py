@@ -76,7 +76,7 @@ def _extreme_of_ints(tracer: Tracing, op: str, items: list[Value]) -> Value | No
     numbers = [number_of(item) for item in items]
     if any(type(number) not in (int, torch.SymInt) for number in numbers):
         return None
-    choose: Callable[[Any, Any], Any] = torch.sym_min if op == "<" else torch.sym_max
+    choose: Callable[[object, object], object] = torch.sym_min if op == "<" else torch.sym_max
     found = numbers[0]
     for number in numbers[1:]:
         found = choose(found, number)
@@ -97,12 +97,12 @@ def total(tracer: Tracing, numbers: list[Value]) -> Value:
     return found
 
 
-def sum_of(first: Any, *others: Any) -> Any:
+def sum_of(first: Any, *others: Any) -> object:
     """`sum(others, first)`."""
     return sum(others, first)
 
 
-def of_varying_float(tracer: Tracing, function: Callable[[float], Any], words: str, value: Value) -> Value | None:
+def of_varying_float(tracer: Tracing, function: Callable[[float], object], words: str, value: Value) -> Value | None:
     """A function written in C of a float of the program that varies from call to call; None for other values, and where
     the function raises. The result is read and guarded like a number of the program; if it is a float, it varies
     too."""

@@ -14,14 +14,14 @@ _ALL: Mapping[str, Any] = SDPBackend.__members__
 BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in _ALL.values()}
 
 
-def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[Any]:
+def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[object]:
     """Allow only these backends; returns the entered context manager. In the graph, backends are numbers."""
-    entered: AbstractContextManager[Any] = sdpa_kernel([BACKENDS[number] for number in backends], set_priority)
+    entered: AbstractContextManager[object] = sdpa_kernel([BACKENDS[number] for number in backends], set_priority)
     entered.__enter__()
     return entered
 
 
-def exit_sdpa_kernel(entered: AbstractContextManager[Any]) -> None:
+def exit_sdpa_kernel(entered: AbstractContextManager[object]) -> None:
     """Restore the backends allowed before."""
     entered.__exit__(None, None, None)
 

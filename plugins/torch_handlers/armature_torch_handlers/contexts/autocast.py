@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -43,21 +43,21 @@ def autocast_of_device(call: Call, *args: Value, **kwargs: Value) -> Value | Non
     plain, named = constants(args), {name: value.as_constant() for name, value in kwargs.items() if value.is_constant}
     if plain is None or len(named) != len(kwargs):
         return None
-    return of(call.fn(*plain, **named))
+    return of(cast(torch.autocast, call.fn(*plain, **named)))
 
 
-def constants(args: tuple[Value, ...]) -> list[Any] | None:
+def constants(args: tuple[Value, ...]) -> list[object] | None:
     """The arguments as objects, None where one is not a constant."""
     return [value.as_constant() for value in args] if all(value.is_constant for value in args) else None
 
 
-def of(real: Any) -> Value:
+def of(real: torch.autocast) -> Value:
     """The value of an autocast object."""
     enter, leave = grad_modes.enter_autocast, grad_modes.exit_autocast
     return PairedContextValue(type(real), enter, tuple(getattr(real, name) for name in FIELDS), leave, torch.autocast)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: torch.autocast, source: Source, tracer: Tracing) -> Value:
     """The value of an autocast object that the program made before; its settings are guarded."""
     for name in FIELDS:
         tracer.objects.wrap(getattr(obj, name), AttrSource(source, name))

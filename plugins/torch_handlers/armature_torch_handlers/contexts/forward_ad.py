@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 from torch.autograd import forward_ad
@@ -23,7 +23,7 @@ class DualLevelValue(ContextValue):
     """A level that is entered and left in one graph: a break inside is moved to where the context is made, because a
     level entered again would have lost the tangents."""
 
-    made_at: tuple[Any, ...] = ()
+    made_at: tuple[object, ...] = ()
 
     reenters: ClassVar[bool] = False
 

@@ -182,7 +182,10 @@ def inference_primitive(call: Call, *args: Value, **kwargs: Value) -> Value | No
     call.graph_break("inference-mode", operation=call.fn.__name__)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+GradMode = torch.no_grad | torch.enable_grad | torch.set_grad_enabled
+
+
+def of_program(obj: GradMode, source: Source, tracer: Tracing) -> Value:
     """A context manager of a grad mode that was made before the frame."""
     enabled = type(obj) is torch.enable_grad
     if type(obj) is torch.set_grad_enabled:
@@ -190,7 +193,7 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     return GradModeValue(type(obj), enabled, obj=obj, source=source)
 
 
-def inference_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def inference_of_program(obj: torch.inference_mode, source: Source, tracer: Tracing) -> Value:
     """A context manager of inference mode that was made before the frame."""
     enabled = tracer.objects.wrap(obj.mode, AttrSource(source, "mode"))
     return inference_mode_value(bool(enabled.as_constant()), source)

@@ -73,7 +73,7 @@ def profile(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     return ProfilerValue(kind, locations_of(call.tracing.stack.frames))
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: object, source: Source, tracer: Tracing) -> Value:
     """The value of a range that was made before the frame."""
     return NullContextValue(type(obj), source=source)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 from torch.autograd.graph import disable_saved_tensors_hooks
@@ -11,14 +10,14 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 from armature.plugin_api import Call, PairedContextValue, Value, handles
 
 
-def enter_without_hooks(message: str) -> AbstractContextManager[Any]:
+def enter_without_hooks(message: str) -> AbstractContextManager[object]:
     """Forbid hooks; returns the entered context manager. Errors: RuntimeError if there are hooks already."""
-    entered: AbstractContextManager[Any] = disable_saved_tensors_hooks(message)
+    entered: AbstractContextManager[object] = disable_saved_tensors_hooks(message)
     entered.__enter__()
     return entered
 
 
-def exit_without_hooks(entered: AbstractContextManager[Any]) -> None:
+def exit_without_hooks(entered: AbstractContextManager[object]) -> None:
     """Restore the previous setting."""
     entered.__exit__(None, None, None)
 

@@ -45,7 +45,7 @@ class SettingValue(NullContextValue):
         return SettingValue(self.kind, args=self.args, kwargs=self.kwargs)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: object, source: Source, tracer: Tracing) -> Value:
     """The value of such a context that was made before the frame."""
     return SettingValue(type(obj), source=source)
 
@@ -58,7 +58,7 @@ class SettingClass(ClassValue):
         return SettingValue(self.cls, args=args, kwargs=kwargs)
 
 
-def class_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def class_of_program(obj: type, source: Source, tracer: Tracing) -> Value:
     """The class, for a context made by the program."""
     tracer.guards.same(source, obj)
     return SettingClass(obj, source=source)

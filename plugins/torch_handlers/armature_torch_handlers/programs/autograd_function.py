@@ -4,7 +4,7 @@ from the graphs of forward and backward."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NoReturn, cast
 
@@ -104,7 +104,7 @@ class _Keyword(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Any, inputs: object, output: object) -> None:
         return None
 
 
@@ -120,7 +120,7 @@ def takes_keywords() -> bool:
 KEYWORDS = takes_keywords()
 
 
-def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tuple[Value, ...]:
+def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> tuple[Value, ...]:
     """All arguments by position, as `apply` passes them to a `forward` without context."""
     forward = function.forward
     if not kwargs and isinstance(forward, FunctionType) and not forward.__defaults__ and not forward.__kwdefaults__:
@@ -138,14 +138,18 @@ def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Any) -> tu
     return tuple(tracer.as_value(item) for item in given.args)
 
 
-def forward_of(forward: Value, setup: Value | None, context: Value, args: tuple[Value, ...]) -> tuple[Any, list[Value]]:
+def forward_of(
+    forward: Value, setup: Value | None, context: Value, args: tuple[Value, ...]
+) -> tuple[Value | Callable[..., object], list[Value]]:
     """The function to call to run forward, and its arguments."""
     if setup is None:
         return forward, [context, *args]
     return forward_and_setup, [forward, setup, context, *args]
 
 
-def forward_and_setup(forward: Any, setup_context: Any, context: Any, *args: Any) -> Any:
+def forward_and_setup(
+    forward: Callable[..., object], setup_context: Callable[..., object], context: object, *args: object
+) -> object:
     """Both steps of a function whose `forward` has no context. Traced."""
     output = forward(*args)
     setup_context(context, args, output)
@@ -153,7 +157,11 @@ def forward_and_setup(forward: Any, setup_context: Any, context: Any, *args: Any
 
 
 def without_gradients(
-    call: Call, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
+    call: Call,
+    context: Context,
+    args: Sequence[Value],
+    steps: tuple[Value | Callable[..., object], list[Value]],
+    apart: bool,
 ) -> Value:
     """Trace the call in place. apart: `forward` has no context."""
     tracer = call.tracing

@@ -6,7 +6,6 @@ They are traced on inputs that represent those of any call. Other values that th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import attrs
 import torch
@@ -143,7 +142,7 @@ def trace_body(
                 part.remove()
 
 
-def flat_call(function: Callable[..., Any], *args: Any) -> tuple[list[Any], Any]:
+def flat_call(function: Callable[..., object], *args: object) -> tuple[list[object], object]:
     """Flatten the results of a function; also returns their structure. Traced."""
     return tree_flatten(function(*args))
 

@@ -76,7 +76,7 @@ def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mappin
     return made
 
 
-def unfollowed(function: Any, *args: Any) -> Any:
+def unfollowed(function: Any, *args: object) -> object:
     """The function without gradients: if no input requires them, nothing is tracked, not even the function's
     parameters."""
     torch.utils.checkpoint.check_backward_validity(args)

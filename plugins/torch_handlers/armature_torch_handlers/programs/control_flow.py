@@ -8,7 +8,7 @@ which an exported program calls a part of itself in another mode.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
@@ -134,7 +134,9 @@ def is_hints(hints: Value) -> bool:
     return isinstance(known, dict) and all(isinstance(k, str) and isinstance(v, types) for k, v in known.items())
 
 
-def with_grad_enabled(enable_grad: bool, wrapped_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def with_grad_enabled(
+    enable_grad: bool, wrapped_func: Callable[..., object], *args: object, **kwargs: object
+) -> object:
     """A part under `torch.no_grad()` or the like. Like the original, it does not restore the mode if the part
     raises."""
     before = torch.is_grad_enabled()
@@ -149,10 +151,10 @@ def with_autocast(
     dtype: torch.dtype | None,
     enabled: bool,
     cache_enabled: bool | None,
-    wrapped_func: Callable[..., Any],
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
+    wrapped_func: Callable[..., object],
+    *args: object,
+    **kwargs: object,
+) -> object:
     """A part under `torch.autocast`."""
     with torch.autocast(device_type, dtype, enabled, cache_enabled):
         return wrapped_func(*args, **kwargs)

@@ -64,15 +64,15 @@ class Graphs:
     once: bool
 
 
-def made_of(graphs: Graphs) -> Callable[..., Any]:
+def made_of(graphs: Graphs) -> Callable[..., object]:
     """The function, called with inputs and free tensors."""
-    methods: dict[str, Any] = {"forward": staticmethod(forward_by(graphs))}
+    methods: dict[str, object] = {"forward": staticmethod(forward_by(graphs))}
     run = backward_by(graphs)
     methods["backward"] = staticmethod(once_differentiable(run) if graphs.once else run)
     function: Any = type(graphs.name, (BASE,), methods)
     count = graphs.inputs
 
-    def apply(*args: Any) -> Any:
+    def apply(*args: Any) -> object:
         # In a tuple, because torch only looks for gradients of direct arguments.
         return function.apply(args[count:], *args[:count])
 
@@ -81,11 +81,11 @@ def made_of(graphs: Graphs) -> Callable[..., Any]:
     return running_graphs(apply, modules, writes=bool(graphs.dirty))
 
 
-def forward_by(graphs: Graphs) -> Callable[..., Any]:
+def forward_by(graphs: Graphs) -> Callable[..., object]:
     """`forward` of the generated function."""
     forward, constant, dirty = graphs.forward, graphs.constant, graphs.dirty
 
-    def run(ctx: Any, free: tuple[Any, ...], *inputs: Any) -> Any:
+    def run(ctx: Any, free: tuple[Any, ...], *inputs: Any) -> object:
         outputs, saved, ctx.residuals = forward(*inputs, *free)
         ctx.save_for_backward(*saved)
         ctx.strides = tuple(None if one is None else strides_of_gradient(one) for one in outputs)
@@ -104,7 +104,7 @@ def strides_of_gradient(output: torch.Tensor) -> tuple[int, ...]:
     return (output if output.is_contiguous() else torch.empty_like(output, device="meta")).stride()
 
 
-def backward_by(graphs: Graphs) -> Callable[..., Any]:
+def backward_by(graphs: Graphs) -> Callable[..., object]:
     """`backward` of the generated function."""
 
     def run(ctx: Any, *gradients: Any) -> Any:
@@ -129,7 +129,12 @@ def laid_out(gradient: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def with_gradients(
-    call: Call, cls: Value, context: Context, args: Sequence[Value], steps: tuple[Any, list[Value]], apart: bool
+    call: Call,
+    cls: Value,
+    context: Context,
+    args: Sequence[Value],
+    steps: tuple[Value | Callable[..., object], list[Value]],
+    apart: bool,
 ) -> Value:
     """Make the call a node of the graph. Errors: NotSeparable, GraphBreak, UserRaised."""
     return _Tracing(call, cls, context, tuple(args)).run(steps, apart)
@@ -149,7 +154,7 @@ class _Tracing:
     missing: dict[Key, str] = attrs.field(factory=dict)
     once: bool = False
 
-    def run(self, steps: tuple[Any, list[Value]], apart: bool) -> Value:
+    def run(self, steps: tuple[Value | Callable[..., object], list[Value]], apart: bool) -> Value:
         """Trace forward in the frame's graph, and backward where it is needed; returns the call's value."""
         tracer = self.call.tracing
         inputs = [arg for arg in self.args if isinstance(arg, TracedTensor)]
@@ -334,7 +339,7 @@ def outside_autocast() -> Iterator[None]:
         yield
 
 
-def sums_to(gradient: Sequence[Any], shape: Sequence[Any]) -> bool:
+def sums_to(gradient: Sequence[object], shape: Sequence[object]) -> bool:
     """Whether torch accepts a gradient of one shape for a tensor of another: it sums over broadcast axes."""
     last = list(gradient)[len(gradient) - len(shape) :]
     return len(gradient) >= len(shape) and all(size == 1 or size == other for size, other in zip(shape, last))

@@ -90,7 +90,7 @@ def set_numbers_drawn(handles: type[RemovableHandle], count: int) -> None:
     handles.next_id = count
 
 
-def fill_handle(self: Any, hooks_dict: Any, number: int, extra_dict: Any) -> None:
+def fill_handle(self: Any, hooks_dict: object, number: int, extra_dict: object) -> None:
     """What `RemovableHandle.__init__` does."""
     self.hooks_dict_ref = weakref.ref(hooks_dict)
     self.id = number
@@ -173,6 +173,6 @@ def later(call: Call, tensor: TracedTensor, hook: Value) -> Value | None:
     return HandleValue()
 
 
-def attach(tensor: torch.Tensor, body: Callable[..., torch.Tensor], used: Sequence[Any]) -> None:
+def attach(tensor: torch.Tensor, body: Callable[..., torch.Tensor], used: Sequence[object]) -> None:
     """Inside a graph: pass a tensor's gradient through another graph, together with the values that this uses."""
     tensor.register_hook(lambda gradient: body(gradient, *used))

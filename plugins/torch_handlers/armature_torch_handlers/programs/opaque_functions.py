@@ -37,7 +37,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 class Branch:
     """A container to rebuild from its parts; a part that is None is a leaf."""
 
-    make: Callable[[list[Any]], Any]
+    make: Callable[[list[object]], Any]
     parts: tuple[Branch | None, ...]
 
 
@@ -46,7 +46,7 @@ class Seen:
     """Observations of the run on fakes: the result, the containers that were passed, and whether one was changed."""
 
     result: Any
-    containers: list[Any]
+    containers: list[object]
     changed: bool
 
 
@@ -61,7 +61,7 @@ class OpaqueCall:
     tracing: bool = True
     seen: Seen | None = None
 
-    def run(self, leaves: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+    def run(self, leaves: tuple[object, ...]) -> tuple[torch.Tensor, ...]:
         """Call the function with its arguments rebuilt; returns the tensors of its result."""
         items = iter(leaves)
         containers: list[Any] = []
@@ -90,7 +90,7 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
 
 
-def flat(opaque: OpaqueCall) -> Callable[..., Any]:
+def flat(opaque: OpaqueCall) -> Callable[..., object]:
     """The node's function, with the name of the user's."""
 
     def call(*leaves: Any) -> tuple[torch.Tensor, ...]:
@@ -123,7 +123,7 @@ def flatten_argument(tracer: Tracing, value: Value, leaves: list[Value]) -> Bran
     return Branch(lambda items: node.unflatten(items, known), parts)
 
 
-def assemble(branch: Branch | None, leaves: Iterator[Any], containers: list[Any]) -> Any:
+def assemble(branch: Branch | None, leaves: Iterator[object], containers: list[object]) -> Any:
     """Rebuild a flattened argument with the next leaves. Containers are added to `passed`."""
     if branch is None:
         return next(leaves)
@@ -142,7 +142,7 @@ def content(container: object) -> object:
     return None if node is None else [id(item) for item in node.flatten(container)[0]]
 
 
-def children_of(obj: Any) -> list[Any] | None:
+def children_of(obj: Any) -> list[object] | None:
     """The members of a result, None for a leaf."""
     if type(obj) in (dict, OrderedDict):
         return list(obj.values())
@@ -152,7 +152,7 @@ def children_of(obj: Any) -> list[Any] | None:
     return None if node is None else list(node.flatten(obj)[0])
 
 
-def tensors(obj: Any) -> Iterator[torch.Tensor]:
+def tensors(obj: object) -> Iterator[torch.Tensor]:
     """The tensors of a result, in order."""
     if isinstance(obj, torch.Tensor):
         yield obj
@@ -166,7 +166,7 @@ class Results:
     """Builds the value of a result. `made`: maps each tensor, container and object in it to its value."""
 
     tracer: Tracing
-    containers: list[Any]
+    containers: list[object]
     made: dict[int, Value] = attrs.field(factory=dict)
 
     @classmethod
@@ -176,7 +176,7 @@ class Results:
             tracer, seen.containers, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)}
         )
 
-    def value_of(self, obj: Any) -> Value:
+    def value_of(self, obj: object) -> Value:
         """The value of the result or a part of it. One object has one value; constants and sizes are known."""
         if self.tracer.types.is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
             return self.tracer.as_value(obj)
@@ -197,7 +197,7 @@ class Results:
             return ListValue(items) if type(obj) is list else TupleValue(items, type(obj))
         return self._object(obj)
 
-    def _object(self, obj: Any) -> Value:
+    def _object(self, obj: object) -> Value:
         """An object of a class registered with pytree, rebuilt from its attributes."""
         cls = type(obj)
         plain = all(
@@ -210,6 +210,6 @@ class Results:
             made.store(self.tracer, name, self.value_of(held))
         return made
 
-    def _unsupported(self, obj: Any, lead: str) -> NoReturn:
+    def _unsupported(self, obj: object, lead: str) -> NoReturn:
         kind = f"{type(obj).__module__}.{type(obj).__qualname__}"
         self.tracer.graph_break("trace-through-result", type=f"{lead}{kind}")

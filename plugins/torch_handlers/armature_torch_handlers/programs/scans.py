@@ -34,7 +34,9 @@ def associative_scan(
     return call.polyfill(scan_nest if nested else scan_one, combine_fn, xs, dim, backwards)
 
 
-def scan_one(combine: Callable[[Any, Any], Any], xs: torch.Tensor, dim: int, reverse: bool) -> torch.Tensor:
+def scan_one(
+    combine: Callable[[object, object], torch.Tensor], xs: torch.Tensor, dim: int, reverse: bool
+) -> torch.Tensor:
     """The running combination of the slices of one tensor."""
     parts = xs.unbind(dim)
     if reverse:
@@ -45,7 +47,7 @@ def scan_one(combine: Callable[[Any, Any], Any], xs: torch.Tensor, dim: int, rev
     return torch.stack(found[::-1] if reverse else found, dim)
 
 
-def scan_nest(combine: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool) -> Any:
+def scan_nest(combine: Callable[[object, object], object], xs: Any, dim: int, reverse: bool) -> object:
     """The running combination of the slices of several tensors at once."""
     kind = type(xs)
     columns = [x.unbind(dim) for x in xs]

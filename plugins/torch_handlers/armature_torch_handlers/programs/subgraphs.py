@@ -142,7 +142,7 @@ class Subgraph:
         return attrs.evolve(self, nodes=nodes, captured=tuple(dict.fromkeys((*self.captured, *used))))
 
 
-def trace_subgraph(tracer: Tracing, function: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Subgraph:
+def trace_subgraph(tracer: Tracing, function: Value | Callable[..., object], args: Args, kwargs: Kwargs) -> Subgraph:
     """Trace a call in torch's current modes. A break in it is reported at the call being traced.
 
     Errors: NotSeparable, and as for any call GraphBreak and UserRaised. Then no new nodes remain in the graph.
@@ -208,9 +208,9 @@ def _input(tracer: Tracing, fake: torch.Tensor | None) -> TracedTensor | Symboli
 
 def call_graphs(
     tracer: Tracing,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     graphs: Sequence[fx.GraphModule],
-    arguments: Callable[..., tuple[Any, ...]],
+    arguments: Callable[..., tuple[object, ...]],
     results: Sequence[torch.Tensor | None] | None,
 ) -> list[Value]:
     """A node that calls a function with graphs as arguments, and the values of its results.

@@ -24,7 +24,7 @@ TRACED = (
     *(f"{FORWARD}.dual_level.{name}" for name in ("__enter__", "__exit__")),
 )
 # Maps a function that enters a level to the one that leaves it.
-LEAVES: Mapping[str, Callable[[], Any]] = {
+LEAVES: Mapping[str, Callable[[], object]] = {
     "_grad_increment_nesting": LEVELS._grad_decrement_nesting,
     "_jvp_increment_nesting": LEVELS._jvp_decrement_nesting,
     "_vmap_increment_nesting": LEVELS._vmap_decrement_nesting,
@@ -71,7 +71,7 @@ def innermost(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def leave_aborted(leave: Callable[[], Any]) -> None:
+def leave_aborted(leave: Callable[[], object]) -> None:
     """Leave a level if tracing stops inside it."""
     leave()
 
@@ -114,7 +114,7 @@ def switch(call: Call, enabled: Value) -> Value:
 @handles(*existing("torch._C._functorch.get_inplace_requires_grad_allowed"))
 def setting(call: Call) -> Value:
     """While tracing, torch's own setting is that of the program."""
-    answer: Any = call.fn()
+    answer: object = call.fn()
     return call.constant(answer)
 
 
@@ -188,9 +188,9 @@ def each(tensors: Value | None) -> list[Value]:
     return list(tensors.items) if isinstance(tensors, (ListValue, TupleValue)) else [tensors]
 
 
-def history_of(outputs: list[Value]) -> set[Any]:
+def history_of(outputs: list[Value]) -> set[object]:
     """The nodes of autograd's graph that the outputs were computed by, while tracing."""
-    found: set[Any] = set()
+    found: set[object] = set()
     left = [output.fake.grad_fn for output in outputs if isinstance(output, TracedTensor)]
     while left:
         node: Any = left.pop()
@@ -200,7 +200,7 @@ def history_of(outputs: list[Value]) -> set[Any]:
     return found
 
 
-def check_histories(call: Call, history: set[Any], others: list[Any]) -> None:
+def check_histories(call: Call, history: set[object], others: list[object]) -> None:
     """Break the graph if an output depends on a tensor that the program computed before the frame: it may depend on the
     inputs of the gradient, and the graph does not contain that computation. Guards that all other tensors are
     leaves."""
