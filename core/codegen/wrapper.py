@@ -3,8 +3,9 @@ early."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +13,7 @@ import torch
 
 from armature.codegen.externs import Operators, binding_name, binding_of, may_differ_in_layout
 from armature.codegen.origins import place
-from armature.codegen.printer import IndexPrinter, Lines
+from armature.codegen.printer import PYTHON_INDEX, Lines
 from armature.lower.data import Argument, Buffer, ExternCall, Given, Origin, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
@@ -27,13 +28,7 @@ class _Definitions(dict[Var | Size, str]):
         return f"({definition})" if definition else default
 
 
-_PRINTER = IndexPrinter(
-    floordiv="({0} // {1})",
-    mod="({0} % {1})",
-    signed_floordiv="({0} // {1})",
-    signed_mod="({0} % {1})",
-    names=_Definitions(),
-)
+_PRINTER = attrs.evolve(PYTHON_INDEX, names=_Definitions())
 
 
 def _tuple(parts: Sequence[str]) -> str:
@@ -66,9 +61,6 @@ def _covers(view: View, buffer: Buffer) -> bool:
     """Whether both are contiguous and have the same elements."""
     dense = all(contiguous_strides(v.shape) == v.strides for v in (view, buffer))
     return dense and view.offset == 0 and numel(view.shape) == numel(buffer.shape)
-
-
-_INDEX = (Var, Size, Sum, Product, FloorDiv, Mod)
 
 
 @attrs.define(eq=False)
@@ -206,22 +198,34 @@ class Wrapper:
 
     def argument(self, value: Argument) -> str:
         """An argument of an operator, or an output of the graph, as Python text."""
-        if isinstance(value, View):
-            return self.view(value)
-        if isinstance(value, Given):
-            return value.name
-        if isinstance(value, tuple):
-            return f"[{', '.join(self.argument(v) for v in value)}]"
-        if isinstance(value, _INDEX):
-            return _PRINTER.print(value)
-        if isinstance(value, torch.dtype):
-            return self.dtype(value)
-        if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-            return f'float("{value}")'
-        if isinstance(value, complex):  # as a sum of its parts it would lose the sign of a zero
-            return f"complex({self.argument(value.real)}, {self.argument(value.imag)})"
-        if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
-            name = "".join(c if c.isalnum() else "_" for c in f"{type(value).__name__}_{value}")
-            self.bindings[name] = value
-            return name
-        return repr(value)
+        return next((text(self, value) for kinds, text in _ARGUMENTS if isinstance(value, kinds)), None) or repr(value)
+
+    def items(self, values: Sequence[Argument]) -> str:
+        return f"[{', '.join(self.argument(v) for v in values)}]"
+
+    def complex_number(self, value: complex) -> str:
+        """A call: as a sum of its parts it would lose the sign of a zero."""
+        return f"complex({self.argument(value.real)}, {self.argument(value.imag)})"
+
+    def constant(self, value: object) -> str:
+        """A name for an object of torch."""
+        name = "".join(c if c.isalnum() else "_" for c in f"{type(value).__name__}_{value}")
+        self.bindings[name] = value
+        return name
+
+
+def _float(wrapper: Wrapper, value: float) -> str:
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
+
+
+# How arguments are written, by their types; those of other types by their `repr`.
+_ARGUMENTS: tuple[tuple[Any, Callable[[Wrapper, Any], str]], ...] = (
+    (View, Wrapper.view),
+    (Given, lambda wrapper, value: str(value.name)),
+    (tuple, Wrapper.items),
+    ((Var, Size, Sum, Product, FloorDiv, Mod), lambda wrapper, value: _PRINTER.print(value)),
+    (torch.dtype, Wrapper.dtype),
+    (float, _float),
+    (complex, Wrapper.complex_number),
+    ((torch.device, torch.layout, torch.memory_format), Wrapper.constant),
+)

@@ -1,18 +1,22 @@
 """Integer index expressions: which element a loop body reads or writes.
 
-An `Index` is a Python int or one of the frozen node classes below. The smart constructors (`add`, `mul`, `floordiv`,
-`mod`) keep sums flat and sorted by coefficient map, fold integers, and use the range of each variable to drop divisions
-and remainders that do nothing; so static shapes never reach sympy. Extents of variables may themselves be symbolic
-(`Size`); a simplification that needs a number is then not made.
+An `Index` is a Python int or one of the frozen node classes below, which say what their parts are, what bounds they
+have, and how variables are replaced in them. The smart constructors (`add`, `mul`, `floordiv`, `mod`) keep sums flat
+and sorted by coefficient map, fold integers, and use the range of each variable to drop divisions and remainders that
+do nothing; so static shapes never reach sympy. Extents of variables may themselves be symbolic (`Size`); a
+simplification that needs a number is then not made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any, TypeAlias, cast
 
 import attrs
+
+Bounds: TypeAlias = tuple[int | None, int | None]
+"""Smallest and largest value, both inclusive; None where it is not known."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -24,6 +28,19 @@ class Var:
 
     def __str__(self) -> str:
         return self.name
+
+    def parts(self) -> tuple[Index, ...]:
+        return ()
+
+    def bounds(self) -> Bounds:
+        high = bounds(self.extent)[1]
+        return 0, None if high is None else max(high - 1, 0)
+
+    def substitute(self, changes: Mapping[Var, Index]) -> Index:
+        return changes.get(self, self)
+
+    def hinted(self) -> int:
+        raise ValueError(f"a loop variable has no hint: {self}")
 
 
 @attrs.frozen
@@ -41,6 +58,18 @@ class Size:
     def __str__(self) -> str:
         return self.name
 
+    def parts(self) -> tuple[Index, ...]:
+        return ()
+
+    def bounds(self) -> Bounds:
+        return self.low, None
+
+    def substitute(self, changes: Mapping[Var, Index]) -> Index:
+        return self
+
+    def hinted(self) -> int:
+        return self.hint
+
 
 @attrs.frozen
 class Sum:
@@ -55,6 +84,25 @@ class Sum:
             parts.append(str(self.const))
         return "(" + " + ".join(parts) + ")"
 
+    def parts(self) -> tuple[Index, ...]:
+        return tuple(factor for factor, _ in self.terms)
+
+    def bounds(self) -> Bounds:
+        low: int | None = self.const
+        high: int | None = self.const
+        for factor, coefficient in self.terms:
+            ends = factor.bounds()
+            small, large = ends if coefficient > 0 else ends[::-1]
+            low = None if low is None or small is None else low + small * coefficient
+            high = None if high is None or large is None else high + large * coefficient
+        return low, high
+
+    def substitute(self, changes: Mapping[Var, Index]) -> Index:
+        return add(*(mul(factor.substitute(changes), c) for factor, c in self.terms), self.const)
+
+    def hinted(self) -> int:
+        return self.const + sum(factor.hinted() * c for factor, c in self.terms)
+
 
 @attrs.frozen
 class Product:
@@ -64,6 +112,29 @@ class Product:
 
     def __str__(self) -> str:
         return "*".join(str(f) for f in self.factors)
+
+    def parts(self) -> tuple[Index, ...]:
+        return self.factors
+
+    def bounds(self) -> Bounds:
+        low: int | None = 1
+        high: int | None = 1
+        for factor in self.factors:
+            small, large = factor.bounds()
+            if small is None or small < 0:
+                return None, None
+            low = low * small if low is not None else None
+            high = None if high is None or large is None else high * large
+        return low, high
+
+    def substitute(self, changes: Mapping[Var, Index]) -> Index:
+        out: Index = 1
+        for factor in self.factors:
+            out = mul(out, factor.substitute(changes))
+        return out
+
+    def hinted(self) -> int:
+        return prod(factor.hinted() for factor in self.factors)
 
 
 @attrs.frozen
@@ -76,6 +147,24 @@ class FloorDiv:
     def __str__(self) -> str:
         return f"({self.num} // {self.den})"
 
+    def parts(self) -> tuple[Index, ...]:
+        return self.num, self.den
+
+    def bounds(self) -> Bounds:
+        small, large = bounds(self.num)
+        if isinstance(self.den, int):
+            return (
+                None if small is None else small // self.den,
+                None if large is None else large // self.den,
+            )
+        return (0 if small is not None and small >= 0 else None), large
+
+    def substitute(self, changes: Mapping[Var, Index]) -> Index:
+        return floordiv(substitute(self.num, changes), substitute(self.den, changes))
+
+    def hinted(self) -> int:
+        return hint(self.num) // hint(self.den)
+
 
 @attrs.frozen
 class Mod:
@@ -86,6 +175,19 @@ class Mod:
 
     def __str__(self) -> str:
         return f"({self.num} % {self.den})"
+
+    def parts(self) -> tuple[Index, ...]:
+        return self.num, self.den
+
+    def bounds(self) -> Bounds:
+        top = bounds(self.den)[1]
+        return 0, None if top is None else top - 1
+
+    def substitute(self, changes: Mapping[Var, Index]) -> Index:
+        return mod(substitute(self.num, changes), substitute(self.den, changes))
+
+    def hinted(self) -> int:
+        return hint(self.num) % hint(self.den)
 
 
 Atom: TypeAlias = Var | Size | Sum | Product | FloorDiv | Mod
@@ -309,99 +411,35 @@ def _below(value: Index, limit: Index) -> bool:
     return (isinstance(value, Var) and value.extent == limit) or value == 0
 
 
-def bounds(value: Index) -> tuple[int | None, int | None]:
+def bounds(value: Index) -> Bounds:
     """Smallest and largest value, both inclusive; None where it is not known."""
-    if isinstance(value, int):
-        return value, value
-    if isinstance(value, Var):
-        high = bounds(value.extent)[1]
-        return 0, None if high is None else max(high - 1, 0)
-    if isinstance(value, Size):
-        return value.low, None
-    if isinstance(value, Sum):
-        low: int | None = value.const
-        high = value.const
-        for factor, coefficient in value.terms:
-            ends = bounds(factor)
-            small, large = ends if coefficient > 0 else ends[::-1]
-            low = None if low is None or small is None else low + small * coefficient
-            high = None if high is None or large is None else high + large * coefficient
-        return low, high
-    if isinstance(value, Product):
-        low, high = 1, 1
-        for factor in value.factors:
-            small, large = bounds(factor)
-            if small is None or small < 0:
-                return None, None
-            low = low * small if low is not None else None
-            high = None if high is None or large is None else high * large
-        return low, high
-    if isinstance(value, FloorDiv):
-        small, large = bounds(value.num)
-        if isinstance(value.den, int):
-            return (
-                None if small is None else small // value.den,
-                None if large is None else large // value.den,
-            )
-        return (0 if small is not None and small >= 0 else None), large
-    top = bounds(value.den)[1]
-    return 0, None if top is None else top - 1
+    return (value, value) if isinstance(value, int) else value.bounds()
 
 
 def substitute(value: Index, changes: Mapping[Var, Index]) -> Index:
     """Replace variables, simplifying as the expression is rebuilt."""
-    if isinstance(value, (int, Size)):
-        return value
-    if isinstance(value, Var):
-        return changes.get(value, value)
-    if isinstance(value, Sum):
-        parts = [mul(substitute(f, changes), c) for f, c in value.terms]
-        return add(*parts, value.const)
-    if isinstance(value, Product):
-        out: Index = 1
-        for factor in value.factors:
-            out = mul(out, substitute(factor, changes))
-        return out
-    if isinstance(value, FloorDiv):
-        return floordiv(substitute(value.num, changes), substitute(value.den, changes))
-    return mod(substitute(value.num, changes), substitute(value.den, changes))
+    return value if isinstance(value, int) else value.substitute(changes)
+
+
+def walk(value: Index) -> list[Index]:
+    """The expression and all parts of it, each before its own parts. Extents of variables are no parts."""
+    parts = () if isinstance(value, int) else value.parts()
+    return [value, *(inner for part in parts for inner in walk(part))] if parts else [value]
 
 
 def variables(value: Index) -> frozenset[Var]:
     """All loop variables in the expression."""
-    if isinstance(value, (int, Size)):
-        return frozenset()
-    if isinstance(value, Var):
-        return frozenset((value,))
-    if isinstance(value, Sum):
-        return frozenset().union(*(variables(f) for f, _ in value.terms))
-    if isinstance(value, Product):
-        return frozenset().union(*(variables(f) for f in value.factors))
-    return variables(value.num) | variables(value.den)
+    return frozenset([part for part in walk(value) if isinstance(part, Var)])
 
 
 def sizes(value: Index) -> frozenset[Size]:
     """All symbolic sizes in the expression, not counting extents of variables."""
-    if isinstance(value, Size):
-        return frozenset((value,))
-    if isinstance(value, (int, Var)):
-        return frozenset()
-    if isinstance(value, Sum):
-        return frozenset().union(*(sizes(f) for f, _ in value.terms))
-    if isinstance(value, Product):
-        return frozenset().union(*(sizes(f) for f in value.factors))
-    return sizes(value.num) | sizes(value.den)
+    return frozenset([part for part in walk(value) if isinstance(part, Size)])
 
 
 def divisions(value: Index) -> tuple[FloorDiv | Mod, ...]:
     """All quotients and remainders in the expression, also those within another."""
-    if isinstance(value, (int, Var, Size)):
-        return ()
-    if isinstance(value, Sum):
-        return tuple(found for factor, _ in value.terms for found in divisions(factor))
-    if isinstance(value, Product):
-        return tuple(found for factor in value.factors for found in divisions(factor))
-    return (value, *divisions(value.num), *divisions(value.den))
+    return tuple([part for part in walk(value) if isinstance(part, (FloorDiv, Mod))])
 
 
 def stride_of(value: Index, var: Var) -> Index | None:
@@ -465,19 +503,4 @@ def computed(size: Size, numbers: Mapping[Size, int]) -> Any:
 
 def hint(value: Index) -> int:
     """The value with every symbolic size at its hint. Errors: ValueError if a loop variable remains."""
-    if isinstance(value, int):
-        return value
-    if isinstance(value, Size):
-        return value.hint
-    if isinstance(value, Var):
-        raise ValueError(f"a loop variable has no hint: {value}")
-    if isinstance(value, Sum):
-        return value.const + sum(hint(f) * c for f, c in value.terms)
-    if isinstance(value, Product):
-        out = 1
-        for factor in value.factors:
-            out *= hint(factor)
-        return out
-    if isinstance(value, FloorDiv):
-        return hint(value.num) // hint(value.den)
-    return hint(value.num) % hint(value.den)
+    return value if isinstance(value, int) else value.hinted()

@@ -233,6 +233,16 @@ ACCESS_CASES += [_scatter(dtype) for dtype in (F32, F64, I32, I64)]
 ACCESS_CASES += [_scatter(dtype, combine) for dtype in (F32, I64) for combine in ("max", "min", "prod")]
 
 
+def _rows_to_add_to(k: Sketch, count: int, i: Var) -> tuple[tuple[Var], tuple[tuple[Var, Node]]]:
+    """Buffers of `count` numbers to add to ten rows, and, for a store, the row that the number `i` is added to."""
+    k.buffer("ids", I64, (count,), randn(count, dtype=I64).abs())
+    k.buffer("grad", F32, (count,), randn(count))
+    k.buffer("out", F32, (10,), randn(10))
+    k.tolerance["out"] = 1e-4
+    row = Var("row", 10)
+    return (row,), ((row, op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)),)
+
+
 def _scatter_of_single_values(combine: str) -> Case:
     name = f"scatter_{combine}_of_single_values"
 
@@ -241,13 +251,8 @@ def _scatter_of_single_values(combine: str) -> Case:
             raise Skip
         k = Sketch(name, device)
         (i,) = variables(333)
-        k.buffer("ids", I64, (333,), randn(333, dtype=I64).abs())
-        k.buffer("grad", F32, (333,), randn(333))
-        k.buffer("out", F32, (10,), randn(10))
-        row = Var("row", 10)
-        place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
-        k.tolerance["out"] = 1e-4
-        return k.pointwise((i,), Store("out", (row,), k.load("grad", i), True, ((row, place),), combine))
+        index, rows = _rows_to_add_to(k, 333, i)
+        return k.pointwise((i,), Store("out", index, k.load("grad", i), True, rows, combine))
 
     return Case("scatters", name, make)
 
@@ -262,13 +267,8 @@ def the_same_added_often(device: torch.device, features: Features) -> Sketch:
         raise Skip
     k = Sketch("the_same_added_often", device)
     i, j = variables(6, 37)
-    k.buffer("ids", I64, (6,), randn(6, dtype=I64).abs())
-    k.buffer("grad", F32, (6,), randn(6))
-    k.buffer("out", F32, (10,), randn(10))
-    row = Var("row", 10)
-    place = op("check_index", k.load("ids", i), Const(10, I64), dtype=I64)
-    k.tolerance["out"] = 1e-4
-    return k.pointwise((i, j), Store("out", (row,), k.load("grad", i), True, ((row, place),)))
+    index, rows = _rows_to_add_to(k, 6, i)
+    return k.pointwise((i, j), Store("out", index, k.load("grad", i), True, rows))
 
 
 # Symbolic sizes.

@@ -18,13 +18,13 @@ from armature.torch_abi.pytree import tree_leaves
 dense: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = sdpa_dense
 NESTED: Any = nested_tensor
 NESTED_ATTENTION: Any = sdpa
-CASTS = {"cpu": DispatchKey.AutocastCPU, "cuda": DispatchKey.AutocastCUDA}
 
 
 def autocast_to(tensor: torch.Tensor) -> torch.Tensor:
     """An argument of flexible attention in the dtype that autocast wants, where torch's operator casts it too."""
     kind = tensor.device.type
-    if CASTS.get(kind) not in flex_attention.py_kernels or not torch.is_autocast_enabled(kind):
+    key = getattr(DispatchKey, f"Autocast{torch._C._dispatch_key_for_device(kind)}", None)
+    if key not in flex_attention.py_kernels or not torch.is_autocast_enabled(kind):
         return tensor
     cast: torch.Tensor = _cast(tensor, kind, torch.get_autocast_dtype(kind))
     return cast

@@ -18,7 +18,8 @@ exit_autocast: Callable[[Any], Any] = torch.amp.autocast_mode._exit_autocast
 enter_inference: Callable[[bool], Any] = torch.autograd.grad_mode._enter_inference_mode
 exit_inference: Callable[[Any], Any] = torch.autograd.grad_mode._exit_inference_mode
 
-AUTOCAST_DEVICES = ("cpu", "cuda")  # device types whose autocast is supported while tracing
+# Device types that torch has autocast and a module for. Those of other libraries are known once they are registered.
+AUTOCAST_DEVICES = tuple(kind for kind in torch._C._autocast_supported_devices() if hasattr(torch, kind))
 
 LEVELS = torch._C._functorch
 

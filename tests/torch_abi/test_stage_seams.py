@@ -404,3 +404,12 @@ def test_forward_modes_zeros_get_memory() -> None:
     assert module.held.stride() == zeros.stride()
     assert module.held.untyped_storage().data_ptr()
     assert torch.equal(module.held, torch.zeros(3, 2))
+
+
+def test_devices_with_autocast_are_those_that_torch_names() -> None:
+    assert {"cpu", "cuda"} <= set(grad_modes.AUTOCAST_DEVICES)
+    for kind in grad_modes.AUTOCAST_DEVICES:
+        with torch.autocast(kind, torch.get_autocast_dtype(kind), enabled=False):
+            assert not torch.is_autocast_enabled(kind)
+    found = [torch._C._dispatch_key_for_device(kind) for kind in ("cpu", "cuda")]
+    assert all(hasattr(torch._C.DispatchKey, f"Autocast{name}") for name in found)
