@@ -214,7 +214,10 @@ class Rerun:
         """Return the frame's result when eager mode has finished without an error. problem: the error that it should
         have raised."""
         if isinstance(problem, Exception):
-            raise problem
+            try:
+                raise problem
+            finally:
+                del problem  # lest its traceback lead to itself
         if not problem:
             return result
         self.warned = True

@@ -280,7 +280,10 @@ class Compiler:
         if ctx.config.repro_dir and not isinstance(error, DeviceBackendUnready):
             repro.leave(Path(ctx.config.repro_dir), record, error)
         if ctx.config.strict:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # see the comment in `compile`
         if ctx.config.fallback_warning:
             _warn_fallback(error, record)
         return RunEagerly(record.reason)

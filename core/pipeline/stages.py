@@ -96,6 +96,8 @@ def capture(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
         finally:
             seconds = time.perf_counter() - start
             stop.event = attrs.evolve(stop.event, seconds=seconds)
+        if traced is None:
+            raise
     return attrs.evolve(traced, breaks=tuple(attrs.evolve(event, seconds=seconds) for event in traced.breaks))
 
 

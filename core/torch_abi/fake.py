@@ -146,7 +146,10 @@ class WatchingMode(FakeTensorMode):
         if facts.takes is not None:
             check_operands(facts.takes, func, args)
         if facts.refused is not None and (error := facts.refused(func, args, kwargs)) is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # a frame that holds an error by name is part of a reference cycle
         if facts.draws:
             self.random = True
         if facts.writes is not None:

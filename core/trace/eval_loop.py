@@ -8,7 +8,7 @@ from types import CodeType
 
 from armature.errors import invariant
 from armature.frame.data import program_of
-from armature.trace.base import LAST_INSTRUCTION, NotConstant
+from armature.trace.base import LAST_INSTRUCTION, NotConstant, Value
 from armature.trace.bytecode.instructions import STOPITERATION_ERROR, Instruction, instructions_of
 from armature.trace.errors import UserRaised
 from armature.trace.frame_state import Frame, Stopped
@@ -49,16 +49,17 @@ def run(frame: Frame) -> None:
     frame.tracer.stack.has_handlers |= bool(program_of(frame.code).co_exceptiontable)
     if frame.thrown is not None:
         error, frame.thrown = frame.thrown, None
-        if isinstance(error, ExceptionValue):
-            error.known_traceback = None
-        unwind(frame, UserRaised(error))
+        error.known_traceback = None
+        if not caught(frame, error):
+            raise UserRaised(error)
     while not (frame.done or frame.paused):
         try:
             step(frame, functions)
         except UserRaised as raised:
             if isinstance(raised.value, ExceptionValue):
                 note_raised(frame, raised.value)
-            unwind(frame, raised)
+            if not caught(frame, raised.value):
+                raise
         except NotConstant as unknown:
             frame.tracer.graph_break("value-not-known", type=unknown.args[0].describe())
 
@@ -81,21 +82,18 @@ def exits_without_user_code(frame: Frame) -> bool:
     The frame is finished afterwards.
     """
     functions = functions_of(frame.code)
-    raised = UserRaised(ExceptionValue(GeneratorExit, []))
+    error: Value = ExceptionValue(GeneratorExit, [])
     frame.push(frame.tracer.constant(None))
-    while True:
-        try:
-            unwind(frame, raised)
-        except UserRaised:
-            return True
+    while caught(frame, error):
         try:
             while only_matches(inst := frame.instructions[frame.position]):
                 frame.position += 1
                 functions[frame.position - 1](frame, inst)
         except UserRaised as later:
-            raised = later
+            error = later.value
         else:
             return False
+    return True
 
 
 def steps(frame: Frame, functions: tuple[OpcodeFunction, ...]) -> None:
@@ -155,14 +153,14 @@ def only_reraises(inst: Instruction) -> bool:
     return inst.opname in ("RERAISE", "CLEANUP_THROW") or (inst.opname == "RAISE_VARARGS" and inst.arg == 0)
 
 
-def unwind(frame: Frame, raised: UserRaised) -> None:
-    """Jump to the handler that the exception table names for the instruction that raised, or leave the frame."""
-    inst = frame.instructions[max(frame.position - 1, 0)]
-    protection = inst.protection
+def caught(frame: Frame, error: Value) -> bool:
+    """Jump to the handler that the exception table names for the instruction that raised; False if there is none."""
+    protection = frame.instructions[max(frame.position - 1, 0)].protection
     if protection is None:
-        raise raised
+        return False
     del frame.stack[protection.depth :]
     if protection.push_lasti:
         frame.push(LAST_INSTRUCTION)
-    frame.push(raised.value)
+    frame.push(error)
     frame.position = protection.target
+    return True

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -104,6 +104,75 @@ class Catches(Straight):
         return self.second(again(2, hidden))
 
 
+@contextmanager
+def printing(hidden: Tensor) -> Iterator[Tensor]:
+    """Breaks before, after and in the handler of the block."""
+    print(end="")
+    try:
+        yield hidden + 1
+    except KeyError:
+        print(end="")
+    print(end="")
+
+
+class Managed(Straight):
+    """Breaks in the code of a context manager that is written as a generator, whose block ends, breaks or raises."""
+
+    def forward(self, held: Held) -> Tensor:
+        hidden = self.first(held.tensor)
+        with printing(hidden) as more:
+            hidden = hidden + more
+        with printing(hidden) as more:
+            print(end="")
+            hidden = hidden + more
+        with printing(hidden) as more:
+            raise KeyError("gone")
+        return self.second(hidden)
+
+
+class Handles(Straight):
+    """Breaks while exceptions are handled, single and in groups, and exceptions that others caused."""
+
+    def forward(self, held: Held) -> Tensor:
+        hidden = self.first(held.tensor)
+        try:
+            raise ExceptionGroup("two", [ValueError("first"), KeyError("second")])
+        except* ValueError:
+            print(end="")
+            hidden = hidden + 1
+        except* KeyError:
+            print(end="")
+        try:
+            try:
+                print(end="")
+                raise KeyError("cause")
+            except KeyError as cause:
+                print(end="")
+                raise ValueError("effect") from cause
+        except ValueError as effect:
+            print(end="")
+            hidden = hidden + len(str(effect))
+        return self.second(hidden)
+
+
+class Fails(Straight):
+    """An exception of the program leaves the function that calls compute in, and then the whole."""
+
+    def forward(self, held: Held) -> Tensor:
+        try:
+            return self.refuse(self.first(held.tensor))
+        except ValueError as error:
+            print(end="")
+            raise ValueError("refused") from error
+
+    def refuse(self, hidden: Tensor) -> Tensor:
+        refusal = ValueError(f"{len(hidden)} rows")
+        try:
+            raise refusal
+        finally:
+            del refusal
+
+
 class Raises(Straight):
     """The graph raises."""
 
@@ -137,7 +206,7 @@ def no_collection() -> Iterator[None]:
 def step(model: Callable[..., Any], rows: int, train: bool) -> list[weakref.ref[Any]]:
     """Call a model; what leads to the arguments, which nobody holds any more."""
     held = Held(torch.randn(rows, 4))
-    with suppress(IndexError, ArmatureError), torch.set_grad_enabled(train):
+    with suppress(IndexError, ValueError, ArmatureError), torch.set_grad_enabled(train):
         result = model(held)
         if train:
             result.sum().backward()
@@ -153,7 +222,7 @@ def alive(references: list[weakref.ref[Any]]) -> int:
 @pytest.mark.parametrize(
     ("kind", "backend"),
     [
-        *itertools.product((Straight, Broken, Iterates, Catches, Raises), ("eager", "auto")),
+        *itertools.product((Straight, Broken, Iterates, Catches, Managed, Handles, Fails, Raises), ("eager", "auto")),
         *itertools.product((Straight, Broken), (Keeps(), fails)),
     ],
     ids=lambda value: getattr(value, "__name__", None),

@@ -51,8 +51,8 @@ def _nothing_until(stop: GraphBreak) -> SkipFrame:
 
 
 @without_overrides
-def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame:
-    """Cut the frame at a break. Raises the break itself if that can't be done."""
+def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> TracedFrame | None:
+    """Cut the frame at a break; None if that can't be done."""
     locations, tried = stop.locations, set[Moment]()
     for _ in range(ATTEMPTS):
         depth = deepest(request, ctx, locations, tried)
@@ -69,7 +69,7 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
             earlier = other.locations if other.assumed else origin_of(other.blame)
             if earlier:  # the object can't be rebuilt: let it be made in Python
                 locations = earlier
-    raise stop
+    return None
 
 
 def deepest(request: FrameRequest, ctx: CompileContext, stack: tuple[Location, ...], tried: set[Moment]) -> int | None:

@@ -62,10 +62,12 @@ def split(inst: Instr) -> tuple[Instr, ...]:
 
 @attrs.define(eq=False)
 class FrameWriter(Emitter):
-    """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself."""
+    """Writes code in a frame of `origin`: `cells` are the variables that are cells of the frame itself, and `retained`
+    those that are passed on though nothing reads them; a frame that does not hand back keeps its own."""
 
     origin: CodeType
     cells: frozenset[str]
+    retained: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
     items: list[Any] = attrs.field(factory=list, init=False)
     location: InstrLocation | None = attrs.field(default=None, init=False)
     _arguments_in_cells: frozenset[str] = attrs.field(
@@ -143,6 +145,16 @@ class FrameWriter(Emitter):
         self.emit("LOAD_FAST", mode_name(place))
         self.call(1)
         self.emit("POP_TOP")
+
+    def move(self, arguments: list[str]) -> int:
+        """Push the arguments of the next piece, and count them. This frame lets go of them: the traceback of an
+        exception among them may lead to it, and what the program deletes later is to end then."""
+        for name in arguments:
+            self.emit("LOAD_FAST", name)
+        for name in arguments:
+            if name not in self.retained:
+                self.emit("DELETE_FAST", name)
+        return len(arguments)
 
     def pop_stack(self, layout: Layout) -> None:
         """Move the stack to its variables; the reverse of `push_stack`."""

@@ -79,9 +79,7 @@ def hand_back(out: FrameWriter, load: Callable[[], None], arguments: list[str]) 
     """Return to the calling loop: the function that `load` pushes, with arguments, is to be called next."""
     out.null_function(Continue)
     load()
-    for name in arguments:
-        out.emit("LOAD_FAST", name)
-    out.emit("BUILD_TUPLE", len(arguments))
+    out.emit("BUILD_TUPLE", out.move(arguments))
     out.emit("BUILD_TUPLE", 2)
     out.call(1)
     out.emit("RETURN_VALUE")

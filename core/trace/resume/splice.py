@@ -35,15 +35,11 @@ NOT_ALONE = frozenset({
 
 @attrs.define(eq=False)
 class BreakWriter(FrameWriter):
-    """Writes code that runs one instruction and continues after it.
-
-    hands_back: the code is called by a loop in another frame, and tells it what to run next. retained: variables that
-    are passed on though nothing reads them; without `hands_back` this frame itself keeps its own.
-    """
+    """Writes code that runs one instruction and continues after it. hands_back: the code is called by a loop in
+    another frame, and tells it what to run next."""
 
     table: ResumeTable
     hands_back: bool
-    retained: frozenset[str] = frozenset()
 
     def run(self, position: int, layout: Layout, bound: frozenset[str], *, inner: bool) -> None:
         """Run the instruction at a position and continue after it. `inner`: call the code that replaces its call."""
@@ -182,9 +178,7 @@ class BreakWriter(FrameWriter):
         first = TryBegin(failed, False, 0)
         self.items.append(first)
         self.function(lambda: self._make(code, key))
-        for name in arguments:
-            self.emit("LOAD_FAST", name)
-        self.call(len(arguments))
+        self.call(self.move(arguments))
         self.items.append(loop)
         self.emit("STORE_FAST", result)
         self.null_function(type)

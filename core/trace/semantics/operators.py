@@ -91,7 +91,8 @@ def _of_derived(tracer: Tracing, op: Operator, left: Value, right: Value, in_pla
     try:
         return operate(tracer, op.name, native(left), native(right), in_place)
     except UserRaised as raised:
-        raise_unless_named(tracer, raised, op.method, left, right)
+        check_names_no_class(tracer, raised.value, op.method, left, right)
+        raise
 
 
 def _of_objects(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
@@ -151,12 +152,10 @@ BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] 
 )
 
 
-def raise_unless_named(tracer: Tracing, raised: UserRaised, name: str, left: Value, right: Value) -> NoReturn:
-    """Re-raise what builtin types have raised for objects of derived classes, unless it is a TypeError, which would
-    name their classes: that breaks."""
-    if raised.value.python_type() is TypeError:
+def check_names_no_class(tracer: Tracing, error: Value, name: str, left: Value, right: Value) -> None:
+    """Break the graph if builtin types have raised a TypeError for objects of derived classes: it would name these."""
+    if error.python_type() is TypeError:
         break_at_method_order(tracer, name, left, right)
-    raise raised
 
 
 def set_item(tracer: Tracing, container: Value, key: Value, value: Value) -> None:
@@ -317,7 +316,8 @@ def _of_builtin_part(tracer: Tracing, op: Operator, left: Value, right: Value) -
     try:
         changed = operate_in_place(tracer, op.name, part, right)
     except UserRaised as raised:
-        raise_unless_named(tracer, raised, op.in_place_method, left, right)
+        check_names_no_class(tracer, raised.value, op.in_place_method, left, right)
+        raise
     return left if changed is part else changed
 
 
@@ -387,7 +387,8 @@ def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value
     try:
         return compare(tracer, row.symbol, native(left), native(right))
     except UserRaised as raised:
-        raise_unless_named(tracer, raised, row.method, left, right)
+        check_names_no_class(tracer, raised.value, row.method, left, right)
+        raise
 
 
 def _negated_eq(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:

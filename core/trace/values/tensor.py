@@ -151,8 +151,7 @@ class TensorValue(GraphTensor):
         """`torch.Tensor.name(obj, *args, **kwargs)`."""
         method: Callable[..., object] | None = getattr(torch.Tensor, name, None)
         if method is None:
-            own = self.get_attribute(tracer, name)
-            return own.call(tracer, args, kwargs)
+            return self.get_attribute(tracer, name).call(tracer, args, kwargs)
         if tracer.overrides.present:
             found = tracer.calls.dispatched(method, (self, *args), kwargs)
             if found is not None:
@@ -225,8 +224,7 @@ class TensorValue(GraphTensor):
                 return tracer.calls.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:
             tracer.raise_error(TypeError, "iteration over a 0-d tensor")
-        rows = tracer.graph.call("unbind", (self, tracer.constant(0)), {})
-        return rows.stream(tracer)
+        return tracer.graph.call("unbind", (self, tracer.constant(0)), {}).stream(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
         tracer.graph_break("tensor-contains")

@@ -131,9 +131,11 @@ class AttributesOfObject(Value):
             bound = bind(tracer, self, self.cls, lookup, "__getattribute__")
             return bound.call(tracer, (tracer.constant(name),), {})
         except UserRaised as raised:
-            if not issubclass(raised.value.python_type(), AttributeError):
-                raise
-            return self.missing(tracer, name, raised)
+            if issubclass(raised.value.python_type(), AttributeError):
+                rely_on_class(tracer, self.cls, name, "__getattr__")
+                if find_in_class(self.cls, "__getattr__") is not None:
+                    return self.missing(tracer, name)
+            raise
 
     def found(self, tracer: Tracing, name: str) -> Value | None:
         """`object.__getattribute__(obj, name)`; None where it raises AttributeError."""
@@ -210,14 +212,12 @@ class AttributesOfObject(Value):
         """Whether an instance is trusted not to gain an attribute that shadows the one of its class."""
         return name.startswith("__") and name.endswith("__")
 
-    def missing(self, tracer: Tracing, name: str, raised: UserRaised | None = None) -> Value:
-        """Call the class's `__getattr__`, or raise AttributeError (`raised`, if it was raised already)."""
+    def missing(self, tracer: Tracing, name: str) -> Value:
+        """Call the class's `__getattr__`, or raise AttributeError."""
         rely_on_class(tracer, self.cls, name, "__getattr__")
         fallback = find_in_class(self.cls, "__getattr__")
         if fallback is not None:
             return bind(tracer, self, self.cls, fallback, "__getattr__").call(tracer, (tracer.constant(name),), {})
-        if raised is not None:
-            raise raised
         raise_missing(tracer, self.cls, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:

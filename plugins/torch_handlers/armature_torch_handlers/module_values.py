@@ -21,7 +21,6 @@ from armature.plugin_api import (
     SkipFrame,
     Source,
     Tracing,
-    UserRaised,
     Value,
     ValueType,
     find_in_class,
@@ -102,9 +101,9 @@ class ModuleValue(ObjectValue):
         # Registering a parameter or submodule first checks that no attribute has its name.
         return is_trusted(self.cls) or find_in_class(self.cls, name) is None or super().is_stable(name)
 
-    def missing(self, tracer: Tracing, name: str, raised: UserRaised | None = None) -> Value:
+    def missing(self, tracer: Tracing, name: str) -> Value:
         if not inherits(self.cls, "__getattr__", nn.Module):
-            return super().missing(tracer, name, raised)
+            return super().missing(tracer, name)
         rely_on_class(tracer, self.cls, name, "__getattr__")
         return self.fallback(tracer, name)
 
