@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import fx
 
-from armature.plugin_api import Services, fake_of, frozen_values, onednn
+from armature.plugin_api import Services, fake_of, frozen_values, onednn, with_all_inputs
 from armature_aten_lowerings.common import add_call
 from armature_aten_lowerings.layouts import is_channels_last, is_image, is_product
 
@@ -93,9 +93,15 @@ def pack_convolutions(module: object, ctx: Services) -> object:
     convolutions = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
     known = frozen_values(module.graph, ctx.operators) if convolutions else set()
     for node in convolutions:
-        if node.args[1] in known and _is_packable(node):
+        if node.args[1] in known and _is_computed_once(node.args[1]) and _is_packable(node):
             _pack(node)
     return module
+
+
+def _is_computed_once(weight: fx.Node) -> bool:
+    """Whether the core takes what is made of the weight out of the graph, whose own values can't be in oneDNN's layout.
+    What constants alone make stays in the graph, and so does what is larger than the memory that it is made of."""
+    return 0 not in fake_of(weight).stride() and any(n.op == "placeholder" for n in with_all_inputs([weight]))
 
 
 def _is_packable(node: fx.Node) -> bool:

@@ -109,3 +109,35 @@ def test_weights_of_windows_are_packed_and_those_of_products_are_not() -> None:
     found = targets()
     assert found.count(onednn.fused_convolution()) == 1 and found.count(aten.convolution.default) == 1
     assert aten.relu.default not in found  # oneDNN computes it
+
+
+class Blurred(nn.Module):
+    """A convolution whose weight is a parameter, expanded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(1, 32, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.conv2d(x, self.weight.expand(32, 32, 3, 3))
+
+
+def blurred(x: Tensor) -> Tensor:
+    return torch.conv2d(x, torch.arange(9.0).softmax(0).reshape(1, 1, 3, 3).expand(32, 1, 3, 3), groups=32)
+
+
+def summed(x: Tensor) -> Tensor:
+    return torch.conv2d(x, torch.ones(4, 32, 3, 3)).relu()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("make", [Blurred, lambda: blurred, lambda: summed], ids=["expanded", "blur", "ones"])
+@pytest.mark.filterwarnings("error")
+@torch.no_grad()
+def test_weights_that_stay_in_the_graph_are_not_packed(make: Callable[[], Callable[..., Tensor]], frozen: bool) -> None:
+    armature.reset()
+    program = make()
+    x = torch.randn(1, 32, 20, 20).contiguous(memory_format=torch.channels_last)
+    compiled = armature.compile(program, fullgraph=True, options={"frozen": frozen})
+    torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-4)
+    assert onednn.fused_convolution() not in targets()
