@@ -180,13 +180,15 @@ def memory_steps(plan: KernelPlan) -> Iterator[MemoryStep]:
     sizes = {name: size_of(buffer) for name, buffer in plan.buffers.items() if buffer.kind in OWN_MEMORY}
     if any(size is None for size in sizes.values()):
         return
+    held = {step.reuse for step in plan.steps if isinstance(step, Allocate)}
     alive: dict[str, int] = {}
     for step in plan.steps:
         if isinstance(step, Allocate):
             taken = alive.pop(step.reuse, None) if step.reuse is not None else None
             alive[step.buffer] = (sizes.get(step.buffer) or 0) if taken is None else taken
         elif isinstance(step, Release):
-            alive.pop(step.buffer, None)
+            if step.buffer not in held:  # otherwise a later buffer gets this memory
+                alive.pop(step.buffer, None)
         elif isinstance(step, ExternCall):
             alive.update((name, sizes.get(name) or 0) for name in step.outputs if name is not None)
             yield MemoryStep(str(step.target), sum(alive.values()))

@@ -1,9 +1,10 @@
 """Chooses the loops that become one kernel: greedily, largest saving first, and only if the result stays the same.
 
-Every item starts as a group of its own. Going through the items in order, each group is joined with those that touch
-the same buffers over the same points: first where one produces a value for the other, which then need not be stored,
-later where both read the same. After a join, each value is still read where it was written, nothing is overwritten
-before it is read, there is no cycle through other groups, and the kernel stays within the back end's limits.
+Every item starts as a group of its own. An item that stores more than it loads is joined with its only reader. Then,
+going through the items in order, each group is joined with those that touch the same buffers over the same points:
+first where one produces a value for the other, which then need not be stored, later where both read the same. After a
+join, each value is still read where it was written, nothing is overwritten before it is read, there is no cycle through
+other groups, and the kernel stays within the back end's limits.
 """
 
 from __future__ import annotations
@@ -115,6 +116,19 @@ class Fusion:
                 refused.add(other)
             else:
                 return
+
+    def visit_reader(self, group: Group) -> None:
+        """Join a group that stores more than it loads with the only reader of that, before another group joins it: for
+        products of elements this is their sum, not what made one of the factors."""
+        stored = sum(self.bytes_of(name) for name in group.stores)
+        if group.solo or stored <= sum(self.bytes_of(name) for name in group.loads):
+            return
+        readers = {self.order.find(self.groups[k]) for name in group.stores for k in self.deps.readers.get(name, ())}
+        readers.discard(group)
+        if len(readers) == 1 and not any(self.kept(name, group, *readers) for name in group.stores):
+            (reader,) = readers
+            if not reader.solo:
+                self.try_join(group, reader)
 
     def try_join(self, one: Group, other: Group) -> Group | None:
         """The joined group, or None if the two can't or should not be one kernel."""
@@ -379,6 +393,8 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
     for group in groups:
         for name in work.names_of(group):
             work.touching.setdefault(name, []).append(group)
+    for group in groups:
+        work.visit_reader(order.find(group))
     for handed in ROUNDS:
         order.close_up()
         for group in order.groups():

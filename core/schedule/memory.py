@@ -11,10 +11,11 @@ import attrs
 import torch
 
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, Reduce, Store, View
-from armature.lower.index import Index, add, linear, mul, sub
+from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
+from armature.schedule.score import LONGEST_HELD
 from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
 from armature.torch_abi.memory import HOST
 
@@ -36,6 +37,46 @@ def room(buffer: Buffer) -> Room:
     return Room(buffer.device, buffer.dtype, mul(span, buffer.dtype.itemsize))
 
 
+@attrs.frozen(eq=False)
+class Held:
+    """How much released memory each step can keep for a later one without a higher peak.
+
+    The peak counts in two ways: with the inputs, for callers that drop them, and without. `spare`: for each step, the
+    bytes left in both.
+    """
+
+    spare: list[int]
+
+    @classmethod
+    def of(cls, steps: Iterable[Step], buffers: Mapping[str, Buffer]) -> Held:
+        """From a plan that keeps nothing. Symbolic sizes count at their hints."""
+        bytes_of = {name: hint(room(buffer).bytes) for name, buffer in buffers.items()}
+        given = {name: size for name, size in bytes_of.items() if buffers[name].kind is BufferKind.INPUT}
+        own, inputs = 0, sum(given.values())
+        used: list[tuple[int, int]] = []
+        for step in steps:
+            if isinstance(step, Allocate):
+                own += bytes_of[step.buffer] if step.reuse is None else 0
+            elif isinstance(step, Release):
+                size = bytes_of[step.buffer]
+                own, inputs = (own, inputs - size) if step.buffer in given else (own - size, inputs)
+            else:
+                if isinstance(step, ExternCall):
+                    own += sum(bytes_of[name] for name in step.outputs if name is not None)
+                used.append((own, own + inputs))
+        peaks = [max((each[k] for each in used), default=0) for k in range(2)]
+        return cls([min(peaks[0] - alone, peaks[1] - both) for alone, both in used])
+
+    def hold(self, after: int, until: int, size: int) -> bool:
+        """Keep memory after a step until another one begins, if the steps in between can spare it."""
+        between = range(after + 1, until)
+        if len(between) > LONGEST_HELD or any(self.spare[k] < size for k in between):
+            return False
+        for k in between:
+            self.spare[k] -= size
+        return True
+
+
 def touched(step: Work | ExternCall) -> tuple[str, ...]:
     """Buffers that the step reads or writes."""
     if isinstance(step, ExternCall):
@@ -52,6 +93,8 @@ class _Planner:
     shared: frozenset[str]  # buffers that share memory with others, which may live longer
     steps: list[Step] = attrs.field(factory=list)
     free: dict[Room, list[str]] = attrs.field(factory=dict)
+    held: Held | None = None  # limits the reuse of released memory; None: there is no reuse
+    released: dict[str, int] = attrs.field(factory=dict)  # the step after which memory in `free` was last used
     alive: set[str] = attrs.field(factory=set)
     owned: set[str] = attrs.field(factory=set)  # memory that may be reused
 
@@ -68,7 +111,7 @@ class _Planner:
             for at, name in enumerate(made):
                 self.alive.add(name)
                 self.own(name)
-                place = self.taken_over(name) if held is None else held[at]
+                place = self.taken_over(name, number) if held is None else held[at]
                 self.steps.append(Allocate(name, place))
                 if place is None:
                     self.give_up_released()
@@ -91,11 +134,13 @@ class _Planner:
                 return held
         return None
 
-    def taken_over(self, name: str) -> str | None:
+    def taken_over(self, name: str, number: int) -> str | None:
         """A released buffer whose memory this one can reuse; for a returned buffer, only one of the same layout."""
-        pool = self.free.get(room(self.buffers[name]), [])
+        own = room(self.buffers[name])
+        pool = self.free.get(own, [])
         for place in range(len(pool) - 1, -1, -1):
-            if name not in self.returned or same_layout(self.buffers[pool[place]], self.buffers[name]):
+            fits = name not in self.returned or same_layout(self.buffers[pool[place]], self.buffers[name])
+            if fits and self.held is not None and self.held.hold(self.released[pool[place]], number, hint(own.bytes)):
                 return pool.pop(place)
         return None
 
@@ -126,6 +171,7 @@ class _Planner:
                 self.alive.discard(name)
                 self.steps.append(Release(name))
                 if name in self.owned:
+                    self.released[name] = number
                     self.free.setdefault(room(self.buffers[name]), []).append(name)
 
     def in_place(self, kernel: Kernel, old: str, new: str) -> bool:
@@ -178,9 +224,15 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
 
 def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
     """The steps with allocations and releases added."""
+    return _planned(work, loops, buffers, Held.of(_planned(work, loops, buffers, None), buffers))
+
+
+def _planned(
+    work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer], held: Held | None
+) -> tuple[Step, ...]:
     last = {name: number for number, step in enumerate(work) for name in touched(step)}
     returned = frozenset(v.buffer for v in loops.outputs if isinstance(v, View))
-    planner = _Planner(loops, buffers, last, returned, frozenset(shared_memory(work)))
+    planner = _Planner(loops, buffers, last, returned, frozenset(shared_memory(work)), held=held)
     planner.alive.update(loops.inputs)
     # Inputs are released too (the caller may have dropped them), but their memory is not ours to reuse.
     unused = [name for name in loops.inputs if name not in last and name not in returned]

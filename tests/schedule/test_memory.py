@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from armature.lower import layout
+from armature.reports.graphs import memory_steps
 from armature.schedule.data import Allocate, KernelPlan, Release
 from armature.schedule.schedule import schedule
 from armature.testing.loop_evaluator import run_loops
@@ -17,11 +18,11 @@ from tests.support.plan_kit import run_plan
 aten = torch.ops.aten
 
 
-def chain(device: str, between: bool) -> tuple[KernelPlan, str, str]:
+def chain(device: str, between: bool, columns: int = 4) -> tuple[KernelPlan, str, str]:
     """The plan, a buffer that is read last early on, and the next buffer of its size. between: others are made before
-    that one, of another size."""
+    that one, of another size. columns: of the result."""
     w = LoopWriter()
-    x, wide, narrow = w.input(4, 4), w.input(4, 6), w.input(6, 4)
+    x, wide, narrow, last = w.input(4, 4), w.input(4, 6), w.input(6, 4), w.input(4, columns)
     early = w.op("tanh", x)
     if between:
         rows = w.extern(aten.mm.default, early, wide, shape=(4, 6))
@@ -29,7 +30,8 @@ def chain(device: str, between: bool) -> tuple[KernelPlan, str, str]:
     else:
         value = w.extern(aten.mm.default, early, early, shape=(4, 4))
     late = w.op("exp", value)
-    graph = w.graph(w.extern(aten.mm.default, late, value, shape=(4, 4)))
+    both = w.extern(aten.mm.default, late, value, shape=(4, 4))
+    graph = w.graph(w.extern(aten.mm.default, both, last, shape=(4, columns)))
     there = {name: attrs.evolve(buffer, device=torch.device(device)) for name, buffer in graph.buffers.items()}
     return schedule(attrs.evolve(graph, buffers=there), context(())), early.buffer, late.buffer
 
@@ -39,11 +41,37 @@ def taken_over(plan: KernelPlan, name: str) -> str | None:
     return made.reuse
 
 
+def peak(plan: KernelPlan) -> int:
+    """Bytes that the graph has allocated at most."""
+    return max(step.bytes for step in memory_steps(plan))
+
+
 @pytest.mark.parametrize("between", [False, True])
 def test_a_cpus_memory_is_held_for_a_later_buffer(between: bool) -> None:
     """To ask for it again takes a page fault for every 4 KiB."""
-    plan, early, late = chain("cpu", between)
+    plan, early, late = chain("cpu", between, columns=32)
     assert taken_over(plan, late) == early
+    assert peak(plan) == 8 * (16 + 128)  # at the end
+
+
+def test_memory_is_given_back_where_holding_it_would_raise_the_peak() -> None:
+    plan, early, late = chain("cpu", between=True)
+    assert taken_over(plan, late) is None
+    assert peak(plan) == 8 * 3 * 16  # at the end: the operands of a product, and its result
+
+
+def test_products_of_elements_are_summed_where_they_are_made() -> None:
+    """Two narrow layers written out as loops. The kernel of the first could make the products of the second too, but
+    would have to store them: more bytes than all others together."""
+    w = LoopWriter()
+    x, first, second = w.input(8, 1, 16), w.input(32, 16), w.input(16, 32)
+    hidden = w.op("tanh", w.reduce("sum", w.op("mul", x, first), [2]))
+    graph = w.graph(w.reduce("sum", w.op("mul", layout.reshape(hidden, (8, 1, 32)), second), [2]), hidden)
+    plan = schedule(graph, context(()))
+    assert len(plan.launches) == 2
+    assert peak(plan) == 8 * (8 * 32 + 8 * 16)
+    args = w.arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
 
 
 def test_memory_of_other_devices_is_given_back_before_something_else_is_allocated() -> None:
