@@ -69,19 +69,23 @@ def peak_of(call: Call) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
-def reserved_by(call: Call) -> float:
-    """MiB that the allocator takes from the device for a few calls: with what recordings keep, unlike `peak_of`."""
+def reserved() -> float:
+    """MiB that the allocator holds while nothing runs: tensors, and what recordings keep for themselves."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    before = torch.cuda.memory_reserved()
+    return torch.cuda.memory_reserved() / 2**20
+
+
+def reserved_by(call: Call, before: float) -> float:
+    """MiB that the allocator holds at the peak of a call, beyond `before`: with the memory of recordings, which
+    `peak_of` does not see."""
     for _ in range(5):
         call()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
+    reserved()
     torch.cuda.reset_peak_memory_stats()
     call()
     torch.cuda.synchronize()
-    return (torch.cuda.max_memory_reserved() - before) / 2**20
+    return torch.cuda.max_memory_reserved() / 2**20 - before
 
 
 def bound(model: Any, run: Any, args: tuple[Any, ...], mode: str) -> Call:
@@ -105,14 +109,12 @@ def compiled_calls(make: Callable[[str], Call], incumbent: bool, row: Row, tunin
 
     Eager mode comes first, so that loading libraries counts for none of the compilers.
     """
-    memory = peak_of if tuning == "default" else reserved_by
-    calls = {"eager": make("eager")}
-    row["eager first s"] = first_call(calls["eager"])
-    row["eager MiB"] = memory(calls["eager"])
-    for name in (OURS, *([INCUMBENT] if incumbent else [])):
+    calls: dict[str, Call] = {}
+    for name in ("eager", OURS, *([INCUMBENT] if incumbent else [])):
+        before = reserved()
         calls[name] = make(name)
         row[f"{name} first s"] = first_call(calls[name])
-        row[f"{name} MiB"] = memory(calls[name])
+        row[f"{name} MiB"] = peak_of(calls[name]) if tuning == "default" else reserved_by(calls[name], before)
     return calls
 
 
