@@ -40,7 +40,6 @@ from armature.graph.constants import KnownValues, NotKnown, written_number
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.facts import Operator
 from armature.graph.frozen import frozen_values, with_all_inputs
-from armature.graph.numbers import holds_number
 from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
 from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
@@ -302,7 +301,6 @@ __all__ = [
     "handled_exception",
     "handles",
     "has_layout",
-    "holds_number",
     "hookimpl",
     "in_transform",
     "inherits",

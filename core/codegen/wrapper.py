@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
 from typing import Any
 
 import attrs
@@ -15,7 +14,6 @@ import torch
 from armature.codegen.externs import Operators, binding_name, binding_of, may_differ_in_layout
 from armature.codegen.origins import place
 from armature.codegen.printer import PYTHON_INDEX, Lines
-from armature.graph.numbers import takes_number
 from armature.lower.data import Argument, Buffer, ExternCall, Given, Origin, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
@@ -142,11 +140,8 @@ class Wrapper:
                     self.lines.add(f"{self.returned_views[view]} = {text}")
         name = binding_name(call.target)
         self.bindings[name] = call.run or binding_of(call.target, self.operators)
-        formals = {formal.name: formal for formal in call.target._schema.arguments}
-        given = [
-            self.given(a, formal) for a, formal in zip_longest(call.args, list(formals.values())[: len(call.args)])
-        ]
-        given += [f"{k}={self.given(a, formals.get(k))}" for k, a in call.kwargs.items()]
+        given = [self.argument(a) for a in call.args]
+        given += [f"{k}={self.argument(a)}" for k, a in call.kwargs.items()]
         text = f"{name}({', '.join(given)})"
         outputs = [n or "_" for n in call.outputs]
         if any(call.outputs):
@@ -200,14 +195,6 @@ class Wrapper:
     def reinterpret(self, name: str, shape: Sequence[Index], strides: Sequence[Index], offset: Index) -> str:
         self.bindings["reinterpret"] = reinterpret
         return f"reinterpret({name}, {self.tuple(shape)}, {self.tuple(strides)}, {_PRINTER.print(offset)})"
-
-    def given(self, value: Argument, formal: torch.Argument | None) -> str:
-        """An argument of an operator; where that takes a number, a tensor stands for its only element."""
-        if formal is None or not takes_number(formal):
-            return self.argument(value)
-        if isinstance(value, tuple):
-            return f"[{', '.join(self.given(item, formal) for item in value)}]"
-        return f"{self.argument(value)}.item()" if isinstance(value, View) else self.argument(value)
 
     def argument(self, value: Argument) -> str:
         """An argument of an operator, or an output of the graph, as Python text."""

@@ -15,7 +15,7 @@ from torch import fx
 
 from armature import interrupts
 from armature.events import CompileEvent, EventKind
-from armature.graph import frozen, numbers, origins
+from armature.graph import frozen, origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
 from armature.graph.output_views import output_views_of, reads_data_alias
@@ -113,7 +113,6 @@ class _Compilation:
 
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         origins.restore(joint)
-        numbers.as_tensors(joint.graph)
         forward, backward = aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
         return save_sizes(*save_inputs_of_views(forward, backward, options["num_fwd_outputs"]))
 
@@ -131,7 +130,6 @@ class _Compilation:
         if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):
             origins.restore(graph)
         aot.give_memory(graph)
-        numbers.as_tensors(graph.graph)
         graph.meta["kind"] = kind
         freezes = self.ctx.config.frozen and kind is GraphKind.INFERENCE
         if freezes:
@@ -213,4 +211,4 @@ class LazyBackward:
     def _operator_by_operator(self, args: list[Any]) -> Any:
         given = list(args)
         args.clear()
-        return numbers.reading_numbers(self.graph)(*given)
+        return self.graph(*given)

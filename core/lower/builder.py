@@ -254,11 +254,6 @@ class Builder(Elements):
         b = self.buffers[name]
         return TensorValue(name, b.dtype, b.device, b.shape, coordinates(b.shape), b.strides)
 
-    def takes_as_argument(self, value: TensorValue) -> bool:
-        buffer = self.buffers[value.buffer]
-        given = buffer.kind is BufferKind.INPUT and not buffer.shape and buffer.device == HOST
-        return given and buffer.dtype in self.features.numbers
-
     def is_whole(self, value: TensorValue) -> bool:
         """True when the value is all of its buffer, in the buffer's own layout."""
         buffer = self.buffers[value.buffer]

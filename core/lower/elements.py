@@ -80,12 +80,10 @@ class Elements:
             return Const(bool(value), dtype)
         return Const(float(value) if dtype.is_floating_point else int(value), dtype)
 
-    def number(self, value: TensorValue | Index | bool | float, dtype: torch.dtype) -> Node:
-        """A literal, or a symbolic size or the only element of a tensor without axes as a value."""
+    def number(self, value: Index | bool | float, dtype: torch.dtype) -> Node:
+        """A literal, or a symbolic size as a value."""
         if isinstance(value, (bool, int, float)):
             return self.const(value, dtype)
-        if isinstance(value, TensorValue):
-            return self.cast(self.load(value, ()), dtype)
         return self.index_value(value, dtype)
 
     def index_value(self, value: Index, dtype: torch.dtype = torch.int64) -> Node:
@@ -142,15 +140,11 @@ class Elements:
         """The element of `value` at `position`, in the tensor's own dtype."""
         self.need_dtype(value.dtype)
         self.need_sizes((*value.shape, *value.strides))
-        if value.device.type != torch.device(self.device).type and not self.takes_as_argument(value):
+        if value.device.type != torch.device(self.device).type:
             raise NotSupported("a loop over tensors of two devices")
         where = layout.at(value, position)
         used = frozenset().union(*(ix.variables(part) for part in where)) if where else frozenset()
         return Load(value.buffer, where, value.dtype, tuple((v, n) for v, n in indirect if v in used))
-
-    def takes_as_argument(self, value: TensorValue) -> bool:
-        """Whether kernels of the loop's device take a tensor of the CPU as an argument by value."""
-        return False
 
     def read(self, value: TensorValue, position: Sequence[Index], dtype: torch.dtype | None = None) -> Node:
         """The element that broadcasting puts at `position`, in `dtype` (None: the dtype it is computed in)."""

@@ -41,8 +41,6 @@ class Features:
     inner loop in one kernel. parallel: number of independent outer points below which a large kernel leaves most of the
     device idle. batch: most arguments of a `Batch` of kernels that `generate` accepts as one; 0: each kernel is
     launched separately. random: the devices' generators, if its kernels can compute what eager's dropout draws.
-    numbers: dtypes of inputs without axes on the CPU that kernels of another device take by value; without, operators
-    that read one stay ATen calls.
     products: dtypes of matrices whose product it computes in a kernel, with what precedes and follows, or leaves to a
     library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
     graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
@@ -61,6 +59,5 @@ class Features:
     parallel: int = 4
     batch: int = 0
     random: RandomNumbers | None = None
-    numbers: frozenset[torch.dtype] = frozenset()
     products: frozenset[torch.dtype] = frozenset()
     graph_calls: frozenset[object] = frozenset()

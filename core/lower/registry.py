@@ -13,8 +13,6 @@ import torch
 
 from armature.graph.data import Lowering
 from armature.lower.index import FloorDiv, Mod, Product, Size, Sum
-from armature.lower.values import TensorValue
-from armature.torch_abi.memory import HOST
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__armature_lowerings__"
@@ -49,11 +47,8 @@ def takes(fn: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, o
 
 
 def _changes(value: object) -> bool:
-    """Whether it is a symbolic number, or a tensor that stands for a number which changes (`graph.numbers`)."""
     if isinstance(value, (list, tuple)):
         return any(map(_changes, value))
-    if isinstance(value, TensorValue):
-        return not value.shape and value.device == HOST
     return isinstance(value, _SYMBOLIC)
 
 

@@ -62,7 +62,7 @@ class _Form:
     key: object
     points: int
     slots: tuple[Place, ...]
-    held: tuple[tuple[torch.dtype, torch.device], ...]
+    dtypes: tuple[torch.dtype, ...]
 
 
 class _Reader:
@@ -120,12 +120,11 @@ class _Reader:
         points = numel(v.extent for v in kernel.outer)
         if not isinstance(points, int):
             return None
-        held = tuple((self.buffers[name].dtype, self.buffers[name].device) for name in buffers)
+        dtypes = tuple(self.buffers[name].dtype for name in buffers)
         extents = tuple(v.extent for v in kernel.outer) if len(kernel.outer) != 1 else None
         # so that the key says which slots are parts of one buffer
         same = tuple(buffers.index(name) for name in buffers)
-        apart = tuple(device == kernel.device for _, device in held)
-        return _Form((kernel.device, extents, nodes, written, same, apart), points, tuple(self.slots), held)
+        return _Form((kernel.device, extents, nodes, written, same), points, tuple(self.slots), dtypes)
 
 
 def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
@@ -141,8 +140,8 @@ def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
     extent: Index = Size("points", sum(row.points for row in rows)) if several else rows[0].points
     loops = (Var("x", extent),) if len(kernel.outer) == 1 else first.loops
     slots = {
-        f"slot{k}": Buffer(f"slot{k}", dtype, device, (extent,), (1,), BufferKind.INPUT)
-        for k, (dtype, device) in enumerate(forms[0].held)
+        f"slot{k}": Buffer(f"slot{k}", dtype, kernel.device, (extent,), (1,), BufferKind.INPUT)
+        for k, dtype in enumerate(forms[0].dtypes)
     }
     return Body(_over_slots(batch, first, loops), slots, rows)
 

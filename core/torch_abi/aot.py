@@ -274,7 +274,6 @@ def compile_functional(
     fake_mode = fake_mode_of(fakes)
     if fake_mode is not None and isinstance(fake_mode.shape_env, Symbols):
         fake_mode.shape_env.decomposed = True
-        fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of an earlier run
     context = guards.TracingContext(fake_mode)
     watch = _Watch(compilers, context, module, len(fakes), meets_wrappers(module, fakes))
     # Without wrapper subclasses, torch's own graph passes ask proxies (up to torch 2.12).
@@ -283,11 +282,8 @@ def compile_functional(
     options = _module("config").patch(
         unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not returns_overlapping(module)
     )
-    # Each run of the graph reads its numbers anew, as other symbols; AOTAutograd would look for them among the results.
-    reads = any(node.target == "item" for node in module.graph.nodes)
-    numbers = fake_mode.shape_env.ignore_fresh_unbacked_symbols() if reads else contextlib.nullcontext()
     try:
-        with guards.tracing(context), asks, quiet, options, numbers:
+        with guards.tracing(context), asks, quiet, options:
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
                 module if run is None else run,
                 list(fakes),

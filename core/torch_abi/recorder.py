@@ -23,8 +23,6 @@ from armature.torch_abi.wrappers import is_wrapper
 
 Overload = torch._ops.OpOverload
 ORIGIN = "origin"
-STANDS_FOR_NUMBER = "number"
-NUMBER = torch.ops.aten._local_scalar_dense.default
 
 
 class NotPlain(Exception):
@@ -65,7 +63,6 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Overload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Decompose the operator, or run it on the fakes and record it. Errors: NotPlain if it writes."""
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)  # a query about the tensor, such as its device
@@ -83,10 +80,7 @@ class _Recorder(TorchDispatchMode):
                 return result
         result = func(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
-        if func is NUMBER and isinstance(result, torch.SymFloat):
-            place = self.sizes[symbols.expression(result)] = self.node_of(args[0])  # see `graph.numbers`
-            place.meta[STANDS_FOR_NUMBER] = True
-        elif any(item is None or isinstance(item, Tensor) for item in results):  # None: a check
+        if any(item is None or isinstance(item, Tensor) for item in results):  # None: a check
             self.record(func, args, kwargs, result)
         return result
 
@@ -122,8 +116,6 @@ class _Recorder(TorchDispatchMode):
         """A node for a symbolic size; the number where it is known."""
         last = next(iter(reversed(self.graph.nodes)), None)
         found = symbols.as_node(value, self.graph, self.size, self.sizes)
-        if isinstance(value, torch.SymFloat) and found.op != "placeholder" and symbols.is_unbacked(value):
-            raise NotPlain("a number computed from one that is read from a tensor")
         symbols.fill(self.graph, last, "val")
         return found
 

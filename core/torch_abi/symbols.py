@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import sympy
@@ -298,14 +298,12 @@ def assume(condition: torch.SymBool, message: str) -> None:
     check(condition, lambda: message)
 
 
-def depends_on_numbers(graph: fx.Graph, known: Collection[str] = ()) -> bool:
-    """Whether a captured graph has unbacked sizes or numbers, besides floats read from the inputs `known`."""
+def depends_on_numbers(graph: fx.Graph) -> bool:
+    """Whether a captured graph has unbacked sizes or numbers."""
     for node in graph.nodes:
         if TAKES_NUMBERS in node.meta:
             return True
         value = node.meta.get("example_value")
-        if node.target == "item" and isinstance(value, torch.SymFloat) and node.args[0].name in known:
-            continue
         numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
         if any(isinstance(number, SYMBOLIC) and was_unbacked(number) for number in numbers):
             return True

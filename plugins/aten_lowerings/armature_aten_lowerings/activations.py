@@ -13,8 +13,6 @@ from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
 Number = bool | int | float
-Factor = TensorValue | bool | int | float  # a tensor without axes: a number that changes
-NUMBERS = (TensorValue, int, float)
 RSQRT_2 = math.sqrt(0.5)
 SQRT_2_PI = math.sqrt(2 / math.pi)
 CUBE = 0.044715
@@ -26,25 +24,25 @@ class Formula:
     def __init__(self, b: Builder) -> None:
         self.b = b
 
-    def _both(self, x: Node | Factor, y: Node | Factor) -> tuple[Node, Node]:
-        if isinstance(x, NUMBERS):
+    def _both(self, x: Node | float, y: Node | float) -> tuple[Node, Node]:
+        if isinstance(x, (int, float)):
             other = cast("Node", y)  # one of them is a node
-            return self.b.number(x, other.dtype), other
-        return x, self.b.number(y, x.dtype) if isinstance(y, NUMBERS) else y
+            return self.b.const(x, other.dtype), other
+        return x, self.b.const(y, x.dtype) if isinstance(y, (int, float)) else y
 
     def __getattr__(self, name: str) -> Callable[..., Node]:
         op = name.rstrip("_")
         if op.startswith("__"):
             raise AttributeError(name)
 
-        def apply(*args: Node | Factor) -> Node:
+        def apply(*args: Node | float) -> Node:
             if len(args) == 2:
                 args = self._both(*args)
             return self.b.op(op, *cast("tuple[Node, ...]", args))  # a number only occurs next to a node
 
         return apply
 
-    def pick(self, cond: Node, x: Node | Factor, y: Node | Factor) -> Node:
+    def pick(self, cond: Node, x: Node | float, y: Node | float) -> Node:
         """`x` where `cond`, else `y`."""
         return self.b.where(cond, *self._both(x, y))
 
@@ -149,25 +147,25 @@ def gelu_backward(b: Builder, grad: TensorValue, x: TensorValue, *, approximate:
 
 
 @lowers(aten.threshold_backward.default)
-def threshold_backward(b: Builder, grad: TensorValue, x: TensorValue, threshold: Factor) -> TensorValue:
+def threshold_backward(b: Builder, grad: TensorValue, x: TensorValue, threshold: Number) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda g, v: f.pick(f.le(v, threshold), 0, g), grad, x, dtype=b.spec().dtype)
 
 
 @lowers(aten.threshold.default)
-def threshold(b: Builder, x: TensorValue, limit: Factor, value: Factor) -> TensorValue:
+def threshold(b: Builder, x: TensorValue, limit: Number, value: Number) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda v: f.pick(f.le(v, limit), value, v), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.hardtanh.default)
-def hardtanh(b: Builder, x: TensorValue, low: Factor = -1, high: Factor = 1) -> TensorValue:
+def hardtanh(b: Builder, x: TensorValue, low: Number = -1, high: Number = 1) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda v: f.minimum(f.maximum(v, low), high), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.hardtanh_backward.default)
-def hardtanh_backward(b: Builder, grad: TensorValue, x: TensorValue, low: Factor, high: Factor) -> TensorValue:
+def hardtanh_backward(b: Builder, grad: TensorValue, x: TensorValue, low: Number, high: Number) -> TensorValue:
     f = Formula(b)
     return b.pointwise(
         lambda g, v: f.pick(f.logical_or(f.le(v, low), f.ge(v, high)), 0, g), grad, x, dtype=b.spec().dtype
@@ -175,14 +173,14 @@ def hardtanh_backward(b: Builder, grad: TensorValue, x: TensorValue, low: Factor
 
 
 @lowers(aten.leaky_relu.default)
-def leaky_relu(b: Builder, x: TensorValue, slope: Factor = 0.01) -> TensorValue:
+def leaky_relu(b: Builder, x: TensorValue, slope: Number = 0.01) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda v: f.pick(f.gt(v, 0), v, f.mul(v, slope)), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.leaky_relu_backward.default)
 def leaky_relu_backward(
-    b: Builder, grad: TensorValue, x: TensorValue, slope: Factor, self_is_result: bool
+    b: Builder, grad: TensorValue, x: TensorValue, slope: Number, self_is_result: bool
 ) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda g, v: f.pick(f.gt(v, 0), g, f.mul(g, slope)), grad, x, dtype=b.spec().dtype)
@@ -223,7 +221,7 @@ def elu_backward(
 
 
 @lowers(aten.softplus.default)
-def softplus(b: Builder, x: TensorValue, beta: Factor = 1, limit: Factor = 20) -> TensorValue:
+def softplus(b: Builder, x: TensorValue, beta: Number = 1, limit: Number = 20) -> TensorValue:
     f = Formula(b)
 
     def compute(v: Node) -> Node:
@@ -234,7 +232,7 @@ def softplus(b: Builder, x: TensorValue, beta: Factor = 1, limit: Factor = 20) -
 
 
 @lowers(aten.softplus_backward.default)
-def softplus_backward(b: Builder, grad: TensorValue, x: TensorValue, beta: Factor, limit: Factor) -> TensorValue:
+def softplus_backward(b: Builder, grad: TensorValue, x: TensorValue, beta: Number, limit: Number) -> TensorValue:
     f = Formula(b)
 
     def compute(g: Node, v: Node) -> Node:

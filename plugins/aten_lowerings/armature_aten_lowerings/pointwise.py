@@ -112,16 +112,20 @@ def as_element(x: TensorValue | Spec, y: T) -> T | float:
     return y
 
 
-def as_factor(b: Builder, y: T) -> T | TensorValue | float:
-    """A factor such as `alpha`, an exponent, the base of a power, or a number or one-element tensor that is added:
-    eager's CPU kernels round it to the result's dtype, its GPU kernels do not."""
+def as_factor(b: Builder, y: T) -> T | float:
+    """A factor such as `alpha`, or an exponent: eager's CPU kernels round it to the result's dtype, its GPU kernels do
+    not."""
+    return as_element(b.spec(), y) if b.spec().device.type == "cpu" else y
+
+
+def as_addend(b: Builder, y: T) -> T | TensorValue | float:
+    """A number, or one-element tensor, that is added, or the base of a power: rounded like `as_factor`."""
     result = b.spec()
-    if result.device.type != "cpu":
-        return y
     if isinstance(y, TensorValue) and y.ndim == 0 and y.dtype.itemsize > result.dtype.itemsize == 2:
+        halved = result.dtype.is_floating_point and result.device.type == "cpu"
         single = Spec.dense((), result.dtype, result.device)
-        return b.pointwise(lambda v: v, y, dtype=torch.float32, spec=single) if result.dtype.is_floating_point else y
-    return as_element(result, y)
+        return b.pointwise(lambda v: v, y, dtype=torch.float32, spec=single) if halved else y
+    return as_factor(b, y)
 
 
 def comparison(name: str) -> Fn:
@@ -156,7 +160,7 @@ LOWERINGS = [
 ]
 
 
-def scaled(b: Builder, value: Node, factor: TensorValue | Index | float) -> Node:
+def scaled(b: Builder, value: Node, factor: Index | float) -> Node:
     """`value * factor`, or the value for a factor of 1."""
     return (
         value if isinstance(factor, (int, float)) and factor == 1 else b.op("mul", value, b.number(factor, value.dtype))
@@ -164,35 +168,29 @@ def scaled(b: Builder, value: Node, factor: TensorValue | Index | float) -> Node
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
-def add(
-    b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: TensorValue | Index | float = 1
-) -> TensorValue:
+def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
     dtype = b.spec().dtype
     if dtype == torch.bool:
         if not isinstance(alpha, (int, float)):
             raise NotSupported("a sum of bools, scaled by a symbolic number")
         return b.pointwise(lambda p, q: b.op("logical_or", p, q) if alpha else p, x, y, dtype=dtype)
     factor = as_factor(b, alpha)
-    return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, factor)), as_factor(b, x), as_factor(b, y), dtype=dtype)
+    return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, factor)), as_addend(b, x), as_addend(b, y), dtype=dtype)
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
-def sub(
-    b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: TensorValue | Index | float = 1
-) -> TensorValue:
+def sub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
     factor = as_factor(b, alpha)
     return b.pointwise(
-        lambda p, q: b.op("sub", p, scaled(b, q, factor)), as_factor(b, x), as_factor(b, y), dtype=b.spec().dtype
+        lambda p, q: b.op("sub", p, scaled(b, q, factor)), as_addend(b, x), as_addend(b, y), dtype=b.spec().dtype
     )
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
-def rsub(
-    b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: TensorValue | Index | float = 1
-) -> TensorValue:
+def rsub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
     factor = as_factor(b, alpha)
     return b.pointwise(
-        lambda p, q: b.op("sub", q, scaled(b, p, factor)), as_factor(b, x), as_factor(b, y), dtype=b.spec().dtype
+        lambda p, q: b.op("sub", q, scaled(b, p, factor)), as_addend(b, x), as_addend(b, y), dtype=b.spec().dtype
     )
 
 
@@ -247,7 +245,7 @@ def power(b: Builder, x: Node, exponent: float) -> Node:
 
 @lowers(aten.pow.Tensor_Scalar)
 def pow_scalar(b: Builder, x: TensorValue, exponent: Number) -> TensorValue:
-    taken = as_element(b.spec(), exponent) if b.spec().device.type == "cpu" else exponent
+    taken = as_factor(b, exponent)
     return b.pointwise(lambda v: power(b, v, taken), x, dtype=b.spec().dtype)
 
 
@@ -257,7 +255,7 @@ def pow_tensor(b: Builder, x: TensorValue | Number, y: TensorValue) -> TensorVal
         raise NotSupported("a power of integers")
     if isinstance(x, (int, float)) and x == 2:
         return b.pointwise("exp2", y, dtype=b.spec().dtype)
-    return b.pointwise("pow", as_factor(b, x), y, dtype=b.spec().dtype)
+    return b.pointwise("pow", as_addend(b, x), y, dtype=b.spec().dtype)
 
 
 @lowers(aten.isnan.default, aten.isinf.default, aten.signbit.default)
@@ -323,18 +321,14 @@ def lerp(b: Builder, start: TensorValue, end: TensorValue, weight: TensorValue |
 
 
 @lowers(aten.addcmul.default)
-def addcmul(
-    b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: TensorValue | Number = 1
-) -> TensorValue:
+def addcmul(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Number = 1) -> TensorValue:
     return b.pointwise(
         lambda v, s, t: b.op("add", v, b.op("mul", scaled(b, s, value), t)), x, p, q, dtype=b.spec().dtype
     )
 
 
 @lowers(aten.addcdiv.default)
-def addcdiv(
-    b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: TensorValue | Number = 1
-) -> TensorValue:
+def addcdiv(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Number = 1) -> TensorValue:
     return b.pointwise(
         lambda v, s, t: b.op("add", v, b.op("div", scaled(b, s, value), t)), x, p, q, dtype=b.spec().dtype
     )

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from armature.plugin_api import holds_number, with_all_inputs
+from armature.plugin_api import with_all_inputs
 
 aten = torch.ops.aten
 
@@ -41,8 +41,6 @@ def needed_scalars(graph: fx.Graph) -> dict[tuple[torch.device, torch.dtype], di
             continue
         for given in node.all_input_nodes:
             scalar = given.meta.get("val")
-            if holds_number(given):
-                continue  # kernels take it as an argument, and operators as a number
             if given in on_cpu and isinstance(scalar, Tensor) and scalar.dim() == 0 and not moves(node):
                 found.setdefault((value.device, scalar.dtype), {}).setdefault(given, []).append(node)
     return found

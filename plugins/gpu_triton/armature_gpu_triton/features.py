@@ -23,7 +23,6 @@ FEATURES = Features(
     parallel=32,
     batch=MOST_ARGUMENTS,
     random=RANDOM,
-    numbers=frozenset((torch.float64,)),
     products=frozenset((torch.float16, torch.bfloat16, torch.float32, torch.int8)),
     graph_calls=frozenset((FLEX_ATTENTION,)),
 )
