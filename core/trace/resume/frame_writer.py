@@ -147,13 +147,14 @@ class FrameWriter(Emitter):
         self.emit("POP_TOP")
 
     def move(self, arguments: list[str]) -> int:
-        """Push the arguments of the next piece, and count them. This frame lets go of them: the traceback of an
-        exception among them may lead to it, and what the program deletes later is to end then."""
+        """Push the arguments of the next piece, and count them. This frame lets go of what was on the stack and of
+        variables that the program deletes: the traceback of an exception among them may lead to it. Other variables of
+        the program are to live until it returns."""
         for name in arguments:
             self.emit("LOAD_FAST", name)
-        for name in arguments:
-            if name not in self.retained:
-                self.emit("DELETE_FAST", name)
+        deleted = {inst.argval for inst in decode(self.origin) if inst.opname == "DELETE_FAST"}
+        for name in sorted({*arguments} - self.retained - ({*self.origin.co_varnames} - deleted)):
+            self.emit("DELETE_FAST", name)
         return len(arguments)
 
     def pop_stack(self, layout: Layout) -> None:
