@@ -294,7 +294,7 @@ class Session:
 
     def forget_code(self) -> None:
         """Forget all code that torch has cached for us, and which frames are skipped; the records stay."""
-        for key, held in list(self._codes.items()):
+        for key, held in self._codes.copy().items():
             self._forget(key, held())
 
     def rules_changed(self, tables: Callable[[], Tables]) -> None:
