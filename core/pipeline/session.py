@@ -300,7 +300,7 @@ class Session:
     def rules_changed(self, tables: Callable[[], Tables]) -> None:
         """Forget the code that relied on rules that the new tables answer differently. The tables are only made if
         there is code."""
-        for key, held in list(self._codes.items()):
+        for key, held in self._codes.copy().items():
             code, relied = held(), self._relied.get(key)
             if code is None or relied is None or not relied.holds(tables(), code):
                 self._forget(key, code)
