@@ -222,9 +222,7 @@ class Replayed:
         kept = [k for k in tensors if k in given or k in self.fixed or stays(args[k])]
         addresses = [args[k].data_ptr() if k in kept else None for k in range(len(args))]
         values = {k: args[k] for k in tensors if k not in kept}
-        places = {
-            k: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for k, t in values.items()
-        }
+        places = {k: unset_like(value) for k, value in values.items()}
         if places:
             copy_all([*places.values()], [*values.values()])
         arena = arenas.choose(place, [*given.values()])
