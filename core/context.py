@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from armature.run.cache import Cache
     from armature.run.timeline import Timeline
     from armature.run.workers import Workers
+    from armature.torch_abi.functions import Functions
 
 
 @attrs.define(eq=False)
@@ -56,6 +57,11 @@ class CompileContext:
     def operators(self) -> Mapping[Any, Operator]:
         """The facts that plugins tell of operators."""
         return self.tables.operators
+
+    @property
+    def functions(self) -> Functions:
+        """The facts that plugins tell of the functions that captured graphs call."""
+        return self.tables.functions
 
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""

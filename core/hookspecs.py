@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
     from armature.run.replay import LaunchRecorder
+    from armature.torch_abi.functions import Function
     from armature.trace.handlers import Handler, Polyfill, ValueType
     from armature.trace.signatures import Signature
 
@@ -150,6 +151,17 @@ def armature_operators() -> Iterable[Operator]:
     Called by the tables when they are first needed. None: no rows.
 
         return [Operator(torch.ops.mylib.rotate.default, function=mylib._c.rotate, reliable_strides=True)]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_functions() -> Iterable[Function]:
+    """Facts about functions of captured graphs: which give the same, which may raise because of tensors' values.
+
+    Called by the tables when they are first needed. None: no rows.
+
+        return [Function(mylib.twice, same_as=mylib.double)]
     """
     raise NotImplementedError
 

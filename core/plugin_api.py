@@ -65,6 +65,7 @@ from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, of_transform, version_of
 from armature.torch_abi.fake_rules import AxesOfOne, FakeResult
+from armature.torch_abi.functions import Function, tensors_of
 from armature.torch_abi.known_strides import are_known as strides_are_known
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
@@ -209,6 +210,7 @@ __all__ = [
     "FakeResult",
     "FrameSummary",
     "FrameView",
+    "Function",
     "GeneratorValue",
     "GraphBreak",
     "GraphKind",
@@ -358,6 +360,7 @@ __all__ = [
     "symbolic_number",
     "tensor_method",
     "tensor_of_class",
+    "tensors_of",
     "torch_decompositions",
     "type_name",
     "undecomposed",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from armature.graph.facts import Operator
     from armature.run.cache import Cache
     from armature.run.workers import Workers
+    from armature.torch_abi.functions import Functions
 
 
 class Services(Protocol):
@@ -37,6 +38,10 @@ class Services(Protocol):
     @property
     def operators(self) -> Mapping[Any, Operator]:
         """The facts that plugins tell of operators."""
+
+    @property
+    def functions(self) -> Functions:
+        """The facts that plugins tell of the functions that captured graphs call."""
 
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""

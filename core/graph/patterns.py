@@ -25,6 +25,7 @@ from armature.torch_abi.views import share_memory
 
 if TYPE_CHECKING:
     from armature.services import Services
+    from armature.torch_abi.functions import Functions
 
 Bound = dict[str, object]
 OPERATORS = (
@@ -88,10 +89,10 @@ class Pattern:
         invariant(called, "a pattern has to return the result of a call", pattern=fn, gives=type(result))
         return cls(result.node, frozenset(str(n.target) for n in graph.find_nodes(op="placeholder") if n.users))
 
-    def match(self, root: fx.Node, commuting: Container[object] = ()) -> Match | None:
+    def match(self, root: fx.Node, functions: Functions, commuting: Container[object] = ()) -> Match | None:
         """Match the pattern with `root` as its result; None if it does not match. commuting: functions of two operands
         of which either may be the first."""
-        for bound, inner in _Unifier(commuting).unify(self.output, root, {}, {}):
+        for bound, inner in _Unifier(functions, commuting).unify(self.output, root, {}, {}):
             if bound.keys() == self.parameters:
                 return Match(root, bound, frozenset(inner.values()))
         return None
@@ -112,6 +113,7 @@ Inner = dict[fx.Node, fx.Node]
 class _Unifier:
     """Matches values of a pattern with values of a graph."""
 
+    functions: Functions
     commuting: Container[object]
 
     def unify(self, wanted: object, found: object, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
@@ -135,9 +137,9 @@ class _Unifier:
             yield bound, inner
 
     def calls(self, wanted: fx.Node, found: fx.Node, bound: Bound, inner: Inner) -> Iterator[tuple[Bound, Inner]]:
-        if function_of(wanted) != function_of(found):
+        if function_of(wanted, self.functions) != function_of(found, self.functions):
             return
-        one, other = spelled(wanted), spelled(found)
+        one, other = spelled(wanted, self.functions), spelled(found, self.functions)
         if one is None or other is None or one.arguments.keys() != other.arguments.keys():
             return
         names = list(one.arguments)
@@ -185,17 +187,17 @@ class Rewriting:
     """The `run` of a pass: replaces matches of the patterns, by the first rewrite that fits at each node."""
 
     rewrites: tuple[Rewrite, ...]
-    _held: dict[Hashable, list[tuple[Rewrite, Pattern]]] = attrs.field(factory=dict, init=False)
+    _captured: list[tuple[Rewrite, Pattern]] = attrs.field(factory=list, init=False)
 
     def __call__(self, module: object, ctx: Services) -> object:
         """The module after all replacements."""
         if not isinstance(module, fx.GraphModule):
             return module
         changed = False
-        by_root, either_way = self._by_root(), commuting(ctx.operators)
+        by_root, either_way = self._by_root(ctx.functions), commuting(ctx.operators)
         for node in list(module.graph.nodes):
-            for rewrite, pattern in by_root.get(function_of(node), ()):
-                match = pattern.match(node, either_way)
+            for rewrite, pattern in by_root.get(function_of(node, ctx.functions), ()):
+                match = pattern.match(node, ctx.functions, either_way)
                 if match is not None and _is_replaceable(match) and rewrite.when(match):
                     replace(module.graph, match, rewrite)
                     changed = True
@@ -204,13 +206,15 @@ class Rewriting:
             module.recompile()
         return module
 
-    def _by_root(self) -> Mapping[Hashable, list[tuple[Rewrite, Pattern]]]:
-        """Captured on first use, so that plugins pay only for patterns that are searched for."""
-        if not self._held:
-            for rewrite in self.rewrites:
-                pattern = Pattern.of(rewrite.pattern)
-                self._held.setdefault(function_of(pattern.output), []).append((rewrite, pattern))
-        return self._held
+    def _by_root(self, functions: Functions) -> Mapping[Hashable, list[tuple[Rewrite, Pattern]]]:
+        """The patterns by the function of their result. They are captured on first use, so that plugins pay only for
+        patterns that are searched for."""
+        if not self._captured:
+            self._captured.extend((rewrite, Pattern.of(rewrite.pattern)) for rewrite in self.rewrites)
+        found: dict[Hashable, list[tuple[Rewrite, Pattern]]] = {}
+        for rewrite, pattern in self._captured:
+            found.setdefault(function_of(pattern.output, functions), []).append((rewrite, pattern))
+        return found
 
 
 def rewriting(rewrites: Iterable[Rewrite]) -> Rewriting:

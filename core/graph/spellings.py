@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Hashable, Mapping
 from functools import cache
 from types import FunctionType
@@ -12,39 +11,10 @@ from typing import Any
 import attrs
 import torch
 from torch import fx
-from torch.nn import functional
 from torch.overrides import get_testing_overrides
 
-SAME: Mapping[Any, Any] = {
-    operator.add: torch.add,
-    operator.sub: torch.sub,
-    torch.subtract: torch.sub,
-    operator.mul: torch.mul,
-    torch.multiply: torch.mul,
-    operator.truediv: torch.div,
-    torch.divide: torch.div,
-    torch.true_divide: torch.div,
-    operator.matmul: torch.matmul,
-    operator.neg: torch.neg,
-    operator.pow: torch.pow,
-    operator.eq: torch.eq,
-    operator.ne: torch.ne,
-    operator.lt: torch.lt,
-    operator.le: torch.le,
-    operator.gt: torch.gt,
-    operator.ge: torch.ge,
-    operator.invert: torch.bitwise_not,
-    torch.swapaxes: torch.transpose,
-    torch.swapdims: torch.transpose,
-    torch.concat: torch.cat,
-    torch.concatenate: torch.cat,
-    functional.softmax: torch.softmax,
-    torch.special.softmax: torch.softmax,
-    functional.log_softmax: torch.log_softmax,
-    functional.sigmoid: torch.sigmoid,
-    functional.tanh: torch.tanh,
-}
-"""Functions that give the same for the same arguments, once arguments are named as those of the second one."""
+from armature.torch_abi.functions import NO_FUNCTIONS, Functions
+
 MISSING = object()
 
 
@@ -56,8 +26,9 @@ class Spelling:
     arguments: Mapping[str, object]
 
 
-def function_of(node: fx.Node) -> Hashable | None:
-    """The function that a node calls, normalised; None if it calls nothing."""
+def function_of(node: fx.Node, functions: Functions = NO_FUNCTIONS) -> Hashable | None:
+    """The function that a node calls, the same for tensor methods and for functions that give the same by rows of
+    plugins; None if it calls nothing."""
     target: Any = node.target
     if node.op == "call_method":
         found = getattr(torch, target, None)
@@ -66,12 +37,12 @@ def function_of(node: fx.Node) -> Hashable | None:
         return None
     elif _is_method(target):
         target = getattr(torch, target.__name__, target)
-    return SAME.get(target, target) if isinstance(target, Hashable) else None
+    return functions.same.get(target, target) if isinstance(target, Hashable) else None
 
 
-def spelled(node: fx.Node) -> Spelling | None:
+def spelled(node: fx.Node, functions: Functions) -> Spelling | None:
     """The normalised call of a node; None if its arguments can't be named."""
-    function = function_of(node)
+    function = function_of(node, functions)
     names = None if function is None else _parameters(function)
     if names is None:
         return None
@@ -79,8 +50,8 @@ def spelled(node: fx.Node) -> Spelling | None:
     if len(args) > len(names):  # `x.permute(0, 2, 1)`
         args[len(names) - 1 :] = [tuple(args[len(names) - 1 :])]
     given = dict(zip(names, args, strict=False)) | node.kwargs
-    if function is torch.softmax or function is torch.log_softmax:
-        given.pop("_stacklevel", None)  # affects only the place that a warning names
+    for name in functions.unused.get(function, ()):
+        given.pop(name, None)
     rest = {name: default for name, default in names.items() if name not in given and default is not MISSING}
     return Spelling(function, given | rest)
 

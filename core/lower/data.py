@@ -193,7 +193,8 @@ class ExternCall:
 
     `outputs` names the buffers of its results, None for an unused result; the graph's buffers have their layout.
     `mutates` names the buffers that the call writes in place. `run`, if a lowering supplies it, is called instead of
-    the operator, with the same arguments.
+    the operator, with the same arguments. `may_return_view`: results may be views of arguments, though the schema does
+    not say so.
     """
 
     name: str
@@ -204,6 +205,7 @@ class ExternCall:
     mutates: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
     run: Callable[..., object] | None = None
+    may_return_view: bool = False
 
 
 @attrs.frozen

@@ -39,10 +39,12 @@ def call_extern(
     specs: Sequence[Spec | None],
     used: Iterable[bool] | None = None,
     run: Callable[..., object] | None = None,
+    may_return_view: bool = False,
 ) -> tuple[TensorValue | None, ...]:
     """Append the call; returns one value per result, None for a result that is None.
 
     `used`: whether result number k is read; an unread result gets no buffer. `run`: called instead of the operator.
+    `may_return_view`: results may be views, though the schema does not say so.
     """
     mutated = _mutated(target, args, kwargs)
     new_args = tuple(_argument(builder, a) for a in args)
@@ -50,8 +52,9 @@ def call_extern(
     wanted = tuple(used) if used is not None else (True,) * len(specs)
     names = tuple(builder.new_buffer(s) if s is not None and u else None for s, u in zip(specs, wanted, strict=True))
     origins = () if builder.origin is None else (builder.origin,)
+    name = builder.fresh(builder.name)
     builder.nodes.append(
-        ExternCall(builder.fresh(builder.name), target, new_args, new_kwargs, names, mutated, origins, run),
+        ExternCall(name, target, new_args, new_kwargs, names, mutated, origins, run, may_return_view),
     )
     return tuple(None if n is None else builder.whole(n) for n in names)
 

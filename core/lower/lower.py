@@ -197,7 +197,9 @@ class _Lowering:
             results = tuple(None if spec is None else b.whole(b.new_buffer(spec)) for spec in wanted)
         if results is None or isinstance(results, CallInstead):
             run = results.run if results is not None else None
-            results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used, run)
+            row = self.ctx.operators.get(target)
+            view = row is not None and row.may_return_view
+            results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used, run, view)
         fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
         self.values[node] = fixed if several else fixed[0]
 

@@ -6,17 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from armature.lower.data import Argument, ExternCall, View
 
-# Results of these may alias an argument, whatever their schemas say: tests/lower/test_sharing.py checks all operators.
-_MAY_SHARE = frozenset(
-    (
-        "aten::_unsafe_view",
-        "aten::lift_fresh",
-        "aten::unsafe_split",
-        "aten::unsafe_split_with_sizes",
-        "aten::unsafe_chunk",
-    )
-)
-
 
 def views_of(arguments: Iterable[Argument]) -> Iterator[View]:
     """All views among arguments, including those in nested tuples."""
@@ -29,8 +18,7 @@ def views_of(arguments: Iterable[Argument]) -> Iterator[View]:
 
 def makes_memory(call: ExternCall) -> bool:
     """True if the call's results are new memory, never its arguments or a part of them."""
-    schema = call.target._schema
-    return all(r.alias_info is None for r in schema.returns) and schema.name not in _MAY_SHARE
+    return not call.may_return_view and all(r.alias_info is None for r in call.target._schema.returns)
 
 
 def shared_memory(nodes: Iterable[object]) -> Mapping[str, str]:
@@ -57,8 +45,6 @@ def shared_memory(nodes: Iterable[object]) -> Mapping[str, str]:
 
 def _lent(call: ExternCall) -> Iterator[Argument]:
     """The arguments that results may alias."""
-    schema = call.target._schema
-    every = schema.name in _MAY_SHARE
-    for position, formal in enumerate(schema.arguments):
-        if every or formal.alias_info is not None:
+    for position, formal in enumerate(call.target._schema.arguments):
+        if call.may_return_view or formal.alias_info is not None:
             yield call.args[position] if position < len(call.args) else call.kwargs.get(formal.name)

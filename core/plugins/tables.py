@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from armature.plugins.registry import Contest, Registry, Row, identity_key, name
 from armature.rules.book import RuleBook
 from armature.rules.data import Rule, RuleOrigin, RuleTable, Verdict
 from armature.torch_abi.fake_rules import FakeRules
+from armature.torch_abi.functions import Function, Functions
 from armature.trace.handlers import Handler, Polyfill, ValueType
 from armature.trace.signatures import Signature
 
@@ -137,6 +139,7 @@ class Registries:
     decompositions: Registry[Decomposition] = attrs.field(factory=lambda: Registry("decomposition", identity_key))
     lowerings: Registry[Lowering] = attrs.field(factory=lambda: Registry("lowering", identity_key))
     operators: Registry[Operator] = attrs.field(factory=lambda: Registry("operator", identity_key))
+    functions: Registry[Function] = attrs.field(factory=lambda: Registry("function", identity_key))
     passes: Registry[Pass] = attrs.field(factory=lambda: Registry("pass", text))
     graph_backends: Registry[Callable[..., Any]] = attrs.field(factory=lambda: Registry("graph backend", text))
 
@@ -173,6 +176,7 @@ class Tables:
     lowerings: Mapping[torch._ops.OpOverload, Lowering]
     operators: Mapping[torch._ops.OpOverload, Operator]
     fake_rules: FakeRules
+    functions: Functions
     graph_backends: Mapping[str, Callable[..., Any]]
     _handler_index: Mapping[Hashable, tuple[Handler, ...]]
     _polyfill_index: Mapping[Hashable, Polyfill]
@@ -399,6 +403,7 @@ ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_decompositions": RowKind("decompositions", Decomposition, lambda r: [r.op], lambda r: r.fn),
     "armature_lowerings": RowKind("lowerings", Lowering, lambda r: [r.op], lambda r: r.fn),
     "armature_operators": RowKind("operators", Operator, lambda r: [r.op], of_operator),
+    "armature_functions": RowKind("functions", Function, lambda r: [r.target], lambda r: r.raises),
     "armature_passes": RowKind("passes", Pass, lambda r: [r.name], lambda r: r.run),
     "armature_graph_backends": RowKind("graph_backends", tuple, lambda r: [r[0]], lambda r: r[1]),
 }
@@ -410,6 +415,8 @@ def wrong_with(kind: RowKind, row: Any) -> str:
         return f"expected {kind.type.__name__}"
     if isinstance(row, (Decomposition, Lowering, Operator)) and not isinstance(row.op, OVERLOAD):
         return f"`op` is {name_of(row.op)}, not an overload such as torch.ops.aten.add.Tensor"
+    if isinstance(row, Function) and not (callable(row.target) or isinstance(row.target, re.Pattern)):
+        return f"`target` is {name_of(row.target)}, neither a function nor a pattern"
     function = kind.function(row)
     if function is not None and not callable(function):
         return f"{function!r} is not callable"
@@ -503,6 +510,7 @@ def build(
         lowerings=by_operator(registries.lowerings),
         operators=by_operator(registries.operators),
         fake_rules=fake_rules(row.value for row in registries.operators.all_rows()),
+        functions=Functions.of(row.value for row in registries.functions.winners()),
         graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
         handler_index={key: tuple(row.value for row in held) for key, held in registries.handlers.rows.items()},
         polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},

@@ -25,6 +25,7 @@ from armature.plugin_api import (
     Call,
     Decision,
     Decomposition,
+    Function,
     Handler,
     Lowering,
     Operator,
@@ -110,6 +111,10 @@ class Everything:
         return [Operator(OP, function=stand_in)]
 
     @hookimpl
+    def armature_functions(self) -> list[Function]:
+        return [Function(math.sqrt, same_as=stand_in)]
+
+    @hookimpl
     def armature_passes(self) -> list[Pass]:
         return [Pass("mine", "joint", lambda program, ctx: program)]
 
@@ -155,6 +160,7 @@ CALLS: dict[str, Any] = {
     "armature_decompositions": lambda m, p: m.tables().decompositions[OP].fn is stand_in,
     "armature_lowerings": lambda m, p: m.tables().lowerings[OP].fn is stand_in,
     "armature_operators": lambda m, p: m.tables().operators[OP].function is stand_in,
+    "armature_functions": lambda m, p: m.tables().functions.same[math.sqrt] is stand_in,
     "armature_passes": lambda m, p: [found.name for found in m.tables().passes("joint")] == ["mine"],
     "armature_device_backend": lambda m, p: m.tables().device_backend("mydev") is p.backend,
     "armature_launch_recorder": lambda m, p: m.tables().launch_recorder("mydev") is p.backend,
@@ -166,7 +172,7 @@ HOOKS = sorted(hook_specs())
 
 
 def test_the_design_has_these_hooks() -> None:
-    assert len(HOOKS) == 17
+    assert len(HOOKS) == 18
     assert CALLS.keys() == set(HOOKS)
 
 

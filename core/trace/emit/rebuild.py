@@ -153,7 +153,8 @@ class Rebuilder(ValueWriter):
         for name in self.code.co_cellvars:
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
-        self.undo = Undo() if slot is None else plan(self.tracer.recorder, self.tracer.effects, self.tracer.fakes)
+        now, functions = self.tracer, self.tracer.knowledge.tables.functions
+        self.undo = Undo() if slot is None else plan(now.recorder, now.effects, now.fakes, functions)
         # A frame may run again if nothing visible has happened by then.
         undone = slot is not None and (self.undo.saves or not self.undo.happens)
         repeats, early = undone and only_computes(self.tracer.recorder), bool(self.tracer.precalls.calls)

@@ -12,9 +12,9 @@ from armature.frame.rerun import Rerun, Undo
 from armature.torch_abi.altering import has_history
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import FakeWorld, version_of
+from armature.torch_abi.functions import Functions, tensors_of
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.memory import on_host
-from armature.torch_abi.raising import may_raise, tensors_of
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.base import Effects
 from armature.trace.data import HANDLED, LEAVE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from armature.trace.frame_state import Recorder
 
 
-def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld) -> Undo:
+def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld, functions: Functions) -> Undo:
     """Compute what has to be undone if the graph of a frame raises."""
     called = list(recorder.calls())
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
@@ -45,7 +45,7 @@ def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld) -> Undo:
         fakes.random,
     )
     undo.saves = undo.happens and all(map(_is_plain, recorder.graph.nodes))
-    raising = [node for node in called if may_raise(node)]
+    raising = [node for node in called if functions.may_raise(node)]
     undo.always, undo.handled = bool(raising), any(HANDLED in node.meta for node in raising)
     return undo
 

@@ -15,7 +15,6 @@ from armature.torch_abi.altering import has_history, memory_of, unwrapped
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
-from armature.torch_abi.raising import may_raise
 from armature.torch_abi.wrappers import innermost
 from armature.trace.base import Args, Kwargs, Value
 from armature.trace.values.sequence import ListValue, TupleValue
@@ -138,7 +137,7 @@ def seen(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
 def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node, first: bool) -> None:
     """Note a node that may raise after tensors with a history have changed: the graph may have to end before it. If the
     `first` change raises, autograd has recorded nothing, and small memory is restored."""
-    if tracer.request.fullgraph or not may_raise(node):
+    if tracer.request.fullgraph or not breaks.tables.functions.may_raise(node):
         return
     tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))
     if any(has_history(fake) and version_of(fake) and not (first and _is_small(fake)) for fake in tensors):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +21,9 @@ from armature.plugin_api import KnownValues, Match, Rewrite, fake_of, function_o
 from armature_aten_lowerings.masks import value_if_known
 
 WORTH = 1 << 19
-PRODUCTS = frozenset((functional.linear, torch.matmul, torch.bmm, torch.mm, torch.addmm, functional.embedding))
+PRODUCTS = frozenset((
+    functional.linear, operator.matmul, torch.matmul, torch.bmm, torch.mm, torch.addmm, functional.embedding,
+))  # fmt: skip
 NOTHING = -1e9
 """A score that is replaced by at most this has no weight beside another."""
 

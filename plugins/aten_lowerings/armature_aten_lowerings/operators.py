@@ -44,7 +44,11 @@ UNSET = (
     aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.empty_permuted.default,
     aten.new_empty.default, aten.new_empty_strided.default,
 )  # fmt: skip
-VIEWS_UNTOLD = (aten._unsafe_view.default, aten._reshape_alias.default)
+# Their results may be views, though their schemas don't say so.
+VIEWS_UNTOLD = (
+    aten._unsafe_view.default, aten._reshape_alias.default, aten.lift_fresh.default, aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default, aten.unsafe_chunk.default,
+)  # fmt: skip
 COMMUTING = (
     aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default, aten.eq.Tensor, aten.ne.Tensor,
     aten.logical_and.default, aten.logical_or.default, aten.bitwise_and.Tensor, aten.bitwise_or.Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from armature.backend_api import collect_lowerings
-from armature.plugin_api import Decomposition, Lowering, Operator, Pass, hookimpl
+from armature.plugin_api import Decomposition, Function, Lowering, Operator, Pass, hookimpl
 from armature_aten_lowerings import (
     activations,
     averages,
@@ -15,6 +15,7 @@ from armature_aten_lowerings import (
     decompositions,
     depthwise,
     foreach,
+    functions,
     indexing,
     losses,
     norms,
@@ -70,6 +71,12 @@ def armature_decompositions() -> Iterable[Decomposition]:
 def armature_operators() -> Iterable[Operator]:
     """Facts about ATen's operators."""
     return operators.rows()
+
+
+@hookimpl
+def armature_functions() -> Iterable[Function]:
+    """Facts about torch's functions."""
+    return functions.rows()
 
 
 @hookimpl

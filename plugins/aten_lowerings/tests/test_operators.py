@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 import pytest
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import armature
 from armature.codegen.externs import binding_of
@@ -161,3 +164,42 @@ def test_operands_of_what_commutes_may_change_places(target: torch._ops.OpOverlo
     x, y = torch.arange(6) % 4, torch.arange(6) % 3
     assert torch.equal(target(x, y), target(y, x))
     assert callable(getattr(torch, target._opname))
+
+
+class SharesInSpiteOfItsSchema(TorchDispatchMode):
+    """Notes the operators whose results lie in their arguments' memory while their schemas promise new memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[torch._ops.OpOverload] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if all(result.alias_info is None for result in func._schema.returns):
+            given = {_memory(t) for t in tree_leaves((args, kwargs))} - {None}
+            if any(_memory(t) in given for t in tree_leaves(made)):
+                self.found.add(func)
+        return made
+
+
+def _memory(value: object) -> int | None:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    storage = value.untyped_storage()
+    return storage._cdata if storage.nbytes() else None
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_operators_whose_schemas_do_not_tell_are_known() -> None:
+    torch.manual_seed(0)
+    watch = SharesInSpiteOfItsSchema()
+    for op in op_db:
+        if torch.float32 not in op.dtypes:
+            continue
+        for _, sample in zip(range(3), op.sample_inputs("cpu", torch.float32), strict=False):
+            with watch, contextlib.suppress(Exception):  # what an operator refuses shares nothing
+                op(sample.input, *sample.args, **sample.kwargs)
+    assert watch.found, "the sweep has seen none of those that are known"
+    for target in watch.found:
+        assert target in ROWS_OF and ROWS_OF[target].may_return_view, f"{target} may give its argument back"

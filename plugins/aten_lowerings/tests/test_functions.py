@@ -1,4 +1,5 @@
-"""Which nodes of a graph may raise when it runs with numbers, though they do not with fakes."""
+"""What rows tell of torch's functions: which nodes of a graph may raise when it runs with numbers, though they do not
+with fakes; which are the same call."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ import pytest
 import torch
 from torch import fx
 
-from armature.torch_abi.raising import may_raise
+from armature.graph.spellings import function_of, spelled
+from armature.torch_abi.functions import Functions
+from armature_aten_lowerings.functions import rows
 
+KNOWN = Functions.of(rows())
 FLOATS, INTS, SQUARE, HALVES = torch.ones(3), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 3), torch.ones(3).half()
 RAISING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an index out of range": (torch.index_select, (FLOATS, 0, INTS + 7)),
@@ -57,10 +61,22 @@ def test_what_raises_for_its_numbers_may_raise(name: str) -> None:
     function, arguments = RAISING[name]
     with pytest.raises(Exception, match=r"."):
         function(*arguments)
-    assert may_raise(node_of(function, arguments, INTS if arguments[-1] is INTS or arguments[0] is INTS else FLOATS))
+    assert KNOWN.may_raise(
+        node_of(function, arguments, INTS if arguments[-1] is INTS or arguments[0] is INTS else FLOATS)
+    )
 
 
 @pytest.mark.parametrize("name", QUIET)
 def test_what_never_raises_does_not_end_a_graph(name: str) -> None:
     function, arguments = QUIET[name]
-    assert not may_raise(node_of(function, arguments, function(*arguments)))
+    assert not KNOWN.may_raise(node_of(function, arguments, function(*arguments)))
+
+
+def test_rows_say_which_calls_are_the_same() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    one = graph.call_function(torch.nn.functional.softmax, (x,), {"dim": 1, "_stacklevel": 5})
+    other = graph.call_method("softmax", (x, 1))
+    assert function_of(one, KNOWN) is function_of(other, KNOWN) is torch.softmax
+    assert spelled(one, KNOWN) == spelled(other, KNOWN)
+    assert function_of(one) is torch.nn.functional.softmax

@@ -1,0 +1,106 @@
+"""Facts about torch's functions and Python's operators in captured graphs: which give the same results, and which may
+raise errors that depend on the values of tensors."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch.nn import functional
+
+from armature.plugin_api import Function, tensors_of
+
+# Functions that give the same for the same arguments, once arguments are named as those of the second one.
+SAME: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    operator.add: torch.add,
+    operator.sub: torch.sub,
+    torch.subtract: torch.sub,
+    operator.mul: torch.mul,
+    torch.multiply: torch.mul,
+    operator.truediv: torch.div,
+    torch.divide: torch.div,
+    torch.true_divide: torch.div,
+    operator.matmul: torch.matmul,
+    operator.neg: torch.neg,
+    operator.pow: torch.pow,
+    operator.eq: torch.eq,
+    operator.ne: torch.ne,
+    operator.lt: torch.lt,
+    operator.le: torch.le,
+    operator.gt: torch.gt,
+    operator.ge: torch.ge,
+    operator.invert: torch.bitwise_not,
+    torch.swapaxes: torch.transpose,
+    torch.swapdims: torch.transpose,
+    torch.concat: torch.cat,
+    torch.concatenate: torch.cat,
+    functional.softmax: torch.softmax,
+    torch.special.softmax: torch.softmax,
+    functional.log_softmax: torch.log_softmax,
+    functional.sigmoid: torch.sigmoid,
+    functional.tanh: torch.tanh,
+}
+# Its number chooses the line that a warning names.
+WITH_WARNINGS = (torch.softmax, torch.log_softmax)
+
+REFLECTED = re.compile(r"_*r(floordiv|div|mod|pow)")  # the first argument is the divisor, or the power
+
+
+def name_of(node: fx.Node) -> str:
+    """The name of the function or method that a node calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def always(node: fx.Node) -> bool:
+    """Such a function may raise whatever it is given."""
+    return True
+
+
+def by_tensors(node: fx.Node) -> bool:
+    """Items at positions in a tensor may not exist."""
+    nodes: list[fx.Node] = []
+    fx.map_arg(node.args[1], nodes.append)
+    return any(tensors_of(index) for index in nodes)
+
+
+def with_integers(node: fx.Node) -> bool:
+    """Integers are not divided by zero, and zero has no negative power."""
+    known = not REFLECTED.match(name_of(node)) and any(
+        isinstance(number, (int, float)) and number > 0 for number in node.args[1:2]
+    )
+    found = tensors_of(node)
+    return any(tensor.is_complex() for tensor in found) or not (known or all(map(torch.is_floating_point, found)))
+
+
+def with_mixed_dtypes(node: fx.Node) -> bool:
+    """Kernels refuse tensors of several dtypes that fake tensors may accept."""
+    return len({tensor.dtype for given in node.all_input_nodes for tensor in tensors_of(given)}) > 1
+
+
+# By the beginning of their names; the first row that matches decides.
+RAISING: Mapping[str, Callable[[fx.Node], bool]] = {
+    r"_*(i?floordiv|floor_div|i?mod|remainder|fmod|div|i?pow|rpow|rmod|rfloordiv)": with_integers,
+    (
+        r"_*(r?matmul|\w*mm|mv|addmv|(bi)?linear|\w*conv\w*|einsum|v?dot|tensordot|inner|lerp|cross|\w*attention|"
+        r"\w*_norm|lstm|gru|rnn)"
+    ): with_mixed_dtypes,
+    (
+        r"(linalg_)?_*(index|gather|scatter|take|put|embedding|nll|cross_entropy|multi(?!ply)|one_hot|bincount|ctc|"
+        r"repeat_interleave|masked_scatter|bernoulli|normal(?!ize)|poisson|binomial|cauchy|exponential|geometric|"
+        r"log_normal|cholesky|inv|pinv|solve|triangular|lu|ldl|qr|svd|eig|lstsq|det(?!ach)|slogdet|logdet|matrix|"
+        r"tensorinv|tensorsolve|cond|hist|quantile|nanquantile|tensor_split|max_unpool|fake_quantize|quantize|segment|"
+        r"pack|pad_packed|assert|check|item|tolist|local_scalar)"
+    ): always,
+}  # fmt: skip
+
+
+def rows() -> Iterable[Function]:
+    """A row for each function, and for each pattern of names."""
+    yield from (Function(fn, same_as=same) for fn, same in SAME.items())
+    yield from (Function(fn, unused=frozenset({"_stacklevel"})) for fn in WITH_WARNINGS)
+    yield from (Function(fn, raises=by_tensors) for fn in (operator.getitem, operator.setitem))
+    yield from (Function(re.compile(names), raises=raises) for names, raises in RAISING.items())
