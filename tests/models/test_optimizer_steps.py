@@ -74,6 +74,54 @@ def test_a_step_is_eagers(name: str, foreach: bool) -> None:
     assert launches <= MOST.get(name, 4), [k.name for graph in last.graphs for k in graph.plan.launches]
 
 
+@pytest.mark.parametrize("backend", ["auto", "eager"])
+@pytest.mark.parametrize("name", ["SGD", "SGD, momentum", "Adam", "Adam, amsgrad", "AdamW", "Adagrad"])
+def test_fused_steps_are_eagers(name: str, backend: str) -> None:
+    """torch can't make a functional graph of a fused step, nor take a lr that varies for one: it stays a call."""
+    kind, options = OPTIMIZERS[name]
+    totals = {}
+
+    def run(compiled: bool) -> object:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+        optimizer = kind(model.parameters(), fused=True, **options)  # type: ignore[call-arg]
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        step = armature.compile(optimizer.step, backend=backend) if compiled else optimizer.step
+        for number in range(12):
+            optimizer.zero_grad()
+            model(torch.randn(4, 6)).pow(2).mean().backward()
+            step()
+            schedule.step()
+            totals[number] = session().totals()
+        return [p.detach() for p in model.parameters()], [dict(held) for held in optimizer.state.values()]
+
+    armature.reset()
+    assert difference(run(False), run(True)) <= 1e-6
+    assert totals[11].graphs and totals[11].fallbacks == totals[11].breaks == 0
+    assert totals[11].graphs == totals[5].graphs  # none is made for each learning rate
+
+
+def test_training_in_one_function_with_a_fused_step() -> None:
+    def run(compiled: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+        def train(x: Tensor) -> Tensor:
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        step = armature.compile(train) if compiled else train
+        return [step(torch.randn(4, 6)) for _ in range(ROUNDS)]
+
+    armature.reset()
+    assert difference(run(False), run(True)) <= 1e-6
+    assert session().totals().fallbacks == 0
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_dtypes(dtype: torch.dtype) -> None:
     def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import torch
 
-from armature.plugin_api import AS_CAPTURED, Call, TracedTensor, Value, existing, handles
+from armature.plugin_api import AS_CAPTURED, Call, TracedTensor, Value, call_uncompiled, existing, handles
 
 
 @handles(*existing("torch.optim.optimizer._get_value"))
@@ -182,6 +183,39 @@ def asgd_by_tensors(
     for held, computed in zip((mus, etas, state_steps), numbers):
         for own, number in zip(held, computed):
             own.copy_(number)
+
+
+@attrs.frozen(eq=False)
+class FusedStep:
+    """Calls a fused step with arguments in a row: those of its lists, then those passed by name."""
+
+    step: Callable[..., object]
+    lengths: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def __call__(self, *given: Any) -> None:
+        rest = iter(given)
+        lists = [[next(rest) for _ in range(length)] for length in self.lengths]
+        self.step(*lists, **dict(zip(self.names, rest, strict=True)))
+
+
+@handles(*existing("torch._fused_adam_", "torch._fused_adamw_", "torch._fused_sgd_", "torch._fused_adagrad_"))
+def fused_step(call: Call, *lists: Value, **kwargs: Value) -> Value | None:
+    """A fused step runs between compiled graphs. torch can't make a functional graph of it: some lists may be empty,
+    which counts as tensors that a graph must not write to, and half of the operators don't run on fakes."""
+    if not all(issubclass(given.python_type(), (list, tuple)) for given in lists):
+        return None
+    rows = [call.tracing.unpack(given) for given in lists]
+    if not all(isinstance(item, TracedTensor) for row in rows for item in row):
+        return None
+    named = dict(kwargs)
+    lr = named.get("lr")
+    if lr is not None and lr.is_symbolic:  # a scheduler changes it: the step takes a tensor as well
+        form = {"dtype": call.constant(torch.float64), "device": call.constant(torch.device("cpu"))}
+        named["lr"] = call.graph_call(torch.full, call.constant(()), lr, **form)
+    step: Any = FusedStep(call.fn, tuple(map(len, rows)), tuple(named))
+    given = [*(item for row in rows for item in row), *named.values()]
+    return call_uncompiled(call.tracing, step, call.fn.__name__, given)
 
 
 SCALED = (torch._foreach_addcdiv_, torch._foreach_addcmul_)
