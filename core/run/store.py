@@ -62,14 +62,15 @@ class Entry:
     def fault(self) -> str | None:
         """Why the file must not be loaded: another owner, writable by others, or changed content."""
         try:
-            # Don't follow a link, which may lead to anyone's file.
-            number = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # Don't follow a link, which may lead to anyone's file, and don't wait for the writer of a pipe.
+            number = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             return f"it can't be read: {error.strerror}"
+        facts = os.fstat(number)
+        if not stat.S_ISREG(facts.st_mode):
+            os.close(number)
+            return "it is not a regular file"
         with open(number, "rb") as file:
-            facts = os.fstat(number)
-            if not stat.S_ISREG(facts.st_mode):
-                return "it is not a regular file"
             if facts.st_uid != os.geteuid():
                 return f"it belongs to the user {facts.st_uid}"
             if facts.st_mode & OTHERS_WRITE:
@@ -84,26 +85,36 @@ class Entry:
     def size(self) -> int:
         """Bytes; 0 once another process has removed the file."""
         try:
-            return self.path.stat().st_size
-        except FileNotFoundError:
+            return self.path.lstat().st_size
+        except OSError:
             return 0
 
     @property
     def used(self) -> float:
         """When the file was last read or written, in seconds since the epoch."""
         try:
-            facts = self.path.stat()
-        except FileNotFoundError:
+            facts = self.path.lstat()
+        except OSError:
             return 0.0
         return max(facts.st_atime, facts.st_mtime)
 
     def remove(self) -> None:
-        """Remove the file, and the lock of its key; has no effect in a read-only folder."""
+        """Remove the file, or a folder in its place, and the lock of its key; has no effect in a read-only folder."""
         for path in (self.path, self.path.with_name(f"{self.key}.lock")):
             try:
+                if path.is_dir() and not path.is_symlink():
+                    self._remove_folder(path)
                 path.unlink(missing_ok=True)
             except OSError:
                 return
+
+    def _remove_folder(self, path: Path) -> None:
+        """Remove a folder with all that is in it. One that we may not empty only gets another name: that of abandoned
+        work, in place of the new folder."""
+        aside = tempfile.mkdtemp(prefix=f"{WORK}{self.key}-", dir=path.parent)
+        path.rename(aside)
+        os.chmod(aside, 0o700)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def make_private(folder: Path) -> None:
@@ -194,12 +205,15 @@ class Store:
         make_private(self.folder / key[:2])
 
     def put(self, made: Path, key: str, suffix: str) -> Entry:
-        """Give a built file its name. Errors: OSError."""
+        """Give a built file its name. Raises Unusable if something else has the name; OSError."""
         with made.open("rb") as file:
             content = checksum(key, file)
         made.chmod(stat.S_IMODE(made.stat().st_mode) & 0o700)
         final = self.folder / key[:2] / f"{key}-{content}{suffix}"
-        os.replace(made, final)
+        try:
+            os.replace(made, final)
+        except OSError as error:
+            raise Unusable(f"{final}: {error.strerror}") from error
         return Entry(final, key, content, suffix)
 
     def entries(self) -> list[Entry]:

@@ -58,7 +58,49 @@ def lead_elsewhere(path: Path) -> None:
     path.symlink_to(moved)
 
 
-@pytest.mark.parametrize("spoil", [flip, cut, empty, open_to_others, lead_elsewhere])
+def lead_nowhere(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent / "nothing")
+
+
+def lead_to_itself(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def close_to_all(path: Path) -> None:
+    path.chmod(0)
+    if os.geteuid() == 0:  # who may read everything: the content is to be bad as well
+        empty(path)
+
+
+def become_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def become_full_folder(path: Path) -> None:
+    become_folder(path)
+    (path / "inner").mkdir()
+    (path / "inner" / "file").write_text("text")
+    path.chmod(0)
+
+
+def become_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def become_socket(path: Path) -> None:
+    path.unlink()
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+CONTENT = (flip, cut, empty, open_to_others, close_to_all)
+KIND = (lead_elsewhere, lead_nowhere, lead_to_itself, become_folder, become_full_folder, become_pipe, become_socket)
+
+
+@pytest.mark.parametrize("spoil", [*CONTENT, *KIND])
 def test_bad_file_is_built_again(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     path = Cache(tmp_path).get_or_build(KEY, ".txt", writes("what was stored"))
     spoil(path)
@@ -69,6 +111,36 @@ def test_bad_file_is_built_again(spoil: Callable[[Path], None], tmp_path: Path) 
     again = Cache(tmp_path)
     again.get_or_build(KEY, ".txt", refuse_to_build)
     assert again.rebuilt == [] and len(again.files()) == 1
+
+
+@pytest.mark.parametrize("spoil", KIND)
+def test_store_with_a_bad_file_is_measured_and_emptied(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    spoil(cache.get_or_build(KEY, ".txt", writes("what was stored")))
+    assert cache.size() < 1 << 20
+    assert cache.clear() == 1 and cache.files() == []
+
+
+def test_what_cannot_be_removed_is_passed_over_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    path = Cache(tmp_path).get_or_build(KEY, ".txt", writes("made"))
+    become_folder(path)
+    monkeypatch.setattr(stores.Entry, "_remove_folder", lambda entry, path: None)
+    cache = Cache(tmp_path)
+    for _ in range(2):
+        assert cache.get_or_build(KEY, ".txt", writes("made")).read_text() == "made"
+    assert cache.misses == 2 and len(recwarn) == 1 and str(path) in str(recwarn[0].message)
+
+
+@pytest.mark.parametrize("become", [become_folder, become_full_folder, become_pipe])
+def test_lock_that_is_no_file_stops_nothing(become: Callable[[Path], None], tmp_path: Path) -> None:
+    path = Cache(tmp_path).get_or_build(KEY, ".txt", writes("made"))
+    lock = path.with_name(f"{path.name.partition('-')[0]}.lock")
+    path.unlink()
+    lock.touch()
+    become(lock)
+    assert Cache(tmp_path).get_or_build(KEY, ".txt", writes("made")).read_text() == "made"
 
 
 def test_good_file_under_another_key_is_not_loaded(tmp_path: Path) -> None:
