@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -19,13 +19,17 @@ from armature.backend_api import (
     TensorValue,
     Var,
     compute_dtype,
+    hint,
     layout,
     lowers,
+    numel,
 )
 
 aten = torch.ops.aten
 Maybe = TensorValue | None
 Bound = tuple[Var, Node]
+FEW = 4
+"""Values combined with 16-bit ones are few if the result has more elements than this many times theirs."""
 
 
 @lowers(aten.embedding.default)
@@ -50,21 +54,39 @@ def embedding_dense_backward(
 ) -> TensorValue | None:
     if scale_grad_by_freq:
         return None
-    # A sum of many rows in 16 bits would stop growing; ATen computes it in float32 on a GPU.
-    spec = attrs.evolve(b.spec(), dtype=compute_dtype(grad.dtype))
-    out = b.loop(lambda p: b.const(0, spec.dtype), spec)
+    wide = compute_dtype(grad.dtype)
 
     def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:
         label = b.cast(b.load(indices, p[:-1]), torch.int64)
         bound = b.indirect(0, rows, label)
-        value = b.read(grad, p, spec.dtype)
+        value = b.read(grad, p, wide)
         if padding >= 0:
             counts = b.op("ne", label, b.const(padding, torch.int64))
             value = b.where(counts, value, b.const(0, value.dtype))
         return (bound[0], p[-1]), value, (bound,)
 
+    out = _target(b, lambda p: b.const(0, wide))
     b.store(out.buffer, grad.shape, element, atomic=True)
-    return out if spec.dtype == b.spec().dtype else b.pointwise(lambda total: total, out)
+    return _rounded(b, out)
+
+
+def _target(b: Builder, start: Callable[[Position], Node]) -> TensorValue:
+    """A buffer with the values of `start`, for values that are combined with them where several may meet: a sum of many
+    values in 16 bits would stop growing, so it is float32 for such results."""
+    spec = b.spec()
+    wide = compute_dtype(spec.dtype)
+    return b.loop(lambda p: b.cast(start(p), wide), attrs.evolve(spec, dtype=wide))
+
+
+def _costs_more(b: Builder, values: tuple[Index, ...]) -> bool:
+    """Whether such a buffer costs more than it gives, because values of this shape leave most of it as it is."""
+    spec = b.spec()
+    return compute_dtype(spec.dtype) != spec.dtype and FEW * hint(numel(values)) < hint(numel(spec.shape))
+
+
+def _rounded(b: Builder, target: TensorValue) -> TensorValue:
+    """The result from its target."""
+    return target if target.dtype == b.spec().dtype else b.pointwise(lambda value: value, target)
 
 
 @lowers(aten.index_select.default)
@@ -99,12 +121,12 @@ def _into_copy(b: Builder, x: TensorValue) -> TensorValue:
 
 @lowers(aten.scatter_add.default)
 def scatter_add(b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue) -> TensorValue | None:
-    if not x.ndim or 0 in indices.shape:
+    if not x.ndim or 0 in indices.shape or _costs_more(b, indices.shape):
         return None
     dim = layout.normal_axis(dim, x.ndim)
-    out = _into_copy(b, x)
-    b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, source, p), atomic=True)
-    return out
+    out = _target(b, partial(b.load, x))
+    b.store(out.buffer, indices.shape, partial(_scattered, b, x, dim, indices, source), atomic=True)
+    return _rounded(b, out)
 
 
 COMBINED: Mapping[str, str] = MappingProxyType({"amax": "max", "amin": "min", "prod": "prod"})
@@ -124,14 +146,16 @@ def scatter_reduce(
     """The largest, the smallest, or the product of what goes to one place; sums and means decompose."""
     if not x.ndim or 0 in indices.shape or reduce not in COMBINED or x.dtype == torch.bool:
         return None
+    if _costs_more(b, indices.shape):
+        return None
     dim, op = layout.normal_axis(dim, x.ndim), COMBINED[reduce]
-    out = _into_copy(b, x)
+    out = _target(b, partial(b.load, x))
     if not include_self:
         nothing = _neutral(op, x.dtype)
         b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, nothing, p))
     combined = partial(_scattered, b, x, dim, indices, source)
     b.store(out.buffer, indices.shape, combined, atomic=True, combine=op)
-    return out
+    return _rounded(b, out)
 
 
 def _neutral(op: str, dtype: torch.dtype) -> float:
@@ -234,13 +258,13 @@ def index_put(
         return _put_where(b, x, indices[0], values, accumulate)
     indexed = _IndexLayout(x, indices)
     shape = indexed.result_shape()
-    if 0 in shape:
+    if 0 in shape or (accumulate and _costs_more(b, shape)):
         return None
-    out = _into_copy(b, x)
 
     def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:
         where, bounds = indexed.at(b, p)
         return where, b.read(values, p, values.dtype), bounds
 
+    out = _target(b, partial(b.load, x)) if accumulate else _into_copy(b, x)
     b.store(out.buffer, shape, element, atomic=accumulate)
-    return out
+    return _rounded(b, out)

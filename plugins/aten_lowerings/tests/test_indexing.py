@@ -39,6 +39,35 @@ def test_gradients_of_embeddings_are_summed_in_float32(kit: Kit, dtype: torch.dt
     assert exact[0, 0] == 2048 and torch.equal(found, exact)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_values_that_meet_in_one_place_are_summed_in_float32(kit: Kit, dtype: torch.dtype) -> None:
+    """4096 numbers of 1: in 16 bits the sum would stay at 256, or 2048."""
+    start, ones, places = torch.zeros(7, 3, dtype=dtype), torch.ones(4096, 3, dtype=dtype), torch.arange(4096) % 2
+    index = places[:, None].expand(4096, 3).contiguous()
+    for op, args in (
+        (aten.index_put.default, (start, [places], ones, True)),
+        (aten.scatter_add.default, (start, 0, index, ones)),
+    ):
+        loops = lower(one_operator(op, args, {}, torch.empty(7, 3, dtype=dtype)), context(kit.rows))
+        assert not any(isinstance(node, ExternCall) for node in loops.nodes)
+        [found] = run_loops(loops, [one for arg in args for one in (arg if isinstance(arg, list) else [arg])
+                                    if isinstance(one, Tensor)])  # fmt: skip
+        assert found[0].tolist() == [2048] * 3 and found[2].tolist() == [0] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_few_values_for_a_large_result_make_no_wide_copy(dtype: torch.dtype) -> None:
+    """In float32 there is nothing to widen; in 16 bits the copies would cost more than the call."""
+
+    def put(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+        return x.index_put((places,), values, accumulate=True)
+
+    args = torch.zeros(1000, 8, dtype=dtype), torch.tensor([1, 5, 1]), torch.ones(3, 8, dtype=dtype)
+    armature.reset()
+    assert torch.equal(armature.compile(put)(*args), put(*args))
+    assert session().totals().extern == (dtype == torch.bfloat16)
+
+
 @pytest.fixture
 def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)

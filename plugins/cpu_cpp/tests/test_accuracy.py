@@ -14,7 +14,7 @@ from armature.context import CompileContext
 from armature.lower.data import Store
 from armature.lower.index import Var
 from armature.testing.backend_kit import kernel_of, plan_of
-from armature.testing.kernel_cases import F32, Sketch, op
+from armature.testing.kernel_cases import F16, F32, Sketch, cast, op
 from armature_cpu_cpp import isa
 from armature_cpu_cpp.backend import CpuBackend
 
@@ -120,3 +120,27 @@ def test_nan_and_infinity_of_exponentials(name: str, compile_context: CompileCon
     x = torch.tensor([torch.nan, torch.inf, -torch.inf] * 7)
     found = run(name, x, compile_context)
     assert torch.equal(found.nan_to_num(-1.0), torch.tensor([-1.0, torch.finfo(torch.float32).max, 0.0] * 7))
+
+
+@pytest.mark.parametrize("target", [isa.AVX512, isa.AVX2, isa.BASELINE], ids=lambda target: target.name)
+@pytest.mark.parametrize("lanes", [1, 64], ids=["in order", "transposed"])
+def test_conversions_of_half_precision(lanes: int, target: isa.Isa, compile_context: CompileContext) -> None:
+    """All 65,536 numbers to float32, and numbers between them back, with the steps of rounding to even."""
+    if target.register_bytes > isa.detect().register_bytes:
+        pytest.skip(f"no {target.name} here")
+    halves = torch.arange(-(2**15), 2**15).to(torch.int16).view(F16)
+    exact = halves.float()
+    between = torch.cat([exact.nextafter(torch.tensor(end)) for end in (-torch.inf, torch.inf)])
+    floats = torch.cat([exact, between, magnitudes(-9, 6, both_signs=True)])
+    for name, x, dtype in (("widen", halves, F32), ("narrow", floats[: len(floats) // lanes * lanes], F16)):
+        sketch = Sketch(f"{name}_{lanes}", torch.device("cpu"))
+        i, j = Var("i", x.numel() // lanes), Var("j", lanes)
+        sketch.buffer("x", x.dtype, (x.numel() // lanes, lanes), x)
+        sketch.buffer("out", dtype, (x.numel() // lanes, lanes), strides=(1, x.numel() // lanes))
+        sketch.pointwise((i, j), Store("out", (i, j), cast(sketch.load("x", i, j), dtype)))
+        plan = plan_of([sketch])
+        backend = CpuBackend(target=target)
+        kernels = backend.build(backend.generate(plan.kernels, plan, compile_context), compile_context)
+        out = torch.empty(lanes, x.numel() // lanes, dtype=dtype)
+        kernels[kernel_of(sketch).name](x, out)
+        torch.testing.assert_close(out.T.reshape(-1), x.to(dtype), rtol=0, atol=0, equal_nan=True)

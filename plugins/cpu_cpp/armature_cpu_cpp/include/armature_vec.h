@@ -295,6 +295,10 @@ INLINE bf16 bf16_of(float x) {
   if (x != x) return {u16(0x7fc0)};
   return {u16((u + 0x7fff + ((u >> 16) & 1)) >> 16)};  // to nearest, ties to even
 }
+#ifdef __F16C__
+INLINE float float_of(f16 x) { return __builtin_ia32_vcvtph2ps(raw<i16, 8>{i16(x.bits)})[0]; }
+INLINE f16 f16_of(float x) { return {u16(__builtin_ia32_vcvtps2ph(raw<float, 4>{x}, 0)[0])}; }  // 0: to nearest
+#else
 INLINE float float_of(f16 x) {
   u32 magic = 113u << 23, shifted = 0x7c00u << 13;
   u32 u = u32(x.bits & 0x7fff) << 13, exponent = shifted & u;
@@ -311,6 +315,7 @@ INLINE f16 f16_of(float x) {
   else out = (u + 0xc8000fffu + ((u >> 13) & 1)) >> 13;
   return {u16(out | sign >> 16)};
 }
+#endif
 
 template <class U, class T> INLINE scalar<U> cast(T x) {
   if constexpr (same<U, T>) return x;
@@ -372,6 +377,9 @@ template <int N> INLINE raw<float, N> floats_of_f16(raw<u16, N> h) {
 #ifdef ARMATURE_AVX512
   if constexpr (N == 16) return __builtin_ia32_vcvtph2ps512_mask(reinterpret<raw<i16, 16>>(h), raw<float, 16>{}, -1, 4);
 #endif
+#ifdef __F16C__
+  if constexpr (N == 8) return __builtin_ia32_vcvtph2ps256(reinterpret<raw<i16, 8>>(h));
+#endif
   Vec<u16, N> x;
   x.r = h;
   return each<float>([](u16 v) { return float_of(f16{v}); }, x).r;
@@ -379,6 +387,9 @@ template <int N> INLINE raw<float, N> floats_of_f16(raw<u16, N> h) {
 template <int N> INLINE raw<u16, N> f16_of_floats(raw<float, N> x) {
 #ifdef ARMATURE_AVX512
   if constexpr (N == 16) return reinterpret<raw<u16, 16>>(__builtin_ia32_vcvtps2ph512_mask(x, 0, raw<i16, 16>{}, -1));
+#endif
+#ifdef __F16C__
+  if constexpr (N == 8) return reinterpret<raw<u16, 8>>(__builtin_ia32_vcvtps2ph256(x, 0));
 #endif
   Vec<float, N> v;
   v.r = x;
