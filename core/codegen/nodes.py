@@ -8,7 +8,7 @@ value that does not vary with the vector's variable as a scalar.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -66,6 +66,12 @@ class PassBody:
     inside: tuple[Statement, ...]
     after: tuple[Statement, ...]
     reductions: tuple[Accumulate, ...]
+
+    def scans(self) -> Iterator[tuple[str, Scan]]:
+        """Its scans, and their names."""
+        for statement in self.inside:
+            if isinstance(statement, Let) and isinstance(statement.node, Scan):
+                yield statement.name, statement.node
 
 
 @attrs.frozen(eq=False)

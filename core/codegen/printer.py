@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import torch
@@ -70,14 +70,18 @@ class IndexPrinter:
 
     def print(self, value: Index) -> str:
         """The text of the expression."""
-        if isinstance(value, int):
-            return self.number(value)
-        if isinstance(value, (Var, Size)):
-            return self.names.get(value, value.name)
-        if isinstance(value, Sum):
-            return f"({self._sum(value)})"
-        if isinstance(value, Product):
-            return "(" + " * ".join(self.print(f) for f in value.factors) + ")"
+        return PRINTED[type(value)](self, value)
+
+    def named(self, value: Var | Size) -> str:
+        """The text of a variable or size."""
+        return self.names.get(value, value.name)
+
+    def product(self, value: Product) -> str:
+        """The text of a product, in parentheses."""
+        return "(" + " * ".join(self.print(factor) for factor in value.factors) + ")"
+
+    def quotient(self, value: FloorDiv | Mod) -> str:
+        """The text of a quotient or remainder."""
         return self._form(value).format(self.print(value.num), self.print(value.den))
 
     def _form(self, value: FloorDiv | Mod) -> str:
@@ -92,7 +96,8 @@ class IndexPrinter:
             return self.floordiv if divides else self.mod
         return self.signed_floordiv if divides else self.signed_mod
 
-    def _sum(self, value: Sum) -> str:
+    def sum(self, value: Sum) -> str:
+        """The text of a sum, in parentheses."""
         text = ""
         for factor, coefficient in value.terms:
             part = self.print(factor)
@@ -102,13 +107,22 @@ class IndexPrinter:
             text = f"{text} {sign} {part}" if text else (f"-{part}" if coefficient < 0 else part)
         if value.const:
             text = f"{text} {'-' if value.const < 0 else '+'} {self.number(abs(value.const))}"
-        return text
+        return f"({text})"
 
     def address(self, access: Load | Store, buffers: Mapping[str, Buffer]) -> str:
         """Offset in elements from the buffer's data pointer."""
         return self.print(position(access, buffers))
 
 
+PRINTED: Mapping[type, Callable[[IndexPrinter, Any], str]] = {
+    int: lambda printer, value: printer.number(value),
+    Var: IndexPrinter.named,
+    Size: IndexPrinter.named,
+    Sum: IndexPrinter.sum,
+    Product: IndexPrinter.product,
+    FloorDiv: IndexPrinter.quotient,
+    Mod: IndexPrinter.quotient,
+}
 PYTHON_INDEX = IndexPrinter(
     floordiv="({0} // {1})", mod="({0} % {1})", signed_floordiv="({0} // {1})", signed_mod="({0} % {1})"
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import CodeType
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -151,11 +151,6 @@ class Trace(Tracing):
         """
         for field in attrs.fields(type(self)):
             delattr(self, field.name)
-
-
-def whole(tracing: Tracing) -> Trace:
-    """The full trace behind the narrower interface that plugins pass back to us."""
-    return cast("Trace", tracing)
 
 
 class Stopped(BaseException):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,17 @@ from armature.trace.trust import is_trusted
 from armature.trace.values.function import CellValue, ClosureValue, FunctionValue
 
 if TYPE_CHECKING:
+    from armature.trace.base import Tracing
     from armature.trace.frame_state import Trace
 
 MAX_DEPTH = 150  # frames; each takes some ten frames of the interpreter's own Python stack
 COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
-def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
-    """Trace a call of a function that exists as a Python object."""
+def inline_function(
+    tracer: Tracing, make: Callable[..., Frame], function: FunctionValue, args: Args, kwargs: Kwargs
+) -> Value:
+    """Trace a call of a function that exists as a Python object. make: `new_frame` of the trace."""
     fn = function.fn
     trusted = is_trusted(fn)
     if not trusted and function.source is not None:
@@ -37,22 +40,21 @@ def inline_function(tracer: Trace, function: FunctionValue, args: Args, kwargs: 
     variables = bind(tracer, fn.__code__, function, args, kwargs)
     where = namespace_source(tracer.request, fn.__globals__, fn.__module__)
     cells = function.closure(tracer) if fn.__closure__ else ()
-    frame = new_frame(tracer, fn.__code__, fn.__globals__, where, variables, cells)
+    frame = make(fn.__code__, fn.__globals__, where, variables, cells)
     frame.trusted = trusted
     return run_frame(frame)
 
 
-def inline_closure(tracer: Trace, function: ClosureValue, args: Args, kwargs: Kwargs) -> Value:
+def inline_closure(
+    tracer: Tracing, make: Callable[..., Frame], function: ClosureValue, args: Args, kwargs: Kwargs
+) -> Value:
     """Trace a call of a function made in the frame."""
     variables = bind(tracer, function.code, function, args, kwargs)
     module = function.namespace.get("__name__")
     where = namespace_source(tracer.request, function.namespace, module)
-    frame = new_frame(tracer, function.code, function.namespace, where, variables, function.cells)
-    frame.trusted = (
-        bool(tracer.stack.frames)
-        and tracer.stack.frames[-1].trusted
-        and tracer.stack.frames[-1].namespace is frame.namespace
-    )
+    frame = make(function.code, function.namespace, where, variables, function.cells)
+    caller = tracer.stack.frames[-1] if tracer.stack.frames else None
+    frame.trusted = caller is not None and caller.trusted and caller.namespace is frame.namespace
     return run_frame(frame)
 
 

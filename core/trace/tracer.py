@@ -34,8 +34,9 @@ class Calls:
         self.call_object = partial(callables.call_object, knowledge, trace)
         self.call_class = partial(callables.call_class, knowledge, trace)
         self.instantiate = partial(callables.instantiate, trace)
-        self.inline_function = partial(inlining.inline_function, trace)
-        self.inline_closure = partial(inlining.inline_closure, trace)
+        make = partial(inlining.new_frame, trace)
+        self.inline_function = partial(inlining.inline_function, trace, make)
+        self.inline_closure = partial(inlining.inline_closure, trace, make)
         self.inline_python = partial(callables.inline_python, trace)
         self.call_whole = partial(callables.call_whole, trace)
         self.resume: Callable[[Any], Value] = inlining.run_frame

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from armature.introspection import MISSING, class_member
 from armature.trace import slots
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from armature.trace.base import Tracing
 
 Ask = Callable[["Tracing", str, str, Value, Value], Value | None]
+P = TypeVar("P", Operator, Comparison)
+Rows = tuple[tuple[str, Callable[[P, Value, Value], bool], Callable[..., Value | None]], ...]
 TOO_LARGE = 1 << 20  # size of a folded result, in bytes or bits, that the program itself might never have computed
 
 
@@ -35,12 +37,18 @@ def operate(tracer: Tracing, name: str, left: Value, right: Value, in_place: boo
     """`left <op> right` (data model, 3.3.8), by the first row of `BINARY` that returns a value. in_place: for `left
     <op>= right`, which errors mention."""
     op = OPERATORS[name]
-    for _, fits, carry_out in BINARY:
+    found = _by_first_row(BINARY, tracer, op, left, right, in_place)
+    return _without_method(tracer, op, left, right) if found is None else found
+
+
+def _by_first_row(rows: Rows[P], tracer: Tracing, op: P, left: Value, right: Value, *more: bool) -> Value | None:
+    """What the first row gives that fits the operands and returns a value."""
+    for _, fits, carry_out in rows:
         if fits(op, left, right):
-            found = carry_out(tracer, op, left, right, in_place)
+            found = carry_out(tracer, op, left, right, *more)
             if found is not None:
                 return found
-    _without_method(tracer, op, left, right)
+    return None
 
 
 def _of_constants(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
@@ -137,9 +145,8 @@ def _calls_program(op: Operator, left: Value, right: Value, in_place: bool, own:
     return calls and not own
 
 
-Carry = Callable[["Tracing", Operator, Value, Value, bool], Value | None]
 # One row for each kind of operands, tried in this order; if a row returns None, the next one that fits is tried.
-BINARY: tuple[tuple[str, Callable[[Operator, Value, Value], bool], Carry], ...] = (
+BINARY: Rows[Operator] = (
     ("constants", lambda op, left, right: left.is_constant and right.is_constant, _of_constants),
     ("tensors in a text", lambda op, left, right: right.is_tensor and _is_template(op, left), _text_of_tensor),
     ("a tensor", lambda op, left, right: left.is_tensor or right.is_tensor, _of_tensors),
@@ -279,12 +286,8 @@ def _by_member(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Value
 def operate_in_place(tracer: Tracing, name: str, left: Value, right: Value) -> Value:
     """`left <op>= right`: the value to store (data model, 3.3.8: the in-place method, else as `left <op> right`)."""
     op = OPERATORS[name]
-    for _, fits, carry_out in IN_PLACE:
-        if fits(op, left, right):
-            found = carry_out(tracer, op, left, right)
-            if found is not None:
-                return found
-    return operate(tracer, name, left, right, in_place=True)
+    found = _by_first_row(IN_PLACE, tracer, op, left, right)
+    return operate(tracer, name, left, right, in_place=True) if found is None else found
 
 
 def _tensor_in_place(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value:
@@ -326,8 +329,7 @@ def _with_builtin_part(tracer: Tracing, op: Operator, left: Value, right: Value)
     return _ask(tracer, left, op.in_place_method, native(right))
 
 
-CarryInPlace = Callable[["Tracing", Operator, Value, Value], Value | None]
-IN_PLACE: tuple[tuple[str, Callable[[Operator, Value, Value], bool], CarryInPlace], ...] = (
+IN_PLACE: Rows[Operator] = (
     ("a tensor", lambda op, left, right: left.is_tensor, _tensor_in_place),
     ("derived classes", lambda op, left, right: is_derived(left, right), _own_in_place),
     ("a list", lambda op, left, right: left.python_type() is list and op.name in ("add", "mul"), _number_first),
@@ -346,12 +348,8 @@ def operate_unary(tracer: Tracing, name: str, value: Value) -> Value:
 def compare(tracer: Tracing, symbol: str, left: Value, right: Value) -> Value:
     """`left <op> right` for a comparison (data model, 3.3.1), by the first row of `COMPARED` that returns a value."""
     row = COMPARISONS[symbol]
-    for _, fits, carry_out in COMPARED:
-        if fits(row, left, right):
-            found = carry_out(tracer, row, left, right)
-            if found is not None:
-                return found
-    return _compare_objects(tracer, row, left, right)
+    found = _by_first_row(COMPARED, tracer, row, left, right)
+    return _compare_objects(tracer, row, left, right) if found is None else found
 
 
 def _compare_constants(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
@@ -400,8 +398,7 @@ def _negated_eq(tracer: Tracing, row: Comparison, left: Value, right: Value) -> 
     return None
 
 
-CarryComparison = Callable[["Tracing", Comparison, Value, Value], Value | None]
-COMPARED: tuple[tuple[str, Callable[[Comparison, Value, Value], bool], CarryComparison], ...] = (
+COMPARED: Rows[Comparison] = (
     ("constants", lambda row, left, right: left.is_constant and right.is_constant, _compare_constants),
     ("a tensor", lambda row, left, right: left.is_tensor or right.is_tensor, _compare_tensors),
     ("symbolic numbers", lambda row, left, right: left.is_symbolic or right.is_symbolic, _compare_numbers),

@@ -309,7 +309,7 @@ class KernelPrinter(ValuePrinter):
         """A pass whose inner loop is run by a single thread."""
         self.start(step.reductions)
         across = self.nest.vector not in self.nest.inner
-        found = scans.scans_of(step)
+        found = step.scans()
         running = [scans.declaration(name, node, across and self.lanes_vary(node)) for name, node in found]
         with self.lines.indented("{", "}") if running and not step.reductions else self.lines.indented():
             for line in running:

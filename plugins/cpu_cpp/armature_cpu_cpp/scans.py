@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 import torch
 
-from armature.backend_api import Let, PassBody, Scan
+from armature.backend_api import Scan
 from armature_cpu_cpp import reduce
 from armature_cpu_cpp.vector import cpp_type
 
@@ -34,13 +32,6 @@ def form_of(node: Scan) -> Form:
 def running(name: str) -> str:
     """The name of the running value of the scan called `name`."""
     return f"{name}_so_far"
-
-
-def scans_of(step: PassBody) -> Iterable[tuple[str, Scan]]:
-    """The scans of a pass, and their names."""
-    for statement in step.inside:
-        if isinstance(statement, Let) and isinstance(statement.node, Scan):
-            yield statement.name, statement.node
 
 
 def declaration(name: str, node: Scan, across: bool) -> str:

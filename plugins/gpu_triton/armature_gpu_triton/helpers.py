@@ -252,16 +252,6 @@ def _mul(a, b):
 
 
 @triton.jit
-def _maximum(a, b):
-    return tl.maximum(a, b, propagate_nan=ALL)
-
-
-@triton.jit
-def _minimum(a, b):
-    return tl.minimum(a, b, propagate_nan=ALL)
-
-
-@triton.jit
 def _or(a, b):
     return a | b
 
@@ -289,7 +279,7 @@ def online_softmax(largest, total, x, WIDTH: tl.constexpr):
     A lane is WIDTH neighbours of `x`, [rows, columns]: `largest` and `total` are [rows, columns / WIDTH].
     """
     lanes = tl.reshape(x, [x.shape[0], x.shape[1] // WIDTH, WIDTH])
-    both = tl.maximum(largest, tl.reduce(lanes, 2, _maximum), propagate_nan=ALL)
+    both = tl.maximum(largest, tl.reduce(lanes, 2, maximum), propagate_nan=ALL)
     found = tl.reduce(tl.exp(lanes - tl.expand_dims(both, 2)), 2, _add)
     return both, total * tl.exp(largest - both) + found
 
@@ -315,13 +305,13 @@ def scan_prod(x):
 @triton.jit
 def reduce_max(x):
     """Largest over the last axis; NaN if there is one."""
-    return tl.reduce(x, 1, _maximum, keep_dims=True)
+    return tl.reduce(x, 1, maximum, keep_dims=True)
 
 
 @triton.jit
 def reduce_min(x):
     """Smallest over the last axis; NaN if there is one."""
-    return tl.reduce(x, 1, _minimum, keep_dims=True)
+    return tl.reduce(x, 1, minimum, keep_dims=True)
 
 
 @triton.jit

@@ -209,7 +209,7 @@ class KernelPrinter(ValuePrinter):
         if self.tile.config.persistent:
             self.statements(item.inside, persistent=True)
             return
-        for name, node in scans.scans_of(item):
+        for name, node in item.scans():
             self.lines.add(scans.declaration(name, node))
         for accumulate in item.reductions:
             self.start(accumulate)

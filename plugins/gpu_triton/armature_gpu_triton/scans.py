@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from armature.backend_api import Let, PassBody, Scan
+from armature.backend_api import Scan
 from armature_gpu_triton import reduce
 from armature_gpu_triton.ops import TYPES, cast_text
 
@@ -14,13 +12,6 @@ SCANS = frozenset(("sum", "prod"))
 def running(name: str) -> str:
     """The name of the running value of the scan called `name`."""
     return f"{name}_before"
-
-
-def scans_of(step: PassBody) -> Iterable[tuple[str, Scan]]:
-    """The scans of a pass, and their names."""
-    for statement in step.inside:
-        if isinstance(statement, Let) and isinstance(statement.node, Scan):
-            yield statement.name, statement.node
 
 
 def declaration(name: str, node: Scan) -> str:
