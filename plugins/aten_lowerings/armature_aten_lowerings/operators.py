@@ -60,7 +60,7 @@ BATCH_NORMS = (
 )  # fmt: skip
 
 
-def running_statistics(args: Sequence[Any]) -> tuple[int, ...]:
+def running_statistics(args: Sequence[object]) -> tuple[int, ...]:
     """A batch norm writes to its running mean and variance when `training` is true."""
     return (3, 4) if args[5] else ()
 

@@ -127,7 +127,7 @@ class BufferValue(Value):
                 owner.changed(tracer)
         return self.made(tracer, found, function, (*plain, *named.values()))
 
-    def made(self, tracer: Tracing, found: Any, function: object, args: tuple[object, ...]) -> Value:
+    def made(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
         """The value of a method's result."""
         if found is self.held:
             return self
@@ -184,7 +184,7 @@ class MemoryviewValue(BufferValue):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.over if name == "obj" else super().get_attribute(tracer, name)
 
-    def made(self, tracer: Tracing, found: Any, function: object, args: tuple[object, ...]) -> Value:
+    def made(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
         if isinstance(found, memoryview):
             return MemoryviewValue(found, over=self.over, steps=(*self.steps, (function, args)))
         return super().made(tracer, found, function, args)
@@ -204,7 +204,7 @@ def view_of(over: Any, steps: tuple[tuple[Any, tuple[object, ...]], ...]) -> mem
     return view
 
 
-def plain_bytes(tracer: Tracing, value: Value) -> Any:
+def plain_bytes(tracer: Tracing, value: Value) -> object:
     """The Python object of an argument."""
     if isinstance(value, BufferValue):
         value.look(tracer)

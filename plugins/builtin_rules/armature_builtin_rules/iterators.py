@@ -175,7 +175,7 @@ def backwards(tracer: Tracing, obj: object, source: Source) -> Value | None:
     return IteratorArgument(values, type(obj), over=items, source=source)
 
 
-def counter(tracer: Tracing, obj: Any, source: Source) -> Value:
+def counter(tracer: Tracing, obj: object, source: Source) -> Value:
     """`itertools.count`."""
     found = _components(tracer, obj, source)
     step = found[1] if len(found) == 3 else tracer.constant(1)

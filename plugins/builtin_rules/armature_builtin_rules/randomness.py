@@ -197,7 +197,7 @@ def numbers_of(tracer: Tracing, items: Value) -> tuple[object, ...] | None:
     return plain if set(map(type, plain)) in (set(), {int}, {float}) else None
 
 
-def generator_in_state(state: tuple[Any, ...]) -> random.Random:
+def generator_in_state(state: tuple[object, ...]) -> random.Random:
     """A generator in the given state."""
     made = random.Random(0)
     made.setstate(state)

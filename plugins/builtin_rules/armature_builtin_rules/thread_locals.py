@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import attrs
 
@@ -101,7 +101,7 @@ class ThreadLocalValue(ObjectValue):
         return found
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+def of_program(obj: object, source: Source, tracer: Tracing) -> Value | None:
     """A `threading.local`, unless its class looks up or stores attributes in its own way."""
     cls = type(obj)
     if any(getattr(cls, name) is not getattr(threading.local, name) for name in LOOKUPS):

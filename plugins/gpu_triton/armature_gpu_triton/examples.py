@@ -31,16 +31,16 @@ def add_one_at_address(address: Any, n: Any, BLOCK: tl.constexpr) -> None:
     tl.store(x + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
 
 
-def triton_launch_inputs() -> tuple[Any, ...]:
+def triton_launch_inputs() -> tuple[object, ...]:
     x = torch.linspace(-1, 1, 6, device=DEVICE)
     return x, torch.tensor([x.data_ptr()], device=DEVICE)
 
 
-def triton_launch(x: Tensor, address: Tensor) -> Any:
+def triton_launch(x: Tensor, address: Tensor) -> object:
     add_one_at_address[(1,)](address, x.numel(), BLOCK=8)
     return x * 2
 
 
-def triton_launch_mended(x: Tensor, address: Tensor) -> Any:
+def triton_launch_mended(x: Tensor, address: Tensor) -> object:
     add_one[(1,)](x, x.numel(), BLOCK=8)
     return x * 2

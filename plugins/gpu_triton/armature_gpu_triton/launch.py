@@ -73,7 +73,7 @@ def opened(module: Any, driver: str) -> object:
     return module
 
 
-def native(ctx: Services, driver: str = DRIVER) -> Any:
+def native(ctx: Services, driver: str = DRIVER) -> object:
     """The launcher's module, built on first use."""
     key = (SOURCE.read_text(), sysconfig.get_config_var("SOABI") or "", compiler() or "")
     return opened(ctx.cache.load(key, ".so", build_native, load_native), driver)

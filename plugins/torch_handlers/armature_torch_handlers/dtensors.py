@@ -58,7 +58,7 @@ class PlacementValue(KnownValue):
         constant: Value = tracer.constant(OPERATORS[name](self.obj, other.obj))
         return constant
 
-    def key(self, tracer: Tracing) -> Any:
+    def key(self, tracer: Tracing) -> object:
         return self.obj
 
 

@@ -68,7 +68,7 @@ class NumpyNumber(NumpyScalar):
         return type(self._scalar)
 
 
-def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(scalar: object, source: Source, tracer: Tracing) -> Value:
     """The value of a numpy int or float of the program."""
     number = layer.number_in(scalar)
     whole = isinstance(number, int)
@@ -82,7 +82,7 @@ def of_program(scalar: Any, source: Source, tracer: Tracing) -> Value:
     )
 
 
-def constant(scalar: Any, source: Source, tracer: Tracing) -> Value:
+def constant(scalar: object, source: Source, tracer: Tracing) -> Value:
     """The value of a scalar that is a guarded constant."""
     tracer.guards.equal(source, scalar)
     return NumpyScalar(scalar, source=source)

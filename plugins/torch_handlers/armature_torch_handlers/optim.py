@@ -193,7 +193,7 @@ class FusedStep:
     lengths: tuple[int, ...]
     names: tuple[str, ...]
 
-    def __call__(self, *given: Any) -> None:
+    def __call__(self, *given: object) -> None:
         rest = iter(given)
         lists = [[next(rest) for _ in range(length)] for length in self.lengths]
         self.step(*lists, **dict(zip(self.names, rest, strict=True)))

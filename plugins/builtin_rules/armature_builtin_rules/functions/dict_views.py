@@ -6,7 +6,6 @@ import collections
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import attrs
 
@@ -128,7 +127,7 @@ def view(call: Call, owner: Value) -> Value | None:
     return DictViewValue(owner, call.fn.__name__) if isinstance(owner, DictValue) else None
 
 
-def of_program(which: str, obj: Any, source: Source, tracer: Tracing) -> Value | None:
+def of_program(which: str, obj: object, source: Source, tracer: Tracing) -> Value | None:
     """A view of the program, of a dict that the frame may change."""
     owner = native(tracer.objects.wrap(mapping_of(obj), CallSource(source, mapping_of, "<mapping of {}>")))
     return DictViewValue(owner, which, source=source) if isinstance(owner, DictValue) else None

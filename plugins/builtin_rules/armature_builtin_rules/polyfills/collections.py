@@ -14,20 +14,20 @@ def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any], /
         mapping[item] = mapping.get(item, 0) + 1
 
 
-def heappush(heap: list[Any], item: Any, /) -> None:
+def heappush(heap: list[object], item: object, /) -> None:
     """Add an item."""
     heap.append(item)
     _rise(heap, 0, len(heap) - 1)
 
 
-def heappop(heap: list[Any], /) -> Any:
+def heappop(heap: list[object], /) -> object:
     """Remove and return the smallest item."""
     _not_empty(heap)
     last = heap.pop()
     return heapreplace(heap, last) if heap else last
 
 
-def heapreplace(heap: list[Any], item: Any, /) -> Any:
+def heapreplace(heap: list[object], item: object, /) -> object:
     """Remove and return the smallest item, then add one."""
     _not_empty(heap)
     first = heap[0]
@@ -36,17 +36,17 @@ def heapreplace(heap: list[Any], item: Any, /) -> Any:
     return first
 
 
-def heappushpop(heap: list[Any], item: Any, /) -> Any:
+def heappushpop(heap: list[Any], item: Any, /) -> object:
     """Add an item, then remove and return the smallest."""
     return heapreplace(heap, item) if heap and heap[0] < item else item
 
 
-def _not_empty(heap: list[Any]) -> None:
+def _not_empty(heap: list[object]) -> None:
     if not heap:
         raise IndexError("index out of range")
 
 
-def heapify(heap: list[Any], /) -> None:
+def heapify(heap: list[object], /) -> None:
     """Turn a list into a heap."""
     for position in reversed(range(len(heap) // 2)):
         _sink(heap, position)

@@ -60,7 +60,7 @@ def has_no_attributes(tensor: torch.Tensor) -> bool:
     return not tensor.__dict__ and is_copied_by_cloning(tensor)
 
 
-def copy(x: Any) -> Any:
+def copy(x: Any) -> object:
     """A shallow copy."""
     kind = type(x)
     if kind in ATOMS or kind in (tuple, frozenset, torch.Size) or issubclass(kind, (enum.Enum, type)):
@@ -75,7 +75,7 @@ def copy(x: Any) -> Any:
     return _fill(x, _empty(x), _same, {})
 
 
-def deepcopy(x: Any, memo: Any = None) -> Any:
+def deepcopy(x: Any, memo: Any = None) -> object:
     """A deep copy; memo: copies made so far, by address."""
     if memo is not None and type(memo) is not dict:
         not_copied("an object is copied with a memo that is no dict")
@@ -108,7 +108,7 @@ def deepcopy(x: Any, memo: Any = None) -> Any:
     return _fill(x, made, deepcopy, memo)
 
 
-def _tuple(x: Any, kind: type, memo: dict[Any, Any]) -> Any:
+def _tuple(x: Any, kind: type, memo: dict[Any, Any]) -> object:
     items = [deepcopy(item, memo) for item in x]
     if id(x) in memo:  # a container inside the tuple that holds the tuple has caused a copy
         return memo[id(x)]
@@ -119,11 +119,11 @@ def _tuple(x: Any, kind: type, memo: dict[Any, Any]) -> Any:
     return x
 
 
-def _same(x: Any, memo: Any) -> Any:
+def _same(x: object, memo: object) -> object:
     return x
 
 
-def _empty(x: Any) -> Any:
+def _empty(x: Any) -> object:
     """A new, empty object of the same class."""
     kind = type(x)
     if kind is collections.defaultdict:
@@ -154,7 +154,7 @@ def _in_python(kind: type) -> bool:
     return bool(kind.__flags__ & HEAP_TYPE) and not kind.__flags__ & IMMUTABLE_TYPE
 
 
-def _asked(x: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
+def _asked(x: Any, each: Callable[[Any, Any], Any], memo: Any) -> object:
     """A copy of an object whose class customises attribute lookup, which is used for everything that copying reads."""
     kind = type(x)
     if _base(kind) is not object or any(base.__dict__.get("__slots__") for base in kind.__mro__):
@@ -180,7 +180,7 @@ def _base(kind: type) -> type:
     return object
 
 
-def _fill(x: Any, made: Any, each: Callable[[Any, Any], Any], memo: Any) -> Any:
+def _fill(x: object, made: object, each: Callable[[Any, Any], Any], memo: object) -> object:
     """Copy the other object's contents: attributes, slots, items."""
     if hasattr(x, "__dict__") and type(x) not in CONTAINERS:
         for name, value in x.__dict__.items():

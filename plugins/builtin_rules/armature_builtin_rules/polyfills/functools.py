@@ -11,7 +11,7 @@ from armature_builtin_rules.polyfills.itertools import rest
 _NOTHING = object()
 
 
-def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _NOTHING, /) -> Any:
+def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: object = _NOTHING, /) -> object:
     """Fold from the left."""
     try:
         items = iter(iterable)
@@ -34,7 +34,7 @@ class _Ordered:
 
     __slots__ = ("compare", "obj")
 
-    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: object) -> None:
         self.compare, self.obj = compare, obj
 
     def __lt__(self, other: _Ordered) -> bool:
@@ -58,7 +58,7 @@ def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], _Ordered]:
     return lambda obj: _Ordered(mycmp, obj)
 
 
-def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
+def _key(args: tuple[object, ...], named: dict[str, Any], typed: bool) -> object:
     """The key of a cached result: a single int or str never equals a float or a bool."""
     if not named and not typed and len(args) == 1 and type(args[0]) in (int, str):
         return args[0]
@@ -68,14 +68,14 @@ def _key(args: tuple[Any, ...], named: dict[str, Any], typed: bool) -> Any:
     return key
 
 
-def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> Any:
+def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> object:
     """A function that caches results; the last ones if `maxsize` is an int."""
     if not callable(function):
         raise TypeError("the first argument must be callable")
     kept: dict[Any, Any] = {}
     hits = misses = 0
 
-    def cached(*args: Any, **named: Any) -> Any:
+    def cached(*args: Any, **named: Any) -> object:
         nonlocal hits, misses
         key = _key(args, named, typed)
         found = kept.pop(key, _NOTHING)
@@ -91,7 +91,7 @@ def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: 
             del kept[next(iter(kept))]
         return made
 
-    def cache_info() -> Any:
+    def cache_info() -> object:
         return info(hits, misses, maxsize, len(kept))
 
     def cache_clear() -> None:

@@ -17,7 +17,7 @@ UNWRAPS_CLASSES = inspect.unwrap(_Wrapping) is None  # until Python 3.13
 LONG = 100  # length of a chain of wrappers that may reach Python's recursion limit
 
 
-def unwrap(func: Any, *, stop: Callable[[Any], Any] | None = None) -> Any:
+def unwrap(func: object, *, stop: Callable[[Any], Any] | None = None) -> object:
     """The function at the end of a chain of wrappers."""
     first, seen = func, {id(func): func}
     while (UNWRAPS_CLASSES or not isinstance(func, type)) and hasattr(func, "__wrapped__"):
@@ -34,7 +34,7 @@ class _Missing:
     """Nothing was found."""
 
 
-def _in_classes(classes: Iterable[type], name: str) -> Any:
+def _in_classes(classes: Iterable[type], name: str) -> object:
     """The raw member of the first class that has the name."""
     for kind in classes:
         if name in kind.__dict__:
@@ -42,7 +42,7 @@ def _in_classes(classes: Iterable[type], name: str) -> Any:
     return _Missing
 
 
-def _own(obj: Any, name: str) -> Any:
+def _own(obj: object, name: str) -> object:
     """The raw member of the object itself, whatever `__dict__` its class defines."""
     held = _in_classes(type(obj).__mro__, "__dict__")
     if held is not _Missing and not isinstance(held, types.GetSetDescriptorType | types.MemberDescriptorType):
@@ -53,7 +53,7 @@ def _own(obj: Any, name: str) -> Any:
         return _Missing
 
 
-def getattr_static(obj: Any, attr: str, default: Any = _Missing) -> Any:
+def getattr_static(obj: Any, attr: str, default: Any = _Missing) -> object:
     """A raw attribute: calls neither descriptors nor `__getattr__`."""
     kind = type(obj)
     is_class = issubclass(kind, type)

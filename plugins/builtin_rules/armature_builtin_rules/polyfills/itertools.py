@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-def rest(items: Iterator[Any]) -> Iterator[Any]:
+def rest(items: Iterator[object]) -> Iterator[Any]:
     """The remaining items of an iterator. A `for` loop over it would call its `__iter__` a second time."""
     while True:
         try:
@@ -23,18 +23,18 @@ def rest(items: Iterator[Any]) -> Iterator[Any]:
         yield item
 
 
-def _second(_total: Any, item: Any) -> Any:
+def _second(_total: Any, item: Any) -> object:
     return _total + item
 
 
 def accumulate(
-    iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None
+    iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: object = None
 ) -> Iterator[Any]:
     """Running totals."""
     return _accumulated(iter(iterable), func, initial=initial)
 
 
-def _accumulated(items: Iterator[Any], func: Callable[[Any, Any], Any] | None, *, initial: Any) -> Iterator[Any]:
+def _accumulated(items: Iterator[object], func: Callable[[Any, Any], Any] | None, *, initial: object) -> Iterator[Any]:
     combine = _second if func is None else func
     total = initial
     if initial is None:
@@ -73,7 +73,7 @@ def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
     return _combined(pool, r)
 
 
-def _combined(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
+def _combined(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
     size = len(pool)
     if r > size:
         return
@@ -96,13 +96,13 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     return _selected(iter(data), iter(selectors))
 
 
-def _selected(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
+def _selected(data: Iterator[object], selectors: Iterator[object]) -> Iterator[Any]:
     for item, selected in zip(rest(data), rest(selectors)):
         if selected:
             yield item
 
 
-def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
+def count(start: object = 0, step: object = 1) -> Iterator[Any]:
     """start, start + step, ..."""
     for number in (start, step):
         if not isinstance(number, complex) and not any(hasattr(type(number), name) for name in NUMBERS_HAVE):
@@ -124,7 +124,7 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
     return _cycled(iter(iterable))
 
 
-def _cycled(items: Iterator[Any]) -> Iterator[Any]:
+def _cycled(items: Iterator[object]) -> Iterator[Any]:
     kept = []
     for item in rest(items):
         kept.append(item)
@@ -138,7 +138,7 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
     return _dropped(predicate, iter(iterable))
 
 
-def _dropped(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+def _dropped(predicate: Callable[[Any], Any], items: Iterator[object]) -> Iterator[Any]:
     dropping = True
     for item in rest(items):
         if dropping and predicate(item):
@@ -152,7 +152,7 @@ def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], 
     return _left_over(function, iter(iterable))
 
 
-def _left_over(function: Callable[[Any], Any] | None, items: Iterator[Any]) -> Iterator[Any]:
+def _left_over(function: Callable[[Any], Any] | None, items: Iterator[object]) -> Iterator[Any]:
     for item in rest(items):
         if not (item if function is None else function(item)):
             yield item
@@ -167,7 +167,7 @@ def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[t
     return _in_order(pool, r)
 
 
-def _in_order(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
+def _in_order(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
     for positions in product(range(len(pool)), repeat=r):
         if sorted(positions) == list(positions):
             yield tuple([pool[i] for i in positions])
@@ -178,7 +178,7 @@ def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) ->
     return _grouped(iter(iterable), key)
 
 
-def _grouped(items: Iterator[Any], key: Callable[[Any], Any] | None) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _grouped(items: Iterator[object], key: Callable[[Any], Any] | None) -> Iterator[tuple[Any, Iterator[Any]]]:
     try:
         item = next(items)
     except StopIteration:
@@ -186,7 +186,7 @@ def _grouped(items: Iterator[Any], key: Callable[[Any], Any] | None) -> Iterator
     held = item if key is None else key(item)
     ended = False
 
-    def run(wanted: Any) -> Iterator[Any]:
+    def run(wanted: object) -> Iterator[Any]:
         nonlocal item, held, ended
         yield item
         for item in rest(items):
@@ -245,11 +245,11 @@ def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
     return _sliced(iter(iterable), start, stop, step)
 
 
-def _is_limit(value: Any) -> bool:
+def _is_limit(value: object) -> bool:
     return value is None or hasattr(type(value), "__index__")
 
 
-def _sliced(items: Iterator[Any], start: int, stop: int | None, step: int) -> Iterator[Any]:
+def _sliced(items: Iterator[object], start: int, stop: int | None, step: int) -> Iterator[Any]:
     wanted = start
     if stop is not None and wanted >= stop and stop == 0:
         return
@@ -270,7 +270,7 @@ def pairwise(iterable: Iterable[Any], /) -> Iterator[tuple[Any, Any]]:
     return _neighbours(iter(iterable))
 
 
-def _neighbours(items: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+def _neighbours(items: Iterator[object]) -> Iterator[tuple[Any, Any]]:
     try:
         left = next(items)
     except StopIteration:
@@ -291,7 +291,7 @@ def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tupl
     return _in_all_orders(pool, size)
 
 
-def _in_all_orders(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
+def _in_all_orders(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
     for positions in product(range(len(pool)), repeat=r):
         if len(set(positions)) == r:
             yield tuple([pool[i] for i in positions])
@@ -305,7 +305,7 @@ def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, .
     return _multiplied(*[tuple(iterable) for iterable in iterables] * repeat)
 
 
-def _multiplied(*pools: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _multiplied(*pools: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = [()]
     for pool in pools:
         found = [(*head, item) for head in found for item in pool]
@@ -320,12 +320,12 @@ def repeat(object: Any, times: Any = FOREVER) -> Iterator[Any]:
     return _repeated_forever(object) if times is FOREVER else _repeated(object, operator.index(times))
 
 
-def _repeated(given: Any, times: int) -> Iterator[Any]:
+def _repeated(given: object, times: int) -> Iterator[Any]:
     for _ in range(times):
         yield given
 
 
-def _repeated_forever(given: Any) -> Iterator[Any]:
+def _repeated_forever(given: object) -> Iterator[Any]:
     while True:
         yield given
 
@@ -345,19 +345,19 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
     return _taken(predicate, iter(iterable))
 
 
-def _taken(predicate: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+def _taken(predicate: Callable[[Any], Any], items: Iterator[object]) -> Iterator[Any]:
     for item in rest(items):
         if not predicate(item):
             return
         yield item
 
 
-def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tuple[Any, ...]]:
+def zip_longest(*iterables: Iterable[Any], fillvalue: object = None) -> Iterator[tuple[Any, ...]]:
     """Tuples until the longest ends."""
     return _zipped(*[iter(iterable) for iterable in iterables], fillvalue=fillvalue)
 
 
-def _zipped(*iterators: Iterator[Any], fillvalue: Any) -> Iterator[tuple[Any, ...]]:
+def _zipped(*iterators: Iterator[object], fillvalue: object) -> Iterator[tuple[Any, ...]]:
     open_ones = [True] * len(iterators)
     while iterators:
         row = []

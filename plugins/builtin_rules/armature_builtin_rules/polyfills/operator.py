@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-def add(a: Any, b: Any, /) -> Any:
+def add(a: Any, b: Any, /) -> object:
     return a + b
 
 
-def and_(a: Any, b: Any, /) -> Any:
+def and_(a: Any, b: Any, /) -> object:
     return a & b
 
 
@@ -26,7 +26,7 @@ def _searched(items: Iterable[Any]) -> Iterator[Any]:
         raise TypeError(f"argument of type '{type(items).__name__}' is not iterable") from None
 
 
-def countOf(a: Iterable[Any], b: Any, /) -> int:
+def countOf(a: Iterable[Any], b: object, /) -> int:
     found = 0
     for item in _searched(a):
         if b in (item,):  # identical or equal
@@ -38,159 +38,159 @@ def delitem(a: Any, b: Any, /) -> None:
     del a[b]
 
 
-def eq(a: Any, b: Any, /) -> Any:
+def eq(a: object, b: object, /) -> object:
     return a == b
 
 
-def floordiv(a: Any, b: Any, /) -> Any:
+def floordiv(a: Any, b: Any, /) -> object:
     return a // b
 
 
-def ge(a: Any, b: Any, /) -> Any:
+def ge(a: Any, b: Any, /) -> object:
     return a >= b
 
 
-def getitem(a: Any, b: Any, /) -> Any:
+def getitem(a: Any, b: Any, /) -> object:
     return a[b]
 
 
-def gt(a: Any, b: Any, /) -> Any:
+def gt(a: Any, b: Any, /) -> object:
     return a > b
 
 
-def iadd(a: Any, b: Any, /) -> Any:
+def iadd(a: Any, b: Any, /) -> object:
     a += b
     return a
 
 
-def iand(a: Any, b: Any, /) -> Any:
+def iand(a: Any, b: Any, /) -> object:
     a &= b
     return a
 
 
-def ifloordiv(a: Any, b: Any, /) -> Any:
+def ifloordiv(a: Any, b: Any, /) -> object:
     a //= b
     return a
 
 
-def ilshift(a: Any, b: Any, /) -> Any:
+def ilshift(a: Any, b: Any, /) -> object:
     a <<= b
     return a
 
 
-def imatmul(a: Any, b: Any, /) -> Any:
+def imatmul(a: Any, b: Any, /) -> object:
     a @= b
     return a
 
 
-def imod(a: Any, b: Any, /) -> Any:
+def imod(a: Any, b: Any, /) -> object:
     a %= b
     return a
 
 
-def imul(a: Any, b: Any, /) -> Any:
+def imul(a: Any, b: Any, /) -> object:
     a *= b
     return a
 
 
-def indexOf(a: Iterable[Any], b: Any, /) -> int:
+def indexOf(a: Iterable[Any], b: object, /) -> int:
     for position, item in enumerate(_searched(a)):
         if b in (item,):
             return position
     raise ValueError("sequence.index(x): x not in sequence")
 
 
-def inv(a: Any, /) -> Any:
+def inv(a: Any, /) -> object:
     return ~a
 
 
-def ior(a: Any, b: Any, /) -> Any:
+def ior(a: Any, b: Any, /) -> object:
     a |= b
     return a
 
 
-def ipow(a: Any, b: Any, /) -> Any:
+def ipow(a: Any, b: Any, /) -> object:
     a **= b
     return a
 
 
-def irshift(a: Any, b: Any, /) -> Any:
+def irshift(a: Any, b: Any, /) -> object:
     a >>= b
     return a
 
 
-def is_(a: Any, b: Any, /) -> bool:
+def is_(a: object, b: object, /) -> bool:
     return a is b
 
 
-def is_not(a: Any, b: Any, /) -> bool:
+def is_not(a: object, b: object, /) -> bool:
     return a is not b
 
 
-def isub(a: Any, b: Any, /) -> Any:
+def isub(a: Any, b: Any, /) -> object:
     a -= b
     return a
 
 
-def itruediv(a: Any, b: Any, /) -> Any:
+def itruediv(a: Any, b: Any, /) -> object:
     a /= b
     return a
 
 
-def ixor(a: Any, b: Any, /) -> Any:
+def ixor(a: Any, b: Any, /) -> object:
     a ^= b
     return a
 
 
-def le(a: Any, b: Any, /) -> Any:
+def le(a: Any, b: Any, /) -> object:
     return a <= b
 
 
-def lshift(a: Any, b: Any, /) -> Any:
+def lshift(a: Any, b: Any, /) -> object:
     return a << b
 
 
-def lt(a: Any, b: Any, /) -> Any:
+def lt(a: Any, b: Any, /) -> object:
     return a < b
 
 
-def matmul(a: Any, b: Any, /) -> Any:
+def matmul(a: Any, b: Any, /) -> object:
     return a @ b
 
 
-def mod(a: Any, b: Any, /) -> Any:
+def mod(a: Any, b: Any, /) -> object:
     return a % b
 
 
-def mul(a: Any, b: Any, /) -> Any:
+def mul(a: Any, b: Any, /) -> object:
     return a * b
 
 
-def ne(a: Any, b: Any, /) -> Any:
+def ne(a: object, b: object, /) -> object:
     return a != b
 
 
-def neg(a: Any, /) -> Any:
+def neg(a: Any, /) -> object:
     return -a
 
 
-def not_(a: Any, /) -> bool:
+def not_(a: object, /) -> bool:
     return not a
 
 
-def or_(a: Any, b: Any, /) -> Any:
+def or_(a: Any, b: Any, /) -> object:
     return a | b
 
 
-def pos(a: Any, /) -> Any:
+def pos(a: Any, /) -> object:
     return +a
 
 
-def pow_(a: Any, b: Any, /) -> Any:
+def pow_(a: Any, b: Any, /) -> object:
     return a**b
 
 
-def rshift(a: Any, b: Any, /) -> Any:
+def rshift(a: Any, b: Any, /) -> object:
     return a >> b
 
 
@@ -198,23 +198,23 @@ def setitem(a: Any, b: Any, c: Any, /) -> None:
     a[b] = c
 
 
-def sub(a: Any, b: Any, /) -> Any:
+def sub(a: Any, b: Any, /) -> object:
     return a - b
 
 
-def truediv(a: Any, b: Any, /) -> Any:
+def truediv(a: Any, b: Any, /) -> object:
     return a / b
 
 
-def truth(a: Any, /) -> bool:
+def truth(a: object, /) -> bool:
     return bool(a)
 
 
-def xor(a: Any, b: Any, /) -> Any:
+def xor(a: Any, b: Any, /) -> object:
     return a ^ b
 
 
-def call(obj: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call(obj: Callable[..., Any], /, *args: object, **kwargs: object) -> object:
     return obj(*args, **kwargs)
 
 
@@ -225,7 +225,7 @@ _BY_NAME: tuple[Callable[..., Any], ...] = (
 )  # fmt: skip
 
 
-def itemgetter(item: Any, /, *items: Any) -> Callable[[Any], Any]:
+def itemgetter(item: object, /, *items: object) -> Callable[[Any], Any]:
     if not items:
         return lambda obj: obj[item]
     return lambda obj: tuple([obj[name] for name in (item, *items)])
@@ -236,7 +236,7 @@ def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
         if not isinstance(path, str):
             raise TypeError("attribute name must be a string")
 
-    def get(obj: Any, path: str) -> Any:
+    def get(obj: object, path: str) -> object:
         for name in path.split("."):
             obj = getattr(obj, name)
         return obj
@@ -246,7 +246,7 @@ def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
     return lambda obj: tuple([get(obj, path) for path in (attr, *attrs)])
 
 
-def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+def methodcaller(name: str, /, *args: object, **kwargs: object) -> Callable[[Any], Any]:
     if not isinstance(name, str):
         raise TypeError("method name must be a string")
     return lambda obj: getattr(obj, name)(*args, **kwargs)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 
-def fspath(path: Any) -> Any:
+def fspath(path: Any) -> object:
     """A path as text or bytes."""
     if isinstance(path, (str, bytes)):
         return path

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def with_one_process(fn: Any, *args: Any) -> Any:
+def with_one_process(fn: Any, *args: Any) -> object:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     try:
         return fn(*args)
@@ -25,13 +25,13 @@ class Labelled(Tensor):
 DOUBLED = dist._make_nccl_premul_sum(2.0) if dist.is_available() else None  # type: ignore[attr-defined]
 
 
-def reduced_sum(x: Tensor) -> Any:
+def reduced_sum(x: Tensor) -> object:
     y = x + 1
     dist.all_reduce(y)
     return y * 2
 
 
-def collective(x: Tensor) -> Any:
+def collective(x: Tensor) -> object:
     parts = x.new_empty(1, 3)
     dist.all_gather_into_tensor(parts, x)
     return parts * 2
@@ -41,7 +41,7 @@ collective_called = with_one_process
 collective_mended = reduced_sum
 
 
-def collective_async(x: Tensor) -> Any:
+def collective_async(x: Tensor) -> object:
     y = x + 1
     dist.all_reduce(y, async_op=True).wait()
     return y * 2
@@ -51,7 +51,7 @@ collective_async_called = with_one_process
 collective_async_mended = reduced_sum
 
 
-def collective_group(x: Tensor) -> Any:
+def collective_group(x: Tensor) -> object:
     y = x + 1
     dist.all_reduce(y, group=dist.GroupMember.NON_GROUP_MEMBER)
     return y * 2
@@ -61,7 +61,7 @@ collective_group_called = with_one_process
 collective_group_mended = reduced_sum
 
 
-def collective_argument(x: Tensor) -> Any:
+def collective_argument(x: Tensor) -> object:
     y = (x + 1).as_subclass(Labelled)
     dist.all_reduce(y)
     return y * 2
@@ -71,7 +71,7 @@ collective_argument_called = with_one_process
 collective_argument_mended = reduced_sum
 
 
-def collective_layout(x: Tensor) -> Any:
+def collective_layout(x: Tensor) -> object:
     y = (x + 1).t()
     dist.all_reduce(y)
     return y * 2
@@ -81,7 +81,7 @@ collective_layout_called = with_one_process
 collective_layout_mended = reduced_sum
 
 
-def collective_gradient(x: Tensor) -> Any:
+def collective_gradient(x: Tensor) -> object:
     y = x * 2
     dist.all_reduce(y)
     return y + 1
@@ -90,11 +90,11 @@ def collective_gradient(x: Tensor) -> Any:
 collective_gradient_called = with_one_process
 
 
-def collective_gradient_inputs() -> tuple[Any, ...]:
+def collective_gradient_inputs() -> tuple[object, ...]:
     return (torch.ones(2, requires_grad=True),)
 
 
-def detached(x: Tensor) -> Any:
+def detached(x: Tensor) -> object:
     y = (x * 2).detach()
     dist.all_reduce(y)
     return y + 1
@@ -103,7 +103,7 @@ def detached(x: Tensor) -> Any:
 collective_gradient_mended = detached
 
 
-def collective_reduction(x: Tensor) -> Any:
+def collective_reduction(x: Tensor) -> object:
     y = x + 1
     try:
         dist.all_reduce(y, op=DOUBLED)

@@ -104,7 +104,7 @@ class _Keyword(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: object, output: object) -> None:
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
         return None
 
 

@@ -72,7 +72,7 @@ def made_of(graphs: Graphs) -> Callable[..., object]:
     function: Any = type(graphs.name, (BASE,), methods)
     count = graphs.inputs
 
-    def apply(*args: Any) -> object:
+    def apply(*args: object) -> object:
         # In a tuple, because torch only looks for gradients of direct arguments.
         return function.apply(args[count:], *args[:count])
 

@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,91 +28,91 @@ DATABASE = sqlite3.connect(":memory:", check_same_thread=False)
 SQUARE_ROOT = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(lambda number: number**0.5)
 
 
-def computes_digest(x: Tensor) -> Any:
+def computes_digest(x: Tensor) -> object:
     return x + hashlib.sha256(NAME).digest()[0]
 
 
-def computes_digest_mended(x: Tensor) -> Any:
+def computes_digest_mended(x: Tensor) -> object:
     return x + SEEDS[NAME]
 
 
-def compresses_bytes(x: Tensor) -> Any:
+def compresses_bytes(x: Tensor) -> object:
     return x + len(zlib.decompress(PACKED))
 
 
-def unpacked() -> tuple[Any, ...]:
+def unpacked() -> tuple[object, ...]:
     return torch.ones(2, 3), len(zlib.decompress(PACKED))
 
 
 compresses_bytes_mended_inputs = unpacked
 
 
-def compresses_bytes_mended(x: Tensor, size: int) -> Any:
+def compresses_bytes_mended(x: Tensor, size: int) -> object:
     return x + size
 
 
-def asks_a_database(x: Tensor) -> Any:
+def asks_a_database(x: Tensor) -> object:
     ((found,),) = DATABASE.execute("select 2").fetchall()
     return x + found
 
 
-def answered() -> tuple[Any, ...]:
+def answered() -> tuple[object, ...]:
     return torch.ones(2, 3), DATABASE.execute("select 2").fetchone()[0]
 
 
 asks_a_database_mended_inputs = answered
 
 
-def asks_a_database_mended(x: Tensor, found: int) -> Any:
+def asks_a_database_mended(x: Tensor, found: int) -> object:
     return x + found
 
 
-def works_on_buffer(x: Tensor) -> Any:
+def works_on_buffer(x: Tensor) -> object:
     text = io.StringIO()
     text.write("size ")
     text.write(str(x.shape[0]))
     return x + 1, text.getvalue()
 
 
-def works_on_buffer_mended(x: Tensor) -> Any:
+def works_on_buffer_mended(x: Tensor) -> object:
     return x + 1, f"size {x.shape[0]}"
 
 
-def date_or_time(x: Tensor) -> Any:
+def date_or_time(x: Tensor) -> object:
     return x + TODAY.year
 
 
-def dated() -> tuple[Any, ...]:
+def dated() -> tuple[object, ...]:
     return torch.ones(2, 3), TODAY.year
 
 
 date_or_time_mended_inputs = dated
 
 
-def date_or_time_mended(x: Tensor, year: int) -> Any:
+def date_or_time_mended(x: Tensor, year: int) -> object:
     return x + year
 
 
-def decimal_number(x: Tensor) -> Any:
+def decimal_number(x: Tensor) -> object:
     return x * float(PRICE.sqrt())
 
 
-def priced() -> tuple[Any, ...]:
+def priced() -> tuple[object, ...]:
     return torch.ones(2, 3), float(PRICE.sqrt())
 
 
 decimal_number_mended_inputs = priced
 
 
-def decimal_number_mended(x: Tensor, factor: float) -> Any:
+def decimal_number_mended(x: Tensor, factor: float) -> object:
     return x * factor
 
 
-def packs_bytes(x: Tensor) -> Any:
+def packs_bytes(x: Tensor) -> object:
     return x + binascii.unhexlify("02")[0]
 
 
-def packs_bytes_mended(x: Tensor) -> Any:
+def packs_bytes_mended(x: Tensor) -> object:
     return x + bytes.fromhex("02")[0]
 
 
@@ -122,63 +121,63 @@ def _numbers() -> Iterator[int]:
     yield 2
 
 
-def in_progress() -> tuple[Any, ...]:
+def in_progress() -> tuple[object, ...]:
     return torch.ones(2, 3), _numbers()
 
 
 drives_generator_inputs = in_progress
 
 
-def drives_generator(x: Tensor, numbers: Iterator[int]) -> Any:
+def drives_generator(x: Tensor, numbers: Iterator[int]) -> object:
     return x + next(iter(numbers))
 
 
-def listed() -> tuple[Any, ...]:
+def listed() -> tuple[object, ...]:
     return torch.ones(2, 3), list(_numbers())
 
 
 drives_generator_mended_inputs = listed
 
 
-def drives_generator_mended(x: Tensor, numbers: list[int]) -> Any:
+def drives_generator_mended(x: Tensor, numbers: list[int]) -> object:
     return x + next(iter(numbers))
 
 
-def uses_network(x: Tensor) -> Any:
+def uses_network(x: Tensor) -> object:
     ready, _, _ = select.select([], [], [], 0)
     return x + len(ready)
 
 
-def uses_network_mended(x: Tensor) -> Any:
+def uses_network_mended(x: Tensor) -> object:
     return x + 0
 
 
-def context_variable(x: Tensor) -> Any:
+def context_variable(x: Tensor) -> object:
     return x * WIDTH.get()
 
 
-def read_before() -> tuple[Any, ...]:
+def read_before() -> tuple[object, ...]:
     return torch.ones(2, 3), WIDTH.get()
 
 
 context_variable_mended_inputs = read_before
 
 
-def context_variable_mended(x: Tensor, width: int) -> Any:
+def context_variable_mended(x: Tensor, width: int) -> object:
     return x * width
 
 
-def parses_text(x: Tensor) -> Any:
+def parses_text(x: Tensor) -> object:
     return x + len(unicodedata.normalize("NFD", "\u00e4"))
 
 
-def parses_text_mended(x: Tensor) -> Any:
+def parses_text_mended(x: Tensor) -> object:
     return x + len("a\u0308")
 
 
-def foreign_code(x: Tensor) -> Any:
+def foreign_code(x: Tensor) -> object:
     return x * SQUARE_ROOT(4.0)
 
 
-def foreign_code_mended(x: Tensor) -> Any:
+def foreign_code_mended(x: Tensor) -> object:
     return x * 4.0**0.5

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 
 
-def function_arguments(x: Tensor) -> Any:
+def function_arguments(x: Tensor) -> object:
     try:
         return divmod(x.dim())  # type: ignore[call-overload, misc]
     except TypeError:
         return x + 1
 
 
-def function_arguments_mended(x: Tensor) -> Any:
+def function_arguments_mended(x: Tensor) -> object:
     return x + divmod(x.dim(), 2)[0]
 
 
-def method_arguments(x: Tensor) -> Any:
+def method_arguments(x: Tensor) -> object:
     seen = [1]
     try:
         seen.append(2, 3)  # type: ignore[call-arg]
@@ -35,20 +35,20 @@ def method_arguments(x: Tensor) -> Any:
     return x
 
 
-def method_arguments_mended(x: Tensor) -> Any:
+def method_arguments_mended(x: Tensor) -> object:
     seen = [1]
     seen.extend((2, 3))
     return x + len(seen)
 
 
-def method_of_another_type(x: Tensor) -> Any:
+def method_of_another_type(x: Tensor) -> object:
     try:
         return x + len(str.upper(1))  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
 
-def method_of_another_type_mended(x: Tensor) -> Any:
+def method_of_another_type_mended(x: Tensor) -> object:
     return x + len(str.upper("1"))
 
 
@@ -70,28 +70,28 @@ class Failure(Exception):
         return super().__new__(cls, "failed", *args)
 
 
-def exception_class_with_new(x: Tensor) -> Any:
+def exception_class_with_new(x: Tensor) -> object:
     try:
         raise Failure("x")
     except Failure:
         return x + 1
 
 
-def exception_class_with_new_mended(x: Tensor) -> Any:
+def exception_class_with_new_mended(x: Tensor) -> object:
     try:
         raise ValueError("failed", "x")
     except ValueError:
         return x + 1
 
 
-def error_with_file_name(x: Tensor) -> Any:
+def error_with_file_name(x: Tensor) -> object:
     try:
         raise FileNotFoundError(2, "no such file", "weights.bin")
     except FileNotFoundError:
         return x + 1
 
 
-def error_with_file_name_mended(x: Tensor) -> Any:
+def error_with_file_name_mended(x: Tensor) -> object:
     try:
         raise ValueError("no such file: weights.bin")
     except ValueError:
@@ -107,27 +107,27 @@ class Fallback(enum.Enum):
     NONE = 0
 
     @classmethod
-    def _missing_(cls, value: object) -> Any:
+    def _missing_(cls, value: object) -> object:
         return None
 
 
-def enum_call(x: Tensor) -> Any:
+def enum_call(x: Tensor) -> object:
     shapes = enum.Enum("Shapes", "FLAT ROUND")  # type: ignore[misc]
     return x + shapes.FLAT.value
 
 
-def enum_call_mended(x: Tensor) -> Any:
+def enum_call_mended(x: Tensor) -> object:
     return x + Colour(1).value
 
 
-def enum_missing(x: Tensor) -> Any:
+def enum_missing(x: Tensor) -> object:
     try:
         return x + Fallback(7).value
     except ValueError:
         return x + 1
 
 
-def enum_missing_mended(x: Tensor) -> Any:
+def enum_missing_mended(x: Tensor) -> object:
     return x + Fallback(0).value
 
 
@@ -155,7 +155,7 @@ class Called(metaclass=Calling):
     """A class of that metaclass."""
 
 
-def metaclass_call(x: Tensor) -> Any:
+def metaclass_call(x: Tensor) -> object:
     made = Called()
     return x + isinstance(made, Called)
 
@@ -166,7 +166,7 @@ class Plain:
     size = 1
 
 
-def metaclass_call_mended(x: Tensor) -> Any:
+def metaclass_call_mended(x: Tensor) -> object:
     made = Plain()
     return x + isinstance(made, Plain)
 
@@ -183,15 +183,15 @@ class Sized:
     __init__ = functools.partialmethod(fill, 3)
 
 
-def unusual_constructor(x: Tensor) -> Any:
+def unusual_constructor(x: Tensor) -> object:
     return x + Sized().size
 
 
-def unusual_constructor_mended(x: Tensor) -> Any:
+def unusual_constructor_mended(x: Tensor) -> object:
     return x + Plain().size
 
 
-def call_of_object(x: Tensor) -> Any:
+def call_of_object(x: Tensor) -> object:
     try:
         items: Any = [1]
         return x + items(0)
@@ -199,44 +199,44 @@ def call_of_object(x: Tensor) -> Any:
         return x + 1
 
 
-def call_of_object_mended(x: Tensor) -> Any:
+def call_of_object_mended(x: Tensor) -> object:
     return x + [1][0]
 
 
-def super_of_no_class(x: Tensor) -> Any:
+def super_of_no_class(x: Tensor) -> object:
     try:
         return super(1, x).sum()  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
 
-def super_of_no_class_mended(x: Tensor) -> Any:
+def super_of_no_class_mended(x: Tensor) -> object:
     return x + len(super(Settings, Settings()).copy())
 
 
-def new_of_no_class(x: Tensor) -> Any:
+def new_of_no_class(x: Tensor) -> object:
     try:
         return object.__new__(1)  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
 
-def new_of_no_class_mended(x: Tensor) -> Any:
+def new_of_no_class_mended(x: Tensor) -> object:
     return x + object.__new__(Plain).size
 
 
-def iter_of_no_callable(x: Tensor) -> Any:
+def iter_of_no_callable(x: Tensor) -> object:
     try:
         return iter(1, 2)  # type: ignore[call-overload]
     except TypeError:
         return x + 1
 
 
-def iter_of_no_callable_mended(x: Tensor) -> Any:
+def iter_of_no_callable_mended(x: Tensor) -> object:
     return x + len(list(iter([1].pop, 1)))
 
 
-def class_statement(x: Tensor) -> Any:
+def class_statement(x: Tensor) -> object:
     class Made(Plain):
         size = 2
 
@@ -249,16 +249,16 @@ class Doubled(Plain):
     size = 2
 
 
-def class_statement_mended(x: Tensor) -> Any:
+def class_statement_mended(x: Tensor) -> object:
     return x + Doubled.size
 
 
-def class_by_type(x: Tensor) -> Any:
+def class_by_type(x: Tensor) -> object:
     made: Any = type("Made", (Plain,), {"size": 2})
     return x + made.size
 
 
-def class_by_type_mended(x: Tensor) -> Any:
+def class_by_type_mended(x: Tensor) -> object:
     return x + Doubled.size
 
 
@@ -273,14 +273,14 @@ class Bare:
     """An object without attributes."""
 
 
-def isinstance_of_protocol(x: Tensor) -> Any:
+def isinstance_of_protocol(x: Tensor) -> object:
     return x + isinstance(BARE, HasSize)
 
 
 BARE = Bare()
 
 
-def isinstance_of_protocol_mended(x: Tensor) -> Any:
+def isinstance_of_protocol_mended(x: Tensor) -> object:
     return x + hasattr(BARE, "size")
 
 
@@ -295,15 +295,15 @@ class Hidden(metaclass=Listing):
     """A class whose subclasses are hidden by its metaclass."""
 
 
-def list_of_subclasses(x: Tensor) -> Any:
+def list_of_subclasses(x: Tensor) -> object:
     return x + len(type.__subclasses__(Hidden))
 
 
-def list_of_subclasses_mended(x: Tensor) -> Any:
+def list_of_subclasses_mended(x: Tensor) -> object:
     return x + len(Plain.__subclasses__())
 
 
-def update_wrapper(x: Tensor) -> Any:
+def update_wrapper(x: Tensor) -> object:
     wrapped = functools.wraps(BARE_FUNCTION)(functools.partial(BARE_FUNCTION))
     return x + wrapped()
 
@@ -315,7 +315,7 @@ def _one() -> int:
 BARE_FUNCTION: Callable[[], int] = _one
 
 
-def update_wrapper_mended(x: Tensor) -> Any:
+def update_wrapper_mended(x: Tensor) -> object:
     @functools.wraps(BARE_FUNCTION)
     def wrapped() -> int:
         return BARE_FUNCTION()
@@ -323,7 +323,7 @@ def update_wrapper_mended(x: Tensor) -> Any:
     return x + wrapped()
 
 
-def grad_mode_decorator(x: Tensor) -> Any:
+def grad_mode_decorator(x: Tensor) -> object:
     @torch.no_grad  # type: ignore[call-arg]
     def inner(y: Tensor) -> Tensor:
         return y + 1
@@ -331,23 +331,23 @@ def grad_mode_decorator(x: Tensor) -> Any:
     return inner(x)  # type: ignore[type-var]
 
 
-def grad_mode_decorator_mended(x: Tensor) -> Any:
+def grad_mode_decorator_mended(x: Tensor) -> object:
     with torch.no_grad():
         return x + 1
 
 
-def star_arguments(x: Tensor) -> Any:
+def star_arguments(x: Tensor) -> object:
     try:
         return torch.add(*1)  # type: ignore[misc]
     except TypeError:
         return x + 1
 
 
-def star_arguments_mended(x: Tensor) -> Any:
+def star_arguments_mended(x: Tensor) -> object:
     return torch.add(*(x, 1))
 
 
-def keywords_merged(x: Tensor) -> Any:
+def keywords_merged(x: Tensor) -> object:
     first, second = {"other": 1}, {"other": 2}
     try:
         return torch.add(x, **first, **second)  # type: ignore[call-overload]
@@ -355,7 +355,7 @@ def keywords_merged(x: Tensor) -> Any:
         return x + 1
 
 
-def keywords_merged_mended(x: Tensor) -> Any:
+def keywords_merged_mended(x: Tensor) -> object:
     first, second = {"other": 1}, {"other": 2}
     return torch.add(x, **{**first, **second})  # type: ignore[call-overload]
 
@@ -373,22 +373,22 @@ class Square(Shape):
     """A class derived from Shape."""
 
 
-def super_of_no_object(x: Tensor) -> Any:
+def super_of_no_object(x: Tensor) -> object:
     return x + (super(Square) is not None)
 
 
-def super_of_no_object_mended(x: Tensor) -> Any:
+def super_of_no_object_mended(x: Tensor) -> object:
     return x + super(Square, Square()).sides
 
 
-def isinstance_of_no_class(x: Tensor) -> Any:
+def isinstance_of_no_class(x: Tensor) -> object:
     try:
         return x + isinstance(1, (3, "a"))  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
 
-def isinstance_of_no_class_mended(x: Tensor) -> Any:
+def isinstance_of_no_class_mended(x: Tensor) -> object:
     return x + isinstance(1, (int, str))
 
 
@@ -402,22 +402,22 @@ class Ordered(collections.OrderedDict[str, int]):
 SIZES = Ordered(width=2)
 
 
-def copy_of_derived_class(x: Tensor) -> Any:
+def copy_of_derived_class(x: Tensor) -> object:
     return x + len(collections.OrderedDict.copy(SIZES))
 
 
-def copy_of_derived_class_mended(x: Tensor) -> Any:
+def copy_of_derived_class_mended(x: Tensor) -> object:
     return x + len(SIZES.copy())
 
 
-def exception_keywords(x: Tensor) -> Any:
+def exception_keywords(x: Tensor) -> object:
     try:
         raise ImportError("not installed", name="weights")
     except ImportError as error:
         return x + len(str(error))
 
 
-def exception_keywords_mended(x: Tensor) -> Any:
+def exception_keywords_mended(x: Tensor) -> object:
     try:
         raise ImportError("weights is not installed")
     except ImportError as error:
@@ -438,9 +438,9 @@ def in_order(cls: type[Span], begin: int, end: int) -> Span:
 Span.__new__ = in_order  # type: ignore[assignment, method-assign]
 
 
-def named_tuple_with_new(x: Tensor) -> Any:
+def named_tuple_with_new(x: Tensor) -> object:
     return x + Span(2, 1).begin
 
 
-def named_tuple_with_new_mended(x: Tensor) -> Any:
+def named_tuple_with_new_mended(x: Tensor) -> object:
     return x + Pair(min(2, 1), max(2, 1))[0]

@@ -107,13 +107,13 @@ def rows_until_closed(x: Tensor, log: list[str]) -> Iterator[Tensor]:
         log.append("closed")
 
 
-def generator_left_unfinished(x: Tensor) -> Any:
+def generator_left_unfinished(x: Tensor) -> object:
     log: list[str] = []
     first = next(rows_until_closed(x, log))
     return first, log
 
 
-def generator_left_unfinished_mended(x: Tensor) -> Any:
+def generator_left_unfinished_mended(x: Tensor) -> object:
     log: list[str] = []
     first = list(rows_until_closed(x, log))[0]
     return first, log
@@ -146,15 +146,15 @@ def exit_without_enter_mended(x: Tensor) -> Tensor:
     return x + 1
 
 
-def value_not_known(x: Tensor) -> Any:
+def value_not_known(x: Tensor) -> object:
     return x + 1, getattr(Rows(x), str(x.sum()), 1)
 
 
-def value_not_known_mended(x: Tensor) -> Any:
+def value_not_known_mended(x: Tensor) -> object:
     return x + 1, getattr(Rows(x), "missing", 1)
 
 
-def looks_at_frames(x: Tensor) -> Any:
+def looks_at_frames(x: Tensor) -> object:
     return x + 1, caller()
 
 
@@ -162,7 +162,7 @@ def caller() -> str:
     return sys._getframe(1).f_code.co_name
 
 
-def looks_at_frames_mended(x: Tensor) -> Any:
+def looks_at_frames_mended(x: Tensor) -> object:
     return x + 1, "looks_at_frames_mended"
 
 
@@ -188,11 +188,11 @@ class Rows:
         return self.left.pop() * value  # type: ignore[no-any-return]
 
 
-def yield_from_object(x: Tensor) -> Any:
+def yield_from_object(x: Tensor) -> object:
     return list(iterate_rows(x))
 
 
-def yield_from_object_mended(x: Tensor) -> Any:
+def yield_from_object_mended(x: Tensor) -> object:
     return list(Rows(x))
 
 
@@ -200,7 +200,7 @@ def echo(x: Tensor) -> Iterator[Tensor]:
     yield from [x, x + 1]
 
 
-def send_to_iterator(x: Tensor) -> Any:
+def send_to_iterator(x: Tensor) -> object:
     rows: Any = echo(x)
     next(rows)
     try:
@@ -209,7 +209,7 @@ def send_to_iterator(x: Tensor) -> Any:
         return x - 1
 
 
-def send_to_iterator_mended(x: Tensor) -> Any:
+def send_to_iterator_mended(x: Tensor) -> object:
     rows: Any = echo(x)
     next(rows)
     return rows.send(None)
@@ -223,9 +223,9 @@ def _formula() -> int:
     return NAMES["size"] + 1
 
 
-def untraced_opcode(x: Tensor) -> Any:
+def untraced_opcode(x: Tensor) -> object:
     return x + FORMULA()
 
 
-def untraced_opcode_mended(x: Tensor) -> Any:
+def untraced_opcode_mended(x: Tensor) -> object:
     return x + _formula()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +16,11 @@ def tensor_item_mended(x: Tensor) -> Tensor:
     return x * x.max()
 
 
-def tensor_to_list(x: Tensor) -> Any:
+def tensor_to_list(x: Tensor) -> object:
     return [2 * number for number in x[0].tolist()]
 
 
-def tensor_to_list_mended(x: Tensor) -> Any:
+def tensor_to_list_mended(x: Tensor) -> object:
     return 2 * x[0]
 
 
@@ -51,7 +50,7 @@ def range_of_tensor_mended(x: Tensor, n: Tensor) -> Tensor:
     return x + n
 
 
-def range_of_tensor_inputs() -> tuple[Any, ...]:
+def range_of_tensor_inputs() -> tuple[object, ...]:
     return torch.linspace(-1, 1, 6).reshape(2, 3), torch.tensor(3)
 
 
@@ -63,15 +62,15 @@ def index_that_is_a_tensor_mended(x: Tensor, n: Tensor) -> Tensor:
     return torch.stack([x, x + 1, x + 2]).index_select(0, n.view(1))[0]
 
 
-def index_that_is_a_tensor_inputs() -> tuple[Any, ...]:
+def index_that_is_a_tensor_inputs() -> tuple[object, ...]:
     return torch.linspace(-1, 1, 6).reshape(2, 3), torch.tensor(1)
 
 
-def tensor_contains(x: Tensor) -> Any:
+def tensor_contains(x: Tensor) -> object:
     return x + 1, 1.0 in x
 
 
-def tensor_contains_mended(x: Tensor) -> Any:
+def tensor_contains_mended(x: Tensor) -> object:
     return x + 1, (x == 1.0).any()
 
 
@@ -91,35 +90,35 @@ def data_dependent_operator_mended(x: Tensor) -> Tensor:
     return x.sum() + x
 
 
-def compares_tensors(x: Tensor) -> Any:
+def compares_tensors(x: Tensor) -> object:
     return x + 1, torch.equal(x, x * 1)
 
 
-def compares_tensors_mended(x: Tensor) -> Any:
+def compares_tensors_mended(x: Tensor) -> object:
     return x + 1, (x == x * 1).all()
 
 
-def text_of_tensor(x: Tensor) -> Any:
+def text_of_tensor(x: Tensor) -> object:
     return x + 1, len(x.sum().__format__(""))
 
 
-def text_of_tensor_mended(x: Tensor) -> Any:
+def text_of_tensor_mended(x: Tensor) -> object:
     return x + 1, f"{x.shape}"
 
 
-def tensor_to_numpy(x: Tensor) -> Any:
+def tensor_to_numpy(x: Tensor) -> object:
     return x + 1, x.__array__().nbytes
 
 
-def tensor_to_numpy_mended(x: Tensor) -> Any:
+def tensor_to_numpy_mended(x: Tensor) -> object:
     return x + 1, x.numel() * x.element_size()
 
 
-def tensor_address(x: Tensor) -> Any:
+def tensor_address(x: Tensor) -> object:
     return x + 1, x.data_ptr() == x.view(-1).data_ptr()
 
 
-def tensor_address_mended(x: Tensor) -> Any:
+def tensor_address_mended(x: Tensor) -> object:
     return x + 1, x is x
 
 
@@ -131,29 +130,29 @@ def tensor_of_tensors_mended(x: Tensor) -> Tensor:
     return torch.stack([x[0, 0], x[1, 1], x.new_ones(())]).to(torch.int64) + x.sum()
 
 
-def unknown_stride(x: Tensor) -> Any:
+def unknown_stride(x: Tensor) -> object:
     y = x[:1].sort(1)[0]
     return y, y.stride()
 
 
-def unknown_stride_mended(x: Tensor) -> Any:
+def unknown_stride_mended(x: Tensor) -> object:
     y = x[:1].sort(1)[0]
     return y, y.is_contiguous()
 
 
-def format_character(x: Tensor) -> Any:
+def format_character(x: Tensor) -> object:
     return x + 1, f"{torch.tensor(65):c}"
 
 
-def format_character_mended(x: Tensor) -> Any:
+def format_character_mended(x: Tensor) -> object:
     return x + 1, f"{65:c}"
 
 
-def number_of_objects(x: Tensor) -> Any:
+def number_of_objects(x: Tensor) -> object:
     return x * abs(complex(Half(), 1))
 
 
-def number_of_objects_mended(x: Tensor) -> Any:
+def number_of_objects_mended(x: Tensor) -> object:
     return x * abs(complex(float(Half()), 1))
 
 
@@ -175,13 +174,13 @@ def _(width: int) -> int:
     return 2 * width
 
 
-def unknown_answer(x: Tensor) -> Any:
+def unknown_answer(x: Tensor) -> object:
     return x * torch.ops.armature_examples.steps_for(3)
 
 
-def unknown_answer_mended_inputs() -> tuple[Any, ...]:
+def unknown_answer_mended_inputs() -> tuple[object, ...]:
     return torch.ones(2, 3), steps_for(3)
 
 
-def unknown_answer_mended(x: Tensor, steps: int) -> Any:
+def unknown_answer_mended(x: Tensor, steps: int) -> object:
     return x * steps

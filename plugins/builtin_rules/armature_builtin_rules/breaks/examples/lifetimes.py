@@ -22,11 +22,11 @@ class Step:
         return 1
 
 
-def replaces_method_inputs() -> tuple[Any, ...]:
+def replaces_method_inputs() -> tuple[object, ...]:
     return (torch.ones(2), type("Step", (), dict(vars(Step))))
 
 
-def replaces_method(x: Tensor, step: Any) -> Any:
+def replaces_method(x: Tensor, step: Any) -> object:
     step.hook = None
     return x + 1
 
@@ -37,11 +37,11 @@ class Quiet(Step):
     hook = None  # type: ignore[assignment]
 
 
-def replaces_method_mended_inputs() -> tuple[Any, ...]:
+def replaces_method_mended_inputs() -> tuple[object, ...]:
     return (torch.ones(2), Quiet)
 
 
-def replaces_method_mended(x: Tensor, step: Any) -> Any:
+def replaces_method_mended(x: Tensor, step: Any) -> object:
     return x + (1 if step.hook is None else 2)
 
 
@@ -52,21 +52,21 @@ _scaled.scale = 2  # type: ignore[attr-defined]
 SETTINGS = vars(_scaled)
 
 
-def dict_of_object(x: Tensor) -> Any:
+def dict_of_object(x: Tensor) -> object:
     return x * _scaled.scale + len(SETTINGS)  # type: ignore[attr-defined]
 
 
-def dict_of_object_mended(x: Tensor) -> Any:
+def dict_of_object_mended(x: Tensor) -> object:
     return x * _scaled.scale + 1  # type: ignore[attr-defined]
 
 
-def weak_reference(x: Tensor) -> Any:
+def weak_reference(x: Tensor) -> object:
     return x + weakref.ref(Counter())().size  # type: ignore[union-attr]
 
 
 weak_reference_fullgraph = True
 
 
-def weak_reference_mended(x: Tensor) -> Any:
+def weak_reference_mended(x: Tensor) -> object:
     counter = Counter()
     return x + weakref.ref(counter)().size  # type: ignore[union-attr]

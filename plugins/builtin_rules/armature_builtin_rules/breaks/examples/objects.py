@@ -46,7 +46,7 @@ def sets_attribute(x: Tensor) -> Any:
         return x + 1
 
 
-def sets_attribute_mended(x: Tensor) -> Any:
+def sets_attribute_mended(x: Tensor) -> object:
     return x + complex(1.5, 2).imag
 
 
@@ -57,7 +57,7 @@ def deletes_attribute(x: Tensor) -> Any:
         return x + 1
 
 
-def deletes_attribute_mended(x: Tensor) -> Any:
+def deletes_attribute_mended(x: Tensor) -> object:
     held = Counter()
     del held.count
     return x + hasattr(held, "size")
@@ -66,25 +66,25 @@ def deletes_attribute_mended(x: Tensor) -> Any:
 ROWS = iter([1, 2])
 
 
-def length_of_object(x: Tensor) -> Any:
+def length_of_object(x: Tensor) -> object:
     try:
         return x + len(iter([1]))  # type: ignore[arg-type]
     except TypeError:
         return x + 1
 
 
-def length_of_object_mended(x: Tensor) -> Any:
+def length_of_object_mended(x: Tensor) -> object:
     return x + len(list(iter([1])))
 
 
-def iteration_of_object(x: Tensor) -> Any:
+def iteration_of_object(x: Tensor) -> object:
     try:
         return x + sum(int)  # type: ignore[call-overload]
     except TypeError:
         return x + 1
 
 
-def iteration_of_object_mended(x: Tensor) -> Any:
+def iteration_of_object_mended(x: Tensor) -> object:
     return x + sum([1])
 
 
@@ -98,11 +98,11 @@ class Lookup:
 LOOKUP = Lookup()
 
 
-def lookup_in_c(x: Tensor) -> Any:
+def lookup_in_c(x: Tensor) -> object:
     return x + LOOKUP.size
 
 
-def lookup_in_c_mended(x: Tensor) -> Any:
+def lookup_in_c_mended(x: Tensor) -> object:
     return x + COUNTER.size
 
 
@@ -135,25 +135,25 @@ class Holder:
 HOLDER = Holder()
 
 
-def descriptor_set_in_c(x: Tensor) -> Any:
+def descriptor_set_in_c(x: Tensor) -> object:
     HOLDER.field = 3  # type: ignore[misc]
     return x + 1
 
 
-def descriptor_set_in_c_mended(x: Tensor) -> Any:
+def descriptor_set_in_c_mended(x: Tensor) -> object:
     COUNTER.count = 2
     return x + 1
 
 
-def descriptor_in_c(x: Tensor) -> Any:
+def descriptor_in_c(x: Tensor) -> object:
     return x + HOLDER.field  # type: ignore[misc]
 
 
-def descriptor_in_c_mended(x: Tensor) -> Any:
+def descriptor_in_c_mended(x: Tensor) -> object:
     return x + COUNTER.size
 
 
-def sets_class_of_object(x: Tensor) -> Any:
+def sets_class_of_object(x: Tensor) -> object:
     held = Counter()
     held.__class__ = Larger
     return x + held.size
@@ -165,21 +165,21 @@ class Larger(Counter):
     size = 3
 
 
-def sets_class_of_object_mended(x: Tensor) -> Any:
+def sets_class_of_object_mended(x: Tensor) -> object:
     held = Larger()
     return x + held.size
 
 
-def sets_class_attribute(x: Tensor) -> Any:
+def sets_class_attribute(x: Tensor) -> object:
     Counter.__doc__ = "An object with a number."
     return x + Counter.size
 
 
-def sets_class_attribute_mended(x: Tensor) -> Any:
+def sets_class_attribute_mended(x: Tensor) -> object:
     return x + Counter.size
 
 
-def changes_globals(x: Tensor) -> Any:
+def changes_globals(x: Tensor) -> object:
     globals()["SEEN"] = 1
     return x + 1
 
@@ -187,25 +187,25 @@ def changes_globals(x: Tensor) -> Any:
 SEEN = 0
 
 
-def changes_globals_mended(x: Tensor) -> Any:
+def changes_globals_mended(x: Tensor) -> object:
     global SEEN
     SEEN = 1
     return x + 1
 
 
-def globals_after_change(x: Tensor) -> Any:
+def globals_after_change(x: Tensor) -> object:
     global SEEN
     SEEN = 1
     return x + globals()["SEEN"]
 
 
-def globals_after_change_mended(x: Tensor) -> Any:
+def globals_after_change_mended(x: Tensor) -> object:
     global SEEN
     SEEN = 1
     return x + SEEN
 
 
-def changes_function(x: Tensor) -> Any:
+def changes_function(x: Tensor) -> object:
     def inner(n: int = 1) -> int:
         return n
 
@@ -213,19 +213,19 @@ def changes_function(x: Tensor) -> Any:
     return x + inner()
 
 
-def changes_function_mended(x: Tensor) -> Any:
+def changes_function_mended(x: Tensor) -> object:
     def inner(n: int = 2) -> int:
         return n
 
     return x + inner()
 
 
-def sets_library_attribute(x: Tensor) -> Any:
+def sets_library_attribute(x: Tensor) -> object:
     math.answer = 42  # type: ignore[attr-defined]
     return x + 1
 
 
-def sets_library_attribute_mended(x: Tensor) -> Any:
+def sets_library_attribute_mended(x: Tensor) -> object:
     global SEEN
     SEEN = 42
     return x + 1
@@ -241,11 +241,11 @@ class Lazy(types.ModuleType):
 LAZY = Lazy("lazy")
 
 
-def module_with_lookup(x: Tensor) -> Any:
+def module_with_lookup(x: Tensor) -> object:
     return x + LAZY.four
 
 
-def module_with_lookup_mended(x: Tensor) -> Any:
+def module_with_lookup_mended(x: Tensor) -> object:
     return x + len("four")
 
 
@@ -256,58 +256,58 @@ def object_setattr(x: Tensor) -> Any:
         return x + 1
 
 
-def object_setattr_mended(x: Tensor) -> Any:
+def object_setattr_mended(x: Tensor) -> object:
     held = Counter()
     object.__setattr__(held, "size", 1)
     return x + held.size
 
 
-def dir_of_object(x: Tensor) -> Any:
+def dir_of_object(x: Tensor) -> object:
     return x + len(dir(math)) * 0
 
 
-def dir_of_object_mended(x: Tensor) -> Any:
+def dir_of_object_mended(x: Tensor) -> object:
     return x + len(dir(COUNTER)) * 0
 
 
-def hash_by_address(x: Tensor) -> Any:
+def hash_by_address(x: Tensor) -> object:
     return x + hash(COUNTER) * 0
 
 
-def hash_by_address_mended(x: Tensor) -> Any:
+def hash_by_address_mended(x: Tensor) -> object:
     return x + hash("counter") * 0
 
 
-def id_of_constant(x: Tensor) -> Any:
+def id_of_constant(x: Tensor) -> object:
     return x + id("text") * 0
 
 
-def id_of_constant_mended(x: Tensor) -> Any:
+def id_of_constant_mended(x: Tensor) -> object:
     return x + hash("text") * 0
 
 
-def address_as_number(x: Tensor) -> Any:
+def address_as_number(x: Tensor) -> object:
     return x + id(COUNTER) % 2 * 0
 
 
-def address_as_number_mended(x: Tensor) -> Any:
+def address_as_number_mended(x: Tensor) -> object:
     return x + (id(COUNTER) != id(LOOKUP)) * 0
 
 
-def identity_of_constants(x: Tensor) -> Any:
+def identity_of_constants(x: Tensor) -> object:
     two: Any = "2"
     return x + (str(x.dim()) is two) * 0
 
 
-def identity_of_constants_mended(x: Tensor) -> Any:
+def identity_of_constants_mended(x: Tensor) -> object:
     return x + (str(x.dim()) == "2") * 0
 
 
-def operator_in_c(x: Tensor) -> Any:
+def operator_in_c(x: Tensor) -> object:
     return x + (TODAY - TODAY).days
 
 
-def operator_in_c_mended(x: Tensor) -> Any:
+def operator_in_c_mended(x: Tensor) -> object:
     return x + 0
 
 
@@ -334,32 +334,32 @@ class OwnList(list[int]):
     def __add__(self, other: Any) -> Any:
         return [7]
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> object:
         return [8]
 
 
 LIST = OwnList([1])
 
 
-def comparison_of_objects(x: Tensor) -> Any:
+def comparison_of_objects(x: Tensor) -> object:
     try:
         return x + (iter([1]) > ROWS)  # type: ignore[operator]
     except TypeError:
         return x + 1
 
 
-def comparison_of_objects_mended(x: Tensor) -> Any:
+def comparison_of_objects_mended(x: Tensor) -> object:
     return x + ([1] < [2])
 
 
-def class_subscript(x: Tensor) -> Any:
+def class_subscript(x: Tensor) -> object:
     try:
         return x + Counter[1]  # type: ignore[misc]
     except TypeError:
         return x + 1
 
 
-def class_subscript_mended(x: Tensor) -> Any:
+def class_subscript_mended(x: Tensor) -> object:
     return x + [Counter][0].size
 
 
@@ -367,14 +367,14 @@ class Colour(enum.Enum):
     RED = 1
 
 
-def enum_contains(x: Tensor) -> Any:
+def enum_contains(x: Tensor) -> object:
     try:
         return x + (COUNTER in Colour)  # type: ignore[operator]
     except TypeError:
         return x + 1
 
 
-def enum_contains_mended(x: Tensor) -> Any:
+def enum_contains_mended(x: Tensor) -> object:
     return x + (Colour.RED in Colour)
 
 
@@ -387,20 +387,20 @@ class WithProperty:
         return 1
 
 
-def class_property(x: Tensor) -> Any:
+def class_property(x: Tensor) -> object:
     return x + (WithProperty.size == 1)  # type: ignore[comparison-overlap]
 
 
-def class_property_mended(x: Tensor) -> Any:
+def class_property_mended(x: Tensor) -> object:
     return x + Counter.size
 
 
-def empty_cell(x: Tensor) -> Any:
+def empty_cell(x: Tensor) -> object:
     return EMPTY(x)
 
 
-def _empty() -> Any:
-    def inner(x: Tensor) -> Any:
+def _empty() -> object:
+    def inner(x: Tensor) -> object:
         try:
             return x + later
         except NameError:
@@ -416,16 +416,16 @@ EMPTY: Any = None
 EMPTY = _empty()
 
 
-def empty_cell_mended(x: Tensor) -> Any:
+def empty_cell_mended(x: Tensor) -> object:
     later = 1
 
-    def inner() -> Any:
+    def inner() -> object:
         return x + later
 
     return inner()
 
 
-def own_import_function(x: Tensor) -> Any:
+def own_import_function(x: Tensor) -> object:
     return OWN_IMPORT(x)
 
 
@@ -438,7 +438,7 @@ def _own_import() -> Any:
 OWN_IMPORT = _own_import()
 
 
-def own_import_function_mended(x: Tensor) -> Any:
+def own_import_function_mended(x: Tensor) -> object:
     return x + math.pi
 
 
@@ -449,7 +449,7 @@ def numbers() -> Iterator[int]:
 MONEY = Decimal(2)
 
 
-def attribute_of_value(x: Tensor) -> Any:
+def attribute_of_value(x: Tensor) -> object:
     try:
         raise ValueError("none")
     except ValueError as error:
@@ -457,23 +457,23 @@ def attribute_of_value(x: Tensor) -> Any:
         return x + 1, traceback.tb_next
 
 
-def attribute_of_value_mended(x: Tensor) -> Any:
+def attribute_of_value_mended(x: Tensor) -> object:
     return x + 1, None
 
 
-def attribute_in_c(x: Tensor) -> Any:
+def attribute_in_c(x: Tensor) -> object:
     return x + len(len.__text_signature__)  # type: ignore[attr-defined]
 
 
-def attribute_in_c_mended(x: Tensor) -> Any:
+def attribute_in_c_mended(x: Tensor) -> object:
     return x + len(len.__name__)
 
 
-def method_of_value(x: Tensor) -> Any:
+def method_of_value(x: Tensor) -> object:
     return x + iter([1, 2]).__length_hint__()  # type: ignore[attr-defined]
 
 
-def method_of_value_mended(x: Tensor) -> Any:
+def method_of_value_mended(x: Tensor) -> object:
     return x + len([1, 2])
 
 
@@ -486,24 +486,24 @@ class OfThread(threading.local):
 OF_THREAD = OfThread()
 
 
-def attributes_kept_in_c(x: Tensor) -> Any:
+def attributes_kept_in_c(x: Tensor) -> object:
     OF_THREAD.step = 2
     return x + 1
 
 
-def attributes_kept_in_c_mended(x: Tensor) -> Any:
+def attributes_kept_in_c_mended(x: Tensor) -> object:
     COUNTER.step = 2  # type: ignore[attr-defined]
     return x + 1
 
 
-def operator_of_objects(x: Tensor) -> Any:
+def operator_of_objects(x: Tensor) -> object:
     try:
         return x + (iter([1]) + 1)  # type: ignore[operator]
     except TypeError:
         return x + 1
 
 
-def operator_of_objects_mended(x: Tensor) -> Any:
+def operator_of_objects_mended(x: Tensor) -> object:
     return x + (next(iter([1])) + 1)
 
 
@@ -514,19 +514,19 @@ class Bits(int):
         return other | int(self)
 
 
-def operator_method_order(x: Tensor) -> Any:
+def operator_method_order(x: Tensor) -> object:
     return x + (True + Bits(3))
 
 
-def operator_method_order_mended(x: Tensor) -> Any:
+def operator_method_order_mended(x: Tensor) -> object:
     return x + Bits(3).__radd__(True)
 
 
-def integers_too_large(x: Tensor) -> Any:
+def integers_too_large(x: Tensor) -> object:
     return x + (1 << 2_000_000 > 1)
 
 
-def integers_too_large_mended(x: Tensor) -> Any:
+def integers_too_large_mended(x: Tensor) -> object:
     return x + (2.0**1_000 > 1)
 
 
@@ -534,12 +534,12 @@ class Registry(dict[str, Any]):
     """A dict of the program."""
 
 
-def sets_module_registry(x: Tensor) -> Any:
+def sets_module_registry(x: Tensor) -> object:
     LAYER._buffers = Registry()
     return x + 1
 
 
-def sets_module_registry_mended(x: Tensor) -> Any:
+def sets_module_registry_mended(x: Tensor) -> object:
     LAYER._buffers = {}
     return x + 1
 
@@ -547,11 +547,11 @@ def sets_module_registry_mended(x: Tensor) -> Any:
 LAYER = nn.Linear(3, 3)
 
 
-def slot_of_derived_class(x: Tensor) -> Any:
+def slot_of_derived_class(x: Tensor) -> object:
     error = OSError(2, "not there")
     return x + error.errno  # type: ignore[operator]
 
 
-def slot_of_derived_class_mended(x: Tensor) -> Any:
+def slot_of_derived_class_mended(x: Tensor) -> object:
     number, _ = OSError(2, "not there").args
     return x + number

@@ -78,11 +78,11 @@ def random_of_system_mended(x: Tensor) -> Tensor:
     return x + 4
 
 
-def uses_processes(x: Tensor) -> Any:
+def uses_processes(x: Tensor) -> object:
     return x + 1, os.getpid() > 0
 
 
-def uses_processes_mended(x: Tensor) -> Any:
+def uses_processes_mended(x: Tensor) -> object:
     return x + 1, True
 
 
@@ -95,11 +95,11 @@ def garbage_collector_mended(x: Tensor) -> Tensor:
     return x + 1
 
 
-def pickles(x: Tensor) -> Any:
+def pickles(x: Tensor) -> object:
     return x + 1, pickle.loads(pickle.dumps([1, 2]))
 
 
-def pickles_mended(x: Tensor) -> Any:
+def pickles_mended(x: Tensor) -> object:
     return x + 1, [1, 2]
 
 
@@ -135,11 +135,11 @@ def explicit_break_mended(x: Tensor) -> Tensor:
     return (x + 1) * 2
 
 
-def function_in_c(x: Tensor) -> Any:
+def function_in_c(x: Tensor) -> object:
     return x + 1, sys.getallocatedblocks() > 0
 
 
-def function_in_c_mended(x: Tensor) -> Any:
+def function_in_c_mended(x: Tensor) -> object:
     return x + 1, True
 
 
@@ -155,21 +155,21 @@ def acts_on_torch_mended(x: Tensor) -> Tensor:
     return x + 1
 
 
-def torch_files(x: Tensor) -> Any:
+def torch_files(x: Tensor) -> object:
     return x + 1, torch.hub.get_dir() != ""
 
 
-def torch_files_mended(x: Tensor) -> Any:
+def torch_files_mended(x: Tensor) -> object:
     return x + 1, True
 
 
-def profiles(x: Tensor) -> Any:
+def profiles(x: Tensor) -> object:
     with torch.profiler.profile() as recorded:
         y = x + 1
     return y, len(recorded.key_averages()) > 0
 
 
-def profiles_mended(x: Tensor) -> Any:
+def profiles_mended(x: Tensor) -> object:
     with torch.profiler.record_function("step"):
         return x + 1, True
 
@@ -218,11 +218,11 @@ def global_state_mended(x: Tensor) -> Tensor:
     return x + 1
 
 
-def standard_library(x: Tensor) -> Any:
+def standard_library(x: Tensor) -> object:
     return x + 1, linecache.getline("no such file", 1)
 
 
-def standard_library_mended(x: Tensor) -> Any:
+def standard_library_mended(x: Tensor) -> object:
     return x + 1, ""
 
 
@@ -247,18 +247,18 @@ def memory_of_tensor_mended(x: Tensor) -> Tensor:
     return x * 2 + 1
 
 
-def imports_module(x: Tensor) -> Any:
+def imports_module(x: Tensor) -> object:
     import colorsys
 
     return x + 1, colorsys.rgb_to_hsv(1, 0, 0)
 
 
-def imports_module_inputs() -> tuple[Any, ...]:
+def imports_module_inputs() -> tuple[object, ...]:
     sys.modules.pop("colorsys", None)
     return (torch.ones(3),)
 
 
-def imports_module_mended(x: Tensor) -> Any:
+def imports_module_mended(x: Tensor) -> object:
     return x + 1, (0.0, 1.0, 1)
 
 
@@ -288,41 +288,41 @@ def handler_declines(x: Tensor) -> Any:
         return x + 1
 
 
-def handler_declines_mended(x: Tensor) -> Any:
+def handler_declines_mended(x: Tensor) -> object:
     warnings.warn("x is small", stacklevel=1)
     return x + 1
 
 
-def uses_threads(x: Tensor) -> Any:
+def uses_threads(x: Tensor) -> object:
     threading.Lock()
     return x + 1
 
 
-def uses_threads_mended(x: Tensor) -> Any:
+def uses_threads_mended(x: Tensor) -> object:
     return x + 1
 
 
-def drives_device(x: Tensor) -> Any:
+def drives_device(x: Tensor) -> object:
     return x + torch.backends.mkldnn.is_available() * 0
 
 
-def drives_device_mended(x: Tensor) -> Any:
+def drives_device_mended(x: Tensor) -> object:
     return x + 0
 
 
-def function_transform(x: Tensor) -> Any:
+def function_transform(x: Tensor) -> object:
     return torch.func.linearize(torch.sin, x)[0]
 
 
-def function_transform_mended(x: Tensor) -> Any:
+def function_transform_mended(x: Tensor) -> object:
     return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))[0]
 
 
-def library_without_tensors(x: Tensor) -> Any:
+def library_without_tensors(x: Tensor) -> object:
     return x + torch.from_numpy(np.unwrap(x.numpy()))
 
 
-def library_without_tensors_mended(x: Tensor) -> Any:
+def library_without_tensors_mended(x: Tensor) -> object:
     turns = torch.round(x.diff() / (2 * torch.pi)).cumsum(-1) * (2 * torch.pi)
     return x + torch.cat((x[:, :1], x[:, 1:] - turns), -1)
 
@@ -336,7 +336,7 @@ def _with_own_builtins() -> Any:
 IN_SANDBOX = _with_own_builtins()
 
 
-def own_builtins(x: Tensor) -> Any:
+def own_builtins(x: Tensor) -> object:
     return IN_SANDBOX(x)
 
 
@@ -348,39 +348,39 @@ def report(x: Tensor) -> Tensor:
     return x * 3
 
 
-def skipped_function(x: Tensor) -> Any:
+def skipped_function(x: Tensor) -> object:
     return report(x) + 1
 
 
-def skipped_function_called(fn: Any, x: Tensor) -> Any:
+def skipped_function_called(fn: Any, x: Tensor) -> object:
     with armature.rules.skip(report):
         return fn(x)
 
 
-def skipped_function_mended(x: Tensor) -> Any:
+def skipped_function_mended(x: Tensor) -> object:
     return report(x) + 1
 
 
-def skipped_function_mended_called(fn: Any, x: Tensor) -> Any:
+def skipped_function_mended_called(fn: Any, x: Tensor) -> object:
     return fn(x)
 
 
 GENERATOR = torch.Generator()
 
 
-def random_generator(x: Tensor) -> Any:
+def random_generator(x: Tensor) -> object:
     return x + GENERATOR.get_state().numel()
 
 
-def random_generator_mended(x: Tensor) -> Any:
+def random_generator_mended(x: Tensor) -> object:
     return x + torch.rand(3) * 0
 
 
-def torch_script(x: Tensor) -> Any:
+def torch_script(x: Tensor) -> object:
     return x + (len(torch._C._jit_get_all_schemas()) > 0)
 
 
-def torch_script_mended(x: Tensor) -> Any:
+def torch_script_mended(x: Tensor) -> object:
     return x + hasattr(torch.ops.aten, "add")
 
 
@@ -390,22 +390,22 @@ PART = types.ModuleType("app.settings.part")
 PART.width = 2  # type: ignore[attr-defined]
 
 
-def import_from_unclear_module(x: Tensor) -> Any:
+def import_from_unclear_module(x: Tensor) -> object:
     from settings_of_app import part  # type: ignore[import-not-found]  # noqa: PLC0415
 
     return x + part.width
 
 
-def import_from_unclear_module_called(fn: Any, x: Tensor) -> Any:
+def import_from_unclear_module_called(fn: Any, x: Tensor) -> object:
     with mock.patch.dict(sys.modules, {"settings_of_app": SETTINGS, "app.settings.part": PART}):
         return fn(x)
 
 
-def import_from_unclear_module_mended(x: Tensor) -> Any:
+def import_from_unclear_module_mended(x: Tensor) -> object:
     return x + PART.width
 
 
-def imports_math(x: Tensor) -> Any:
+def imports_math(x: Tensor) -> object:
     import math  # noqa: PLC0415
 
     return x + math.pi
@@ -415,7 +415,7 @@ OWN_IMPORT = {**vars(builtins), "__import__": lambda *names: __import__(*names)}
 own_import_function = types.FunctionType(imports_math.__code__, {"__builtins__": OWN_IMPORT})
 
 
-def own_import_function_mended(x: Tensor) -> Any:
+def own_import_function_mended(x: Tensor) -> object:
     return x + math.pi
 
 
@@ -423,9 +423,9 @@ RUNTIME = types.ModuleType("torch2trt")
 exec("def infer(x):\n    return x * 2", RUNTIME.__dict__)
 
 
-def library_runtime(x: Tensor) -> Any:
+def library_runtime(x: Tensor) -> object:
     return RUNTIME.infer(x) + 1
 
 
-def library_runtime_mended(x: Tensor) -> Any:
+def library_runtime_mended(x: Tensor) -> object:
     return x * 2 + 1
