@@ -63,7 +63,7 @@ from armature.torch_abi.attention import attention_results, item_by_tensors, nes
 from armature.torch_abi.decomps import overload, torch_decompositions, undecomposed
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
-from armature.torch_abi.fake import PLAIN_TENSORS, in_transform, of_transform, version_of
+from armature.torch_abi.fake import DATA_DEPENDENT, PLAIN_TENSORS, in_transform, of_transform, version_of
 from armature.torch_abi.fake_rules import AxesOfOne, FakeResult
 from armature.torch_abi.functions import Function, tensors_of
 from armature.torch_abi.known_strides import are_known as strides_are_known
@@ -166,6 +166,7 @@ __all__ = [
     "BETWEEN_PIECES",
     "CHECK",
     "COLLECTION_SLOTS",
+    "DATA_DEPENDENT",
     "EQUALITY_SLOTS",
     "MATH_FUNCTIONS",
     "MISSING",

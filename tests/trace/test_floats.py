@@ -58,6 +58,38 @@ def bounds(t, lr, wd):
     return [*made, *inside, F.leaky_relu(t, lr), torch.lerp(t, t * 2, lr), torch.full_like(t, wd)]
 
 
+def comparisons(t, lr, wd):
+    compared = [t > lr, t >= lr, lr > t, t <= lr, t == lr, t != lr, torch.lt(t, lr), t.clone().gt_(lr)]
+    chosen = torch.where(t > 0, t, lr), torch.where(t > lr, lr, t), torch.where(t > 0, lr, 1), t.where(t > 0, lr)
+    filled = t.masked_fill(t > 0, lr), t.clone().masked_fill_(t > lr, lr), t.index_fill(0, torch.tensor([1]), lr)
+    return (
+        compared,
+        chosen,
+        filled,
+        t.scatter(0, torch.tensor([1]), lr),
+        F.threshold(t, lr, 0.25),
+        F.threshold(t, 0, lr),
+    )
+
+
+def powers(t, lr, wd):
+    of_tensors = t**lr, t.abs() ** lr, torch.pow(t, lr), t.abs().pow_(lr), lr**t, torch.pow(lr, t), t.abs() ** -lr
+    return of_tensors, t // lr, t % lr, lr % t, torch.fmod(t, lr), t.remainder(lr), torch.xlogy(t.abs(), lr)
+
+
+def filled(t, lr, wd):
+    y, z = t.clone(), t.clone()
+    y[1:3], z[z > 0] = lr, lr
+    made = t.clone().fill_(lr), torch.full_like(t, lr), t.new_full((2,), lr), t.new_tensor(lr), t.new_tensor([lr, 1])
+    return y, z, made, torch.full((3,), lr), torch.scalar_tensor(lr), torch.logspace(0, lr / 100, 3)
+
+
+def scaled(t, lr, wd):
+    made = t.sub(t * 3, alpha=lr), torch.subtract(t, t * 3, alpha=lr), torch.rsub(t, t * 3, alpha=lr)
+    activated = F.elu(t, lr), F.softplus(t, lr), F.hardshrink(t, lr), F.normalize(t, dim=0, eps=lr), t.copysign(lr)
+    return made, activated, t.clone().sub_(t * 3, alpha=lr), torch.sub(torch.arange(3), 2) * lr, (t > 0) * lr
+
+
 def other_dtypes(t, lr, wd):
     whole = torch.arange(3)
     counts = (torch.full((2,), lr, dtype=torch.int64), torch.linspace(0, lr, 3, dtype=torch.int32), whole.clamp(max=lr))
@@ -119,10 +151,64 @@ def compiled_calls(fn: Callable[..., Any], backend: str, values: tuple[float, ..
     return len(session().compilations)
 
 
-@pytest.mark.parametrize("fn", [scales, in_place, lists, tensors_made, bounds])
+@pytest.mark.parametrize("fn", [scales, in_place, lists, tensors_made, bounds, filled, scaled])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 def test_three_compilations(fn: Callable[..., Any], backend: str) -> None:
     assert compiled_calls(fn, backend, VALUES) == 3
+
+
+@pytest.mark.parametrize("fn", [comparisons, powers])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
+def test_operators_that_get_a_number(fn: Callable[..., Any], backend: str) -> None:
+    """Not as a tensor: the kernels for some powers differ from those for all."""
+    values = (0.1, 2.0, 0.5, 3.0, -1.0, -0.5, 1.0, -2.0, 0.0, -0.0, 1e-30, math.inf, math.nan)
+    assert compiled_calls(fn, backend, values) == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("shape", [(7,), ()])
+def test_dtypes_are_those_of_eager_mode(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    def fn(t: torch.Tensor, lr: float) -> Any:
+        made = [t * lr, t > lr, torch.where(t > 0, t, lr), torch.where(t > 0, lr, 1), t.clamp(max=lr), torch.pow(t, lr)]
+        made += [t / lr, t + lr, lr**t, torch.xlogy(t, lr), torch.linspace(0, lr, 3), torch.tensor([lr, 1])]
+        return made, [(one.dtype, one.shape) for one in made]
+
+    armature.reset()
+    compiled = armature.compile(fn, backend="eager", fullgraph=True)
+    given = torch.tensor([0, 1, 2, 3, 1, 5, 6]).to(dtype)[: 7 if shape else 1].reshape(shape)
+    for lr in (0.5, 2.0, 3.25, 0.25, 0.1, 1.0, 4.5):
+        same(compiled(given, lr), fn(given, lr), f"result for {lr}")
+    assert len(session().compilations) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
+def test_gradients_of_powers(backend: str) -> None:
+    """Their derivatives ask for the exponent."""
+    fn = lambda t, lr: (t.abs() + 1) ** lr  # noqa: E731
+    armature.reset()
+    compiled = armature.compile(fn, backend=backend)
+    for lr in (0.5, 2.0, 3.0, 1.0, 0.0, -1.5):
+        grads = []
+        for run in (compiled, fn):
+            t = x().requires_grad_()
+            run(t, lr).sum().backward()
+            grads.append(t.grad)
+        torch.testing.assert_close(*grads)
+    assert len(session().compilations) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_tensors_made_of_ints(backend: str) -> None:
+    def fn(t: torch.Tensor, n: int) -> Any:
+        made = torch.tensor(n), torch.tensor([n, 1]), torch.tensor(n, dtype=torch.float32), torch.tensor((n, 0.5))
+        return made, torch.as_tensor(n), torch.as_tensor([n, n + 1]), t.new_tensor(n), torch.tensor(t.shape), t**n
+
+    armature.reset()
+    compiled = armature.compile(fn, backend=backend, fullgraph=True)
+    for n in (2, 3, 5, -1, 2**40, 0, 1):
+        given = torch.linspace(-1, 1, max(2, n % 10))
+        same(compiled(given, n), fn(given, n), f"result for {n}", 0.0 if backend == "eager" else 1e-6)
+    assert len(session().compilations) == 2
 
 
 def test_what_python_computes_from_floats() -> None:

@@ -35,7 +35,7 @@ from armature.trace.handlers import number_asked
 from armature.trace.recording import folding, mutation, tensor_state, torch_function, wrapper_subclasses
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
 from armature.trace.values.computed import real_power
-from armature.trace.values.constant import ConstantValue, is_atom
+from armature.trace.values.constant import is_atom
 from armature.trace.values.floats import KEEPS, FloatValue
 from armature.trace.values.precomputed import as_tensors
 from armature.trace.values.sequence import ListValue, TupleValue, leaves
@@ -90,16 +90,23 @@ def graph_call(
 
 
 def _of_numbers(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value | None:
-    """The result of a call with floats of the program, or with numbers known before the graph; None if it has none."""
+    """The result of a call with floats of the program, or with numbers known before the graph; None if it has none, or
+    needs their values."""
     state = tracer.overrides
     if (tracer.sizes.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, fn, args)
         if given is not None:
             return tracer.graph.call(fn, given, {})
     keeps = tracer.recorder.keeps_floats or tracer.recorder.subgraph_depth or state.has_modes
-    if tracer.sizes.floats and not keeps and takes_floats(fn, args, kwargs):
-        return _keeping_floats(tracer, fn, args, kwargs)
-    return None
+    if not tracer.sizes.floats or keeps or not takes_floats(fn, args, kwargs):
+        return None
+    tracer.recorder.keeps_floats = True
+    try:
+        return tracer.graph.call(fn, args, kwargs)
+    except GraphBreak:  # fakes need the numbers
+        return None
+    finally:
+        tracer.recorder.keeps_floats = False
 
 
 def _recorded(
@@ -167,26 +174,13 @@ def under_default_dtype(tracer: Tracing, fn: Called, chosen: torch.dtype) -> Cal
 
 def takes_floats(fn: Called, args: Args, kwargs: Kwargs) -> bool:
     """Whether floats of the program may stay unknown as arguments."""
-    name = (fn if isinstance(fn, str) else getattr(fn, "__name__", "")).removeprefix("_foreach_")
+    name = (fn if isinstance(fn, str) else getattr(fn, "__name__", "")).removeprefix("_foreach_").strip("_")
+    if name not in KEEPS or not (of_torch(fn) or fn in PURE):
+        return False
     values = [leaf for value in (*args, *kwargs.values()) for leaf in leaves(value)]
-    kinds = [value.dtype for value in values if isinstance(value, TensorValue)]
-    kinds += [kind for value in values if isinstance(kind := getattr(value, "value", None), torch.dtype)]
-    given = any(isinstance(value, FloatValue) for value in values) and bool(kinds or name in ("full", "linspace"))
-    return name in KEEPS and given and all(kind.is_floating_point for kind in kinds)
-
-
-def _keeping_floats(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value:
-    """The call with graph inputs for numbers, or constants where fakes need their values."""
-    tracer.recorder.keeps_floats = True
-    try:
-        return tracer.graph.call(fn, args, kwargs)
-    except GraphBreak:
-        tracer.recorder.keeps_floats = False
-        plain = [ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for v in args]
-        named = {k: ConstantValue(v.as_constant()) if isinstance(v, FloatValue) else v for k, v in kwargs.items()}
-        return tracer.graph.call(fn, plain, named)
-    finally:
-        tracer.recorder.keeps_floats = False
+    dtypes = [value.dtype if isinstance(value, TensorValue) else getattr(value, "value", None) for value in values]
+    of_complex = any(isinstance(dtype, torch.dtype) and dtype.is_complex for dtype in dtypes)
+    return not of_complex and any(isinstance(value, FloatValue) for value in values)
 
 
 def run_on_fakes(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Any:

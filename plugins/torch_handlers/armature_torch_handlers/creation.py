@@ -47,6 +47,16 @@ def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     return made.get_attribute(call.tracing, "requires_grad_").call(call.tracing, (wanted,), {})
 
 
+@handles(torch.Tensor.new_tensor)
+def new_tensor(call: Call, self: Value, data: Value, **options: Value) -> Value | None:
+    """`tensor.new_tensor(data)`, if numbers in `data` vary: `torch.tensor(data)` with the tensor's dtype and device."""
+    if not isinstance(self, TracedTensor) or data.is_tensor:
+        return None
+    on = {"dtype": call.constant(self.dtype), "device": call.constant(self.device)}
+    given = {name: value for name, value in options.items() if not value.is_constant or value.as_constant() is not None}
+    return of_tensors(call, data, on | given)
+
+
 @handles(torch.nn.Parameter)
 def parameter(call: Call, data: Value | None = None, requires_grad: Value | None = None) -> Value | None:
     """A parameter made by the graph, which then runs uncompiled; not within a subgraph."""
@@ -70,6 +80,22 @@ def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = 
     made.set_attribute(call.tracing, "persistent", call.constant(True) if persistent is None else persistent)
     made.set_attribute(call.tracing, "_is_buffer", call.constant(True))
     return made
+
+
+@handles(torch.sub, torch.subtract, torch.Tensor.sub, torch.Tensor.subtract)
+def subtraction(call: Call, self: Value, other: Value, *, alpha: Value | None = None) -> Value | None:
+    """`torch.sub(x, y, alpha=number)` with a float that varies: what the kernels compute, `x + -number * y`. torch's
+    fakes ask whether the number is 1."""
+    floats = all(isinstance(side, TracedTensor) and side.dtype.is_floating_point for side in (self, other))
+    if not floats or alpha is None or alpha.is_constant or alpha.python_type() is not float:
+        return None
+    return call.graph_call(torch.add, self, other, alpha=call.tracing.python.operate_unary("neg", alpha))
+
+
+@handles(torch.rsub)
+def reversed_subtraction(call: Call, self: Value, other: Value, *, alpha: Value | None = None) -> Value | None:
+    """`torch.rsub(x, y, alpha=number)` likewise."""
+    return subtraction(call, other, self, alpha=alpha)
 
 
 LEGACY = existing(

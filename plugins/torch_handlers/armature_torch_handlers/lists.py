@@ -52,7 +52,6 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     """Like `of_tensors`, or None if it can't be traced."""
     given, sizes = list(leaves(call, data)), sizes_of(call, data)
     kinds = [dtype_of(item) for item in given]
-    items = [as_tensor(item) if varies(item) else item for item in given]
     known = all(value.is_constant for value in options.values())
     if sizes is None or not known or call.tracing.ending.undo or call.tracing.overrides.present:
         return None
@@ -65,26 +64,29 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     ):
         return None
     device = call.constant(chosen.get("device", torch.get_default_device()))
-    taken, to = call.constant(TAKEN_AS[dtype]), {"dtype": call.constant(dtype)}
-    parts = [
-        call.graph_call("to", call.graph_call("detach", item), device=device, dtype=taken)
-        if item.is_tensor
-        else call.tracing.graph.call(torch.tensor, (item,), {"device": device, "dtype": taken})
-        for item in items
-    ]
+    taken, to = {"device": device, "dtype": call.constant(TAKEN_AS[dtype])}, {"dtype": call.constant(dtype)}
+    parts = [part(call, item, taken) for item in given]
     whole = call.graph_call(torch.stack, TupleValue(parts))
     return call.graph_call("to", call.graph_call("reshape", whole, call.constant(sizes)), **to)
 
 
+def part(call: Call, item: Value, options: dict[str, Value]) -> Value:
+    """An item as a tensor without axes. A float that varies is an input of the graph."""
+    number: Any = item
+    if item.is_tensor:
+        return call.graph_call("to", call.graph_call("detach", item), **options)
+    if not varies(item):
+        return call.tracing.graph.call(torch.tensor, (item,), options)
+    if item.python_type() is int:
+        return call.graph_call(torch.full, TupleValue([]), item, **options)
+    return call.graph_call("to", call.graph_call("detach", number.as_tensor()), **options)
+
+
 def varies(item: Value) -> bool:
-    """Whether it is a float that varies from call to call, and is known before the graph."""
-    return not item.is_constant and not item.is_tensor and known_before_graph(item) and item.python_type() is float
-
-
-def as_tensor(number: Any) -> Value:
-    """A number that varies, as a 0-d tensor."""
-    found: Value = number.as_tensor()
-    return found
+    """Whether it is an int or float that varies from call to call, and is known before the graph."""
+    if item.is_constant or item.is_tensor or item.python_type() not in (int, float):
+        return False
+    return known_before_graph(item)
 
 
 def fits(kind: torch.dtype | None, dtype: torch.dtype) -> bool:
@@ -109,7 +111,7 @@ def dtype_of(item: Value) -> torch.dtype | None:
         plain = item.fake.dim() == 0 and item.dtype in TAKEN_AS and item.device.type != "meta"
         return item.dtype if plain else None
     if varies(item):
-        return torch.get_default_dtype()
+        return torch.int64 if item.python_type() is int else torch.get_default_dtype()
     number = item.as_constant() if item.is_constant else None
     if type(number) is int and not -(2**63) <= number < 2**63:
         return None

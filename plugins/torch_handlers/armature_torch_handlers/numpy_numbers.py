@@ -99,7 +99,7 @@ def numbers_for(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     sizes."""
     if name in TAKE_INTS:
         take = ints_in
-    elif name in TAKES_NUMBERS:
+    elif name.strip("_") in TAKES_NUMBERS:
         take = number_of
     else:
         return args, kwargs
