@@ -19,10 +19,12 @@ def verify(program: Program) -> None:
     kernels = [name for source in program.sources for name in source.kernels]
     invariant(len(kernels) == len(set(kernels)), "two kernels with one name", kernels=kernels)
     invariant(len(kernels) == program.kernel_count, "a kernel without source", program=program.name)
-    given = {*kernels, *program.constants, *program.bindings, *dir(builtins)}
-    local = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    local |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    invariant(used <= given | local, "the wrapper uses unknown names", names=sorted(used - given - local))
-    shadowed = local & {*kernels, *program.bindings, *program.constants}
-    invariant(not shadowed, "a local name hides a kernel or an operator", names=sorted(shadowed))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    own = {*kernels, *program.constants, *program.bindings, *(function.name for function in functions)}
+    for function in functions:
+        names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+        local = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        local |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        unknown = {node.id for node in names if isinstance(node.ctx, ast.Load)} - local - own - {*dir(builtins)}
+        invariant(not unknown, "the wrapper uses unknown names", function=function.name, names=sorted(unknown))
+        invariant(not local & own, "a local name hides a kernel or an operator", names=sorted(local & own))

@@ -16,7 +16,7 @@ from armature.codegen.origins import place
 from armature.codegen.printer import PYTHON_INDEX, Lines
 from armature.lower.data import Argument, Buffer, ExternCall, Given, Origin, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
-from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Step
+from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Segment, Step
 from armature.torch_abi.alloc import empty_strided, laid_out, reinterpret
 
 
@@ -78,6 +78,7 @@ class Wrapper:
     layouts: dict[str, View] = attrs.field(factory=dict)
     returned_views: dict[View, str] = attrs.field(factory=dict)  # views that are returned and were also needed earlier
     ending: list[str] = attrs.field(factory=list)  # released, but not yet deleted
+    functions: list[str] = attrs.field(factory=list)  # texts of the segments
 
     def print(self) -> str:
         """The whole function."""
@@ -92,10 +93,46 @@ class Wrapper:
                 self.lines.add("args.clear()")
             for size, read in sorted(plan.sizes.items(), key=lambda item: item[0].name):
                 self.lines.add(f"{size.name} = {read.text(plan.inputs[read.position])}")
-            for step in plan.steps:
-                self.step(step)
+            starts = {segment.span.start: segment for segment in plan.segments}
+            number = 0
+            while number < len(plan.steps):
+                if segment := starts.get(number):
+                    self.segment(segment)
+                else:
+                    self.step(plan.steps[number])
+                number = segment.span.stop if segment else number + 1
             self.lines.add(f"return {_tuple([self.output(o) for o in plan.outputs])}")
-        return str(self.lines)
+        return "\n".join([*self.functions, str(self.lines)])
+
+    def segment(self, segment: Segment) -> None:
+        """A function of its steps, and its call here."""
+        self.delete()
+        outer, self.lines = self.lines, Lines(column=88)
+        views = set(self.returned_views.values())
+        with self.lines.indented(f"def {segment.name}(args):"):
+            if segment.inputs:
+                self.lines.add(f"{_tuple(segment.inputs)} = args")
+            self.lines.add("args.clear()")
+            for name in segment.copied:
+                self.bindings["copy_of"] = torch.clone
+                self.lines.add(f"{name} = copy_of({name})")
+            for at in segment.span:
+                self.step(self.plan.steps[at])
+            self.ending.clear()  # its variables end with it
+            made = (*segment.outputs, *(name for name in self.returned_views.values() if name not in views))
+            self.lines.add(f"return {_tuple(made)}")
+        self.functions.append(str(self.lines))
+        self.lines = outer
+        self.lines.add(f"given = [{', '.join(segment.inputs)}]")
+        if segment.ended:
+            self.lines.add(f"del {', '.join(segment.ended)}")
+        self.lines.add(f"{_tuple(made)} = {segment.name}(given)" if made else f"{segment.name}(given)")
+
+    def delete(self) -> None:
+        """Delete the variables of released buffers."""
+        if self.ending:
+            self.lines.add(f"del {', '.join(self.ending)}")
+            self.ending.clear()
 
     def step(self, step: Step) -> None:
         """One step of the plan."""
@@ -103,9 +140,7 @@ class Wrapper:
             if step.buffer not in self.reused:
                 self.ending.append(step.buffer)
             return
-        if self.ending:
-            self.lines.add(f"del {', '.join(self.ending)}")
-            self.ending.clear()
+        self.delete()
         if isinstance(step, Allocate):
             self.allocate(step)
         elif isinstance(step, Launch):

@@ -10,7 +10,6 @@ import attrs
 
 from armature.codegen.program import generate
 from armature.context import CompileContext
-from armature.events import EventKind
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.show import show as show_aten
@@ -19,21 +18,18 @@ from armature.lower.data import LoopGraph
 from armature.lower.lower import lower
 from armature.lower.show import show as show_loops
 from armature.pipeline import logs
-from armature.pipeline.notices import event_of, timed, warn_once
+from armature.pipeline.notices import timed, warn_once
+from armature.pipeline.recordings import Recordings
 from armature.pipeline.session import Compilation
 from armature.run.compiled import load
 from armature.run.data import CompiledGraph
-from armature.run.replay import Replayed, device_of, written_inputs
 from armature.schedule import verify as schedule_spec
 from armature.schedule.data import KernelPlan
 from armature.schedule.schedule import schedule
 from armature.schedule.show import show as show_plan
-from armature.torch_abi.memory import storage_number
 
 T = TypeVar("T")
 NOT_MEASURED = "max-autotune: {} measures no kernels; they are those of the default mode"
-NO_RECORDER = "nothing records launches on {}"
-SEVERAL_DEVICES = "its tensors are not all on one device"
 
 
 @attrs.frozen(eq=False)
@@ -48,15 +44,16 @@ class KernelCompiler:
         loops = self.timed("lower", ctx, lambda: self.lowered(aten, ctx))
         self.print("loops", lambda: show_loops(loops), ctx)
         plan = self.timed("schedule", ctx, lambda: self.scheduled(loops, ctx))
+        recordings = Recordings.of(plan, aten, self.record, ctx)
+        plan = recordings.plan
         self.print("plan", lambda: show_plan(plan), ctx)
         if ctx.config.autotune:
             self.tell_what_is_not_measured(plan, ctx)
         program = self.timed("codegen", ctx, lambda: generate(plan, ctx, boxed=aten.kind is GraphKind.BACKWARD))
         self.print("kernels", lambda: "\n".join(source.text for source in program.sources), ctx)
         self.print("wrapper", lambda: program.wrapper, ctx)
-        compiled = self.timed("load", ctx, lambda: load(program, aten, loops, plan, ctx))
-        if ctx.config.record_launches:
-            compiled = self.recorded(compiled, ctx)
+        compiled = self.timed("load", ctx, lambda: load(program, aten, loops, plan, ctx, recordings.segment))
+        compiled = recordings.whole(compiled)
         if aten.kind is GraphKind.BACKWARD:
             # a backward graph is compiled on its first call, but its errors belong to this compilation
             compiled.ready()
@@ -71,29 +68,6 @@ class KernelCompiler:
             if backend is not None and not backend.features.products:
                 text = NOT_MEASURED.format(backend.name)
                 warn_once(self.record, text, text)
-
-    def recorded(self, compiled: CompiledGraph, ctx: CompileContext) -> CompiledGraph:
-        """The graph, with its launches recorded from its second call on if its device supports that."""
-
-        def tell(detail: str) -> None:
-            ctx.emit(event_of(self.record, EventKind.REPLAY, f"{compiled.name}: {detail}"))
-
-        plan = compiled.plan
-        device = device_of(plan)
-        recorder = None if device is None else ctx.tables.launch_recorder(device.type)
-        if device is None or recorder is None:
-            tell(f"not recorded: {NO_RECORDER.format(device) if device else SEVERAL_DEVICES}")
-            return compiled
-        replayed = Replayed(
-            compiled.call,
-            recorder,
-            device,
-            compiled.aten.static_inputs | written_inputs(plan),
-            sized=bool(plan.sizes),
-            constants=frozenset(map(storage_number, plan.constants.values())),
-            tell=tell,
-        )
-        return attrs.evolve(compiled, call=replayed)
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
         """The loops after the passes of their stage."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 
@@ -15,7 +15,7 @@ from armature.graph.data import AtenGraph
 from armature.lower.data import LoopGraph
 from armature.run.data import CompiledGraph
 from armature.run.timeline import Timeline
-from armature.schedule.data import KernelPlan
+from armature.schedule.data import KernelPlan, Segment
 from armature.torch_abi.aot import Unboxed
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from armature.context import CompileContext
 
 Kernels = Mapping[str, Callable[..., None]]
+Call: TypeAlias = Callable[[list[Any]], tuple[Any, ...]]
 
 
 @attrs.define(eq=False)
@@ -68,8 +69,16 @@ def backend_of(source: KernelSource, plan: KernelPlan, ctx: CompileContext) -> D
     raise InvariantError(what="a source of an unknown back end", details=source.backend)
 
 
-def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, ctx: CompileContext) -> CompiledGraph:
-    """The program as a callable. Kernels are still being built when this returns; `ready` waits for them."""
+def load(
+    program: Program,
+    aten: AtenGraph,
+    loops: LoopGraph,
+    plan: KernelPlan,
+    ctx: CompileContext,
+    around: Callable[[Segment, Call], Call] = lambda segment, call: call,
+) -> CompiledGraph:
+    """The program as a callable. Kernels are still being built when this returns; `ready` waits for them. around:
+    what stands for the function of a segment."""
     names: dict[str, object] = {**program.bindings, **program.constants}
     bindings: list[Binding] = []
     for source in program.sources:
@@ -81,6 +90,8 @@ def load(program: Program, aten: AtenGraph, loops: LoopGraph, plan: KernelPlan, 
     # Tracebacks and debuggers find the wrapper's text here; without an mtime it is never checked against a file.
     linecache.cache[filename] = (len(program.wrapper), None, program.wrapper.splitlines(keepends=True), filename)
     exec(compile(program.wrapper, filename, "exec"), names)
+    for segment in plan.segments:
+        names[segment.name] = around(segment, cast(Call, names[segment.name]))
     call: Any = names["call"]
     if ctx.timeline is not None:
         call = ctx.timeline.timed("graph", program.name, call)

@@ -10,6 +10,7 @@ made, or the graph runs normally.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, Protocol
@@ -34,7 +35,9 @@ from armature.torch_abi.memory import (
 from armature.torch_abi.views import may_overlap_itself
 
 MOST = 8
-"""Recordings of one graph; calls that need another one run normally."""
+"""Recordings of one graph for the same parameters; calls that need another one run normally."""
+MOST_IN_ALL = 128
+"""Recordings of one graph for any parameters: layers of one class share graphs."""
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 Arguments = list[Any] | Mapping[int, Any]
@@ -56,6 +59,10 @@ class LaunchRecorder(Protocol):
     def place(self, device: torch.device) -> Hashable | None:
         """What a recording depends on besides its arguments, such as the device's current stream. None: nothing can be
         recorded now."""
+
+    def refusal(self, operator: torch._ops.OpOverload) -> str | None:
+        """Why a call of the operator can't be recorded on its device; None if it can, as far as is known before. Steps
+        before it and after it are then recorded by themselves."""
 
     def record(
         self, device: torch.device, call: Call, args: list[Any], arena: int
@@ -172,7 +179,7 @@ class Replayed:
     constants: frozenset[int]
     tell: Callable[[str], None]
     recordings: dict[Hashable, list[Recording]] = attrs.field(factory=dict)
-    count: int = 0
+    counts: Counter[tuple[int, ...]] = attrs.field(factory=Counter)
     given_up: bool = False
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
@@ -203,7 +210,7 @@ class Replayed:
 
     def recordable(self, args: list[Any]) -> bool:
         """Whether another recording can be tried."""
-        if self.count == MOST:
+        if self.counts.total() == MOST_IN_ALL or self.counts[parameters(args)] == MOST:
             return False
         elsewhere = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg.device != self.device]
         if elsewhere:
@@ -213,7 +220,8 @@ class Replayed:
     def recorded(self, args: list[Any], place: Hashable, known: list[Recording]) -> tuple[Any, ...]:
         """Make a recording for arguments like these, and launch it for the first time. The list is emptied, so that the
         recording can use the memory of inputs that nobody else holds. If it can't be made, the graph runs normally."""
-        self.count += 1
+        of_these = parameters(args)
+        self.counts[of_these] += 1
         arenas = self.recorder.arenas
         tensors = [k for k, arg in enumerate(args) if isinstance(arg, Tensor)]
         given = {k: memory for k in tensors if (memory := arenas.result_of(args[k])) is not None}
@@ -251,7 +259,8 @@ class Replayed:
                 kept, addresses, tuple(places), [*places.values()], launch, results, arena, held, before, consumed
             )
         )
-        more = "; this was the last one, other calls run normally" if self.count == MOST else ""
+        last = self.counts[of_these] == MOST or self.counts.total() == MOST_IN_ALL
+        more = "; this was the last one, other calls run normally" if last else ""
         self.tell(f"recorded: {len(kept)} inputs stay where they are, {len(places)} are copied{more}")
         launch()
         arena.held.extend(held)
@@ -285,6 +294,11 @@ class Source:
         number = storage_number(tensor)
         storage = StorageWeakRef(tensor.untyped_storage())
         return cls(weakref.ref(tensor), storage, number, int(tensor.storage_offset()))
+
+
+def parameters(args: list[Any]) -> tuple[int, ...]:
+    """The addresses of the parameters among the arguments."""
+    return tuple(arg.data_ptr() for arg in args if isinstance(arg, torch.nn.Parameter))
 
 
 def stays(tensor: Tensor) -> bool:
@@ -338,9 +352,3 @@ def written_inputs(plan: KernelPlan) -> frozenset[int]:
         elif isinstance(step, ExternCall):
             written.update(step.mutates)
     return frozenset(k for k, name in enumerate(plan.inputs) if name in written)
-
-
-def device_of(plan: KernelPlan) -> torch.device | None:
-    """The device that all tensors of the graph are on; None if there are several, or none."""
-    devices = {buffer.device for buffer in plan.buffers.values()}
-    return devices.pop() if len(devices) == 1 else None

@@ -140,8 +140,28 @@ Step: TypeAlias = Allocate | Release | Launch | ExternCall
 
 
 @attrs.frozen
+class Segment:
+    """Steps that are launched as one where their device can record launches: a function of the wrapper.
+
+    span: positions in the plan's steps. inputs: what the steps need, tensors and sizes. outputs: what they make and
+    leave. ended: inputs that are not used after this. fixed: inputs that the steps write to, so that they have to be
+    the tensors themselves. copied: inputs whose memory the steps take over, but which no segment has made; they are
+    copied first, so that the results lie in memory of the recording.
+    """
+
+    name: str
+    device: torch.device
+    span: range
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class KernelPlan:
-    """Everything that the wrapper does, in order."""
+    """Everything that the wrapper does, in order. segments: those that are recorded, where the whole can't be."""
 
     name: str
     inputs: tuple[str, ...]
@@ -150,6 +170,7 @@ class KernelPlan:
     steps: tuple[Step, ...]
     outputs: tuple[View | Index | bool | float | None, ...]
     sizes: Mapping[Size, Reading]
+    segments: tuple[Segment, ...] = ()
 
     @property
     def launches(self) -> tuple[Work, ...]:

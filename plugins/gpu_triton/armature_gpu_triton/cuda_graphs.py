@@ -49,6 +49,11 @@ class CudaGraphs:
             return None
         return self.stream_of(device.index)
 
+    def refusal(self, operator: torch._ops.OpOverload) -> str | None:
+        """Whether the CPU waits for what the operator computes: for the size of its result, or for its value."""
+        waits = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+        return "the CPU waits for its result" if waits.intersection(operator.tags) else None
+
     def pool(self, device: torch.device, stream: int, arena: int) -> Pool:
         """The pool of an arena of a device's stream."""
         key = device, stream, arena

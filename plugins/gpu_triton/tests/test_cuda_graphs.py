@@ -101,6 +101,26 @@ def test_gradients_that_are_added_up() -> None:
             other.zero_grad()
 
 
+def test_what_the_cpu_computes_is_between_recordings() -> None:
+    """As the layers of a model that are left out at random: the number is drawn on the CPU."""
+    weight = torch.randn(64, 64, device="cuda") / 8
+
+    def layer(x: Tensor) -> tuple[Tensor, Tensor]:
+        x = (x @ weight).sin() @ weight
+        number = torch.rand([])
+        return (x + number.to("cuda")) @ weight @ weight, number
+
+    compiled = armature.compile(layer, **OPTIONS)
+    x = torch.randn(32, 64, device="cuda")
+    for seed in range(6):
+        torch.manual_seed(seed)
+        found = compiled(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(found, layer(x), rtol=1e-4, atol=1e-4)
+    assert any("its tensors are not all on one device" in text for text in told())
+    assert any(text.startswith("recorded: ") for text in told())
+
+
 def test_results_of_one_function_are_safe_from_replays_of_another() -> None:
     def one(x: Tensor) -> Tensor:
         return x @ x @ x @ x

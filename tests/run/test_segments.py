@@ -1,0 +1,142 @@
+"""Graphs of which a device can record parts: what is between them runs as it is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import armature
+from armature.pipeline.session import session
+from armature.run.replay import MOST
+from tests.support.recording import OPTIONS, Recorder, recording, told
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    with recording() as made:
+        made.refused = frozenset(("aten.sort.default", "aten.sort.stable"))
+        yield made
+
+
+class Sorted(nn.Module):
+    """Two products and an activation on both sides of an operator that can't be recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(6, 6) / 2) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, two, three, four = self.weights
+        x = ((x @ one).sin() @ two).tanh()
+        return ((x.sort(-1).values @ three).cos() @ four).exp()
+
+
+def texts() -> list[str]:
+    """The wrappers of all compiled graphs."""
+    return [graph.program.wrapper for record in session().compilations for graph in record.graphs]
+
+
+def test_what_is_before_and_after_an_operator_is_recorded(recorder: Recorder) -> None:
+    model = Sorted()
+    compiled = armature.compile(model, **OPTIONS)
+    held: list[tuple[Tensor, Tensor]] = []
+    with torch.no_grad():
+        for _ in range(6):
+            x = torch.randn(5, 6)
+            held.append((compiled(x), model(x)))
+    for found, wanted in held:
+        torch.testing.assert_close(found, wanted)
+    lines = [text.partition(": ")[2] for text in told()]
+    assert "not recorded: aten.sort.default: it can't be" in lines
+    assert "recorded: 2 inputs stay where they are, 1 are copied" in lines
+    (text,) = texts()
+    assert "def segment_0(args):" in text and "def segment_1(args):" in text
+    assert recorder.replays > 6
+
+
+def test_training(recorder: Recorder) -> None:
+    model = Sorted()
+    twin = copy.deepcopy(model)
+    compiled = armature.compile(model, **OPTIONS)
+    steps = [torch.optim.SGD(net.parameters(), 0.01) for net in (model, twin)]
+    for _ in range(8):
+        x = torch.randn(5, 6)
+        for net, step in zip((compiled, twin), steps, strict=True):
+            net(x).mean().backward()
+            step.step()
+            step.zero_grad()
+    torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
+    assert recorder.replays > 8
+
+
+def test_sizes_that_change(recorder: Recorder) -> None:
+    model = Sorted()
+    compiled = armature.compile(model, dynamic=True, **OPTIONS)
+    with torch.no_grad():
+        for rows in (3, 5, 3, 5, 3, 5, 3, 5):
+            x = torch.randn(rows, 6)
+            torch.testing.assert_close(compiled(x), model(x))
+    assert recorder.records == 4, "one for each number of rows and segment"
+    assert recorder.replays > 4
+
+
+def test_memory_that_a_segment_takes_over_from_a_step_outside(recorder: Recorder) -> None:
+    weight = torch.randn(6, 6)
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        found = x.sort(-1).values
+        return (found * 2).cos(), (found @ weight).sin() @ weight
+
+    compiled = armature.compile(program, **OPTIONS)
+    held = []
+    for _ in range(7):
+        x = torch.randn(5, 6)
+        held.append((compiled(x), program(x)))
+        del held[:-2]
+        for found, wanted in held:
+            torch.testing.assert_close(found, wanted)
+    assert recorder.replays
+
+
+def test_inputs_that_a_segment_writes_to(recorder: Recorder) -> None:
+    weight = torch.randn(6, 6)
+
+    def push(cache: Tensor, x: Tensor) -> Tensor:
+        found = x.sort(-1).values
+        cache.mul_(0.5).add_((found @ weight).sin() @ weight)
+        return cache.sum()
+
+    compiled = armature.compile(push, **OPTIONS)
+    ours, theirs = torch.zeros(5, 6), torch.zeros(5, 6)
+    for _ in range(6):
+        x = torch.randn(5, 6)
+        torch.testing.assert_close(compiled(ours, x), push(theirs, x))
+        torch.testing.assert_close(ours, theirs)
+    assert recorder.records == 1 and recorder.replays == 5
+
+
+def test_a_few_steps_are_no_segment(recorder: Recorder) -> None:
+    compiled = armature.compile(lambda x: (x * 2).sort(-1).values + 1, **OPTIONS)
+    for _ in range(4):
+        x = torch.randn(5, 6)
+        torch.testing.assert_close(compiled(x), (x * 2).sort(-1).values + 1)
+    assert recorder.records == 0
+    assert "segment_0" not in "".join(texts())
+
+
+def test_layers_that_share_a_graph_have_recordings_of_their_own(recorder: Recorder) -> None:
+    """A stack of more layers than one layer may have recordings."""
+    layers = [nn.Linear(4, 4) for _ in range(MOST + 4)]
+    compiled = armature.compile(nn.Linear.forward, **OPTIONS)
+    with torch.no_grad():
+        for _ in range(4):
+            found = wanted = torch.randn(3, 4)
+            for layer in layers:
+                found, wanted = compiled(layer, found), layer(wanted)
+            torch.testing.assert_close(found, wanted)
+    assert recorder.records >= len(layers)
+    assert recorder.replays >= 2 * len(layers)
