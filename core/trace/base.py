@@ -40,7 +40,7 @@ class Described:
         raise NotImplementedError(type(self).__name__)
 
     def describe(self) -> str:
-        """For people, in break reports."""
+        """The text that break reports show to people."""
         return f"a {self.python_type().__name__}"
 
     def contents(self) -> object:
@@ -137,7 +137,7 @@ class Value(Operations):
     """
 
     source: Source | None = attrs.field(default=None, kw_only=True)
-    # For an object whose class derives from a builtin type: a value for its builtin part.
+    # The value of the builtin part of an object whose class derives from a builtin type.
     base: Value | None = attrs.field(default=None, kw_only=True)
 
     is_tensor: ClassVar[bool] = False

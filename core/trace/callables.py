@@ -298,7 +298,7 @@ def call_class(knowledge: Knowledge, tracer: Tracing, value: ClassValue, args: A
 
 
 def _exception(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> Value:
-    """By the handler of `BaseException.__new__`, which covers all exception classes, and `__init__`."""
+    """Make an exception: one handler, of `BaseException.__new__`, makes those of all classes; then `__init__` runs."""
     init, new = find_in_class(value.cls, "__init__"), find_in_class(value.cls, "__new__")
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("exception-class-with-new", type=value.describe())
@@ -388,7 +388,7 @@ def _initialise_object(tracer: Tracing, cls: type, made: UserObjectValue, args: 
 
 
 def _initialise_derived(tracer: Tracing, cls: type, made: DerivedObjectValue, args: Args, kwargs: Kwargs) -> None:
-    """For the builtin part, unless the class overrides `__init__` in Python."""
+    """Initialise the builtin part, unless the class overrides `__init__` in Python."""
     init = find_in_class(made.cls, "__init__")
     if init is None or isinstance(init.obj, FunctionType):
         _initialise_object(tracer, cls, made, args, kwargs)
@@ -414,7 +414,7 @@ INITIALISED: tuple[tuple[type[Value], Callable[..., None]], ...] = (
     (UserObjectValue, _initialise_object),
 )
 MakeObject = Callable[["Tracing", ClassValue, Args, Kwargs], Value]
-# In this order; the last takes everything.
+# The rows are asked in this order; the last one takes everything.
 CLASS_ROWS: tuple[tuple[str, Callable[[type], bool], MakeObject], ...] = (
     ("exception", lambda cls: issubclass(cls, BaseException), _exception),
     ("tensor that holds others", is_wrapper, wrapper_subclasses.call_wrapper_class),

@@ -322,7 +322,7 @@ def _is_named_tuple(obj: object) -> bool:
     return issubclass(type(obj), tuple) and (is_named_tuple(type(obj)) or is_structseq(type(obj)))
 
 
-# In this order; the last takes everything. `type(obj)` decides, because a proxy may lie about its `__class__`.
+# The rows are asked in this order; the last one takes everything. A proxy may lie about its `__class__`, not its type.
 ROWS: tuple[tuple[str, Callable[[object], bool], Build], ...] = (
     ("tensor", lambda obj: issubclass(type(obj), torch.Tensor), _tensor),
     ("class", lambda obj: issubclass(type(obj), type), _class),

@@ -37,7 +37,7 @@ class Rebuilder(ValueWriter):
         """Call the graph, prepare the result and the changes, make the changes, return the result."""
         prologue = self.prologue(slot)
         self._body(result)
-        written = [*prologue, *self._early, *self.epilogue(slot), *self.main, *self.after_failure()]
+        written = [*prologue, *self._size_reads, *self.epilogue(slot), *self.main, *self.after_failure()]
         return self._assemble(written, stack_size(written))
 
     def _count_uses(self, sources: list[Source]) -> None:
@@ -157,19 +157,19 @@ class Rebuilder(ValueWriter):
         self.undo = Undo() if slot is None else plan(now.recorder, now.effects, now.fakes, functions)
         # A frame may run again if nothing visible has happened by then.
         undone = slot is not None and (self.undo.saves or not self.undo.happens)
-        repeats, early = undone and only_computes(self.tracer.recorder), bool(self.tracer.precalls.calls)
+        repeats, precalled = undone and only_computes(self.tracer.recorder), bool(self.tracer.precalls.calls)
         if self.tracer.ending.breaks and (self.undo.remembered or not repeats):
             raise self.tracer.ending.breaks[0]
-        if repeats or early:
+        if repeats or precalled:
             strict = self.tracer.config.strict or self.tracer.users_backend
-            self._rerun = rerun_of(self.code, self.undo, not (self.tracer.stack.has_handlers or early), strict)
+            self._rerun = rerun_of(self.code, self.undo, not (self.tracer.stack.has_handlers or precalled), strict)
         begin = TryBegin(self._failed, False, 0)
-        if early:
+        if precalled:
             self._before.save(self)
             self.mark(begin)
-            self._early, early_of_body = self._now, self._early  # numbers that these calls need are read here
+            self._size_reads, sizes_of_body = self._now, self._size_reads  # numbers that these calls need are read here
             self._before.calls(self)
-            self._early = early_of_body
+            self._size_reads = sizes_of_body
             if not repeats:
                 self.mark(TryEnd(begin))
         if slot is None:
@@ -183,7 +183,7 @@ class Rebuilder(ValueWriter):
         for value in self.tracer.recorder.inputs:
             if value.source is not None:
                 self.load_source(value.source)
-        if repeats and not early:
+        if repeats and not precalled:
             self.mark(begin)
             self.emit("NOP")  # Python 3.13 may look for the handler one instruction before the call
         self.call(len(self.tracer.recorder.inputs) + (not alone))

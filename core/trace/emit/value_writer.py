@@ -38,7 +38,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
     _uses: dict[Source, int] = attrs.field(factory=dict)
     _cells: dict[int, str] = attrs.field(factory=dict)
     _symbols: dict[Any, str] = attrs.field(factory=dict)
-    _early: list[Instr] = attrs.field(factory=list)
+    _size_reads: list[Instr] = attrs.field(factory=list)
     # the list being written to
     _now: list[Any] = attrs.field(default=attrs.Factory(lambda self: self.main, takes_self=True))
     _before: PrecallWriter = attrs.field(factory=PrecallWriter)
@@ -129,7 +129,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         quantity = self.tracer.sizes.quantities[symbol]
         name = self._symbols[symbol] = self.temporary()
         paths, self._paths = self._paths, {}
-        with self.into(self._early):
+        with self.into(self._size_reads):
             if quantity.axis < 0:
                 self.load_source(quantity.source)
             elif self.tracer.overrides.present:

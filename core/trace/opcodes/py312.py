@@ -42,7 +42,7 @@ def load_fast_and_clear(frame: Frame, inst: Instruction) -> None:
 
 @opcode("STORE_FAST")
 def store_fast(frame: Frame, inst: Instruction) -> None:
-    """Also restores what LOAD_FAST_AND_CLEAR took from a variable: its value, its cell or nothing."""
+    """Store a variable, or restore what LOAD_FAST_AND_CLEAR took from it: its value, its cell or nothing."""
     name = str(inst.argval)
     value = frame.stack.pop()
     frame.lazy.pop(name, None)

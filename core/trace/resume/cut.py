@@ -101,7 +101,7 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
     for number, error in enumerate(frame.handling):
         held[handled_name(number)] = error
     bound = frozenset(frame.variables) | frozenset(frame.lazy)
-    retained = kept_alive(frame, origin) & bound
+    retained = retained_for_weak_references(frame, origin) & bound
     names = in_order(origin, bound & live_at(origin, position) | retained)
     return CutFrame(frame, origin, position, names, retained, layout, held)
 
@@ -132,7 +132,7 @@ def split_method(tracer: Tracing, method: Value) -> tuple[object, Value | None]:
     return None, None
 
 
-def kept_alive(frame: Frame, origin: CodeType) -> frozenset[str]:
+def retained_for_weak_references(frame: Frame, origin: CodeType) -> frozenset[str]:
     """Variables that weak references observe: their objects must live as long as the frame."""
     names = weakly_held(frame)
     point = resume_point(frame.code)
@@ -172,7 +172,7 @@ class CutWriter(Rebuilder):
                 self._cells[id(cell)] = name
         prologue = self.prologue(slot)
         self._state(cuts)
-        written = [*prologue, *self._early, *self.epilogue(slot), *self.main]
+        written = [*prologue, *self._size_reads, *self.epilogue(slot), *self.main]
         table, resumed = self.tracer.request.resumes, resume_point(self.code) is not None
         cells = frozenset(self.code.co_cellvars)
         out = BreakWriter(root.origin, cells, table=table, hands_back=resumed, retained=root.retained)

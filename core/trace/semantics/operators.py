@@ -52,7 +52,7 @@ def _by_first_row(rows: Rows[P], tracer: Tracing, op: P, left: Value, right: Val
 
 
 def _of_constants(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """By a method of an enum member's class, else folded."""
+    """A method of an enum member's class decides, if there is one; otherwise the operation is folded."""
     found = _by_member(tracer, by_methods, op.method, op.reflected, left, right)
     if found is not None:
         return found
@@ -66,7 +66,7 @@ def _of_constants(tracer: Tracing, op: Operator, left: Value, right: Value, in_p
 
 
 def _of_tensors(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """In the graph, unless an object of the program implements the operator."""
+    """The call becomes a node of the graph, unless an object of the program implements the operator."""
     found = _with_tensor(tracer, by_methods, op.method, op.reflected, left, right)
     return tracer.graph.call(op.function, (left, right), {}) if found is None else found
 
@@ -81,13 +81,13 @@ def _by_handler(target: Any, tracer: Tracing, op: Operator, left: Value, right: 
 
 
 def _text_of_tensor(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value:
-    """Not folded, because the text of a fake tensor differs."""
+    """A handler formats it: folding would give the text of a fake tensor."""
     found = tracer.calls.handled(str.__mod__, (left, right), {})
     return _without_method(tracer, op, left, right) if found is None else found
 
 
 def _of_derived(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    """By a method in Python if that is called first, else by those of the builtin types. None: a text is formatted."""
+    """Call a method in Python if that comes first, else those of the builtin types. None: a text is formatted."""
     own = has_own(tracer, left, right, op.method, op.reflected)
     if _calls_program(op, left, right, in_place, own):
         break_at_method_order(tracer, op.method, left, right)
@@ -277,7 +277,7 @@ def _first_known(tracer: Tracing, order: list[tuple[Value, str, Value]]) -> Valu
 
 
 def _by_member(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Value, right: Value) -> Value | None:
-    """By a method that an enum member's class defines. None: neither has one."""
+    """Call the method that an enum member's class defines. None: neither class has one."""
     if any(issubclass(side.python_type(), enum.Enum) for side in (left, right)):
         return ask(tracer, name, reflected, left, right)
     return None
@@ -296,7 +296,7 @@ def _tensor_in_place(tracer: Tracing, op: Operator, left: Value, right: Value) -
 
 
 def _own_in_place(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value | None:
-    """By the in-place method in Python of a class that derives from a builtin type."""
+    """Call the in-place method in Python of a class that derives from a builtin type."""
     own = overrides(left.python_type(), op.in_place_method)
     found = _ask(tracer, left, op.in_place_method, right) if own else None
     if found is None and (left is right or has_own(tracer, left, right, op.in_place_method, op.method, op.reflected)):
@@ -314,7 +314,7 @@ def _by_in_place_method(tracer: Tracing, op: Operator, left: Value, right: Value
 
 
 def _of_builtin_part(tracer: Tracing, op: Operator, left: Value, right: Value) -> Value:
-    """The methods of the builtin type, which change the object."""
+    """Call the method of the builtin type, which changes the object."""
     part = native(left)
     try:
         changed = operate_in_place(tracer, op.name, part, right)
@@ -353,7 +353,7 @@ def compare(tracer: Tracing, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _compare_constants(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
-    """By a method of an enum member's class, else folded."""
+    """A method of an enum member's class decides, if there is one; otherwise the operation is folded."""
     found = _by_member(tracer, by_comparing, row.method, row.reflected, left, right)
     if found is None and row.symbol == "!=":
         equal = _by_member(tracer, by_comparing, "__eq__", "__eq__", left, right)
@@ -375,8 +375,8 @@ def _compare_by_methods(tracer: Tracing, row: Comparison, left: Value, right: Va
 
 
 def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
-    """As objects of the builtin types from which the operands' classes derive. None: one object compared for equality
-    with itself."""
+    """Compare as objects of the builtin types from which the operands' classes derive. None: one object is compared
+    for equality with itself."""
     plain = [side for side in (left, right) if isinstance(side, UserObjectValue) and not derives(side)]
     if row.symbol == "!=" and any(has_own(tracer, side, side, "__eq__") for side in plain):
         break_at_method_order(tracer, "__ne__", left, right)  # the method was called, and returned NotImplemented
@@ -390,7 +390,7 @@ def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value
 
 
 def _negated_eq(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
-    """By `object.__ne__`, which calls `__eq__`, if a class has that."""
+    """Call `object.__ne__`, which asks `__eq__`, if a class has no other."""
     for first, second in ((left, right), (right, left)):
         equal = _ask(tracer, first, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
         if equal is not None:
@@ -409,7 +409,7 @@ COMPARED: Rows[Comparison] = (
 
 
 def _compare_objects(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
-    """Objects without a method for it: constants compare by value, others equal only themselves."""
+    """Compare objects that lack the method: constants compare by value, others equal only themselves."""
     methods = {row.method, row.reflected} | ({"__eq__"} if row.symbol == "!=" else set())
     objects = [side for side in (left, right) if isinstance(side, UserObjectValue)]
     declined = any(has_own(tracer, side, side, *sorted(methods)) for side in objects)  # the method was already called

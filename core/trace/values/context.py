@@ -44,7 +44,7 @@ class ContextValue(Value):
         raise NotImplementedError(type(self).__name__)
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        """As a decorator of a function."""
+        """Decorate a function with the context."""
         if len(args) != 1 or kwargs or not issubclass(args[0].python_type(), (FunctionType, MethodType)):
             return super().call(tracer, args, kwargs)
         return tracer.calls.inline_python(decorated, (self, args[0]), {})

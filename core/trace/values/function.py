@@ -293,7 +293,7 @@ class ClosureValue(BuiltinObject):
         own = self.own_attribute(tracer, name)
         if own is not None:
             return own
-        read = PARTS_OF_CLOSURE.get(name)
+        read = CLOSURE_ATTRIBUTES.get(name)
         return super().get_attribute(tracer, name) if read is None else read(self, tracer)
 
     def own_attribute(self, tracer: Tracing, name: str) -> Value | None:
@@ -368,7 +368,7 @@ def _doc(closure: ClosureValue, tracer: Tracing) -> Value:
     return tracer.constant(first if isinstance(first, str) else None)
 
 
-PARTS_OF_CLOSURE: dict[str, Callable[[ClosureValue, Tracing], Value]] = {
+CLOSURE_ATTRIBUTES: dict[str, Callable[[ClosureValue, Tracing], Value]] = {
     "__name__": lambda closure, tracer: tracer.constant(closure.code.co_name),
     "__qualname__": lambda closure, tracer: tracer.constant(closure.code.co_qualname),
     "__code__": lambda closure, tracer: tracer.constant(closure.code),

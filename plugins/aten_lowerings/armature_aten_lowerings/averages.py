@@ -298,27 +298,27 @@ avg_pool3d_backward = lowers(aten.avg_pool3d_backward.default)(_average_backward
 
 @lowers(aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
-    return _in_parts(b, x, size)
+    return _adaptive(b, x, size)
 
 
 @lowers(aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool3d(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
-    return _in_parts(b, x, size)
+    return _adaptive(b, x, size)
 
 
 @lowers(aten._adaptive_avg_pool2d_backward.default)
 def adaptive_avg_pool2d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue:
-    return spread(b, grad, Windows(parts_of(x.shape[-2:], grad.shape[-2:])))
+    return spread(b, grad, Windows(dividing_windows(x.shape[-2:], grad.shape[-2:])))
 
 
 @lowers(aten._adaptive_avg_pool3d_backward.default)
 def adaptive_avg_pool3d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue | None:
     if _in_rows_of_a_cpu(grad):  # the library reads once for each window
         return None
-    return spread(b, grad, Windows(parts_of(x.shape[-3:], grad.shape[-3:])))
+    return spread(b, grad, Windows(dividing_windows(x.shape[-3:], grad.shape[-3:])))
 
 
-def parts_of(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis | EvenWindows, ...]:
+def dividing_windows(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis | EvenWindows, ...]:
     """The windows that divide an image. Errors: NotSupported if their sizes change."""
     axes: list[Axis | EvenWindows] = []
     for size, count in zip(image, out, strict=True):
@@ -338,7 +338,7 @@ def refuse_wide(x: TensorValue, axes: Sequence[Axis | EvenWindows]) -> None:
         raise NotSupported("wide windows of several sizes in rows")
 
 
-def _in_parts(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
-    axes = parts_of(x.shape[-len(size) :], size)
+def _adaptive(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:
+    axes = dividing_windows(x.shape[-len(size) :], size)
     refuse_wide(x, axes)
     return pool(b, x, Windows(axes))

@@ -13,17 +13,17 @@ from armature.backend_api import Builder, Const, Index, Node, Position, TensorVa
 from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
-Places = tuple[Index, Index, Index]
+Coordinates = tuple[Index, Index, Index]
 Copy = tuple[Index, tuple[tuple[Index, Index], ...]]
 """A coordinate of the result, and what must hold, `0 <= index < size`, for it to be a copy of an element."""
 
 
-def _reflected(at: Index, size: int, before: int) -> Places:
+def _reflected(at: Index, size: int, before: int) -> Coordinates:
     """The source of a result's coordinate before the image, in it, and behind it; the border is not repeated."""
     return index.sub(before, at), index.sub(at, before), index.sub(2 * size - 2 + before, at)
 
 
-def _repeated(at: Index, size: int, before: int) -> Places:
+def _repeated(at: Index, size: int, before: int) -> Coordinates:
     """The same, if the outermost elements are repeated."""
     return 0, index.sub(at, before), size - 1
 
@@ -39,7 +39,7 @@ def replication_pad(b: Builder, x: TensorValue, padding: Sequence[Index]) -> Ten
 
 
 def _bordered(
-    b: Builder, x: TensorValue, padding: Sequence[Index], sources: Callable[[Index, int, int], Places]
+    b: Builder, x: TensorValue, padding: Sequence[Index], sources: Callable[[Index, int, int], Coordinates]
 ) -> TensorValue | None:
     """Read the bordered image: along rows of memory in three pieces, into which the loop is split, along other axes at
     computed positions."""
@@ -54,21 +54,21 @@ def _bordered(
     def element(p: Position) -> Node:
         where: list[Index] = list(p)
         bound: list[tuple[Var, Node]] = []
-        rows: tuple[int, Places] | None = None
+        rows: tuple[int, Coordinates] | None = None
         for axis, size, border in zip(range(first, x.ndim), known, before, strict=True):
-            places = sources(p[axis], size, border)
+            coordinates = sources(p[axis], size, border)
             if x.strides[axis] == 1 and size > 1:
-                rows = axis, places
+                rows = axis, coordinates
             else:
-                place = _chosen(b, p[axis], size, border, [b.index_value(one) for one in places])
+                place = _chosen(b, p[axis], size, border, [b.index_value(one) for one in coordinates])
                 bound.append(b.indirect(axis, size, place))
                 where[axis] = bound[-1][0]
         if rows is None:
             return b.load(x, where, bound)
-        axis, places = rows
+        axis, coordinates = rows
         border, size = before[axis - first], known[axis - first]
         tests = _pieces(b, p[axis], size, border)
-        loads = [b.load(x, (*where[:axis], one, *where[axis + 1 :]), bound) for one in places]
+        loads = [b.load(x, (*where[:axis], one, *where[axis + 1 :]), bound) for one in coordinates]
         pieces = [b.masked(test, load, 0) for test, load in zip(tests, loads, strict=True)]
         return _chosen(b, p[axis], size, border, pieces)
 

@@ -21,7 +21,7 @@ from armature_aten_lowerings.operators import UNSET
 
 aten = torch.ops.aten
 MOST_BYTES = 1 << 20
-"""Of a value that is kept: it is read from memory in every call, and stays there between calls."""
+"""The largest value to store: it is read from memory in every call, and stays there between calls."""
 CHEAP = frozenset((
     aten.arange.default, aten.arange.start, aten.arange.start_step, aten.full.default, aten.zeros.default,
     aten.ones.default, aten.eye.default, aten.eye.m, aten.scalar_tensor.default, aten.full_like.default,
@@ -45,7 +45,7 @@ def compute_constants(module: object, ctx: Services) -> object:
         _fill_with_number(node)
     constants = _Constants.of(module.graph)
     known = KnownValues()
-    for node in list(constants.kept()):
+    for node in list(constants.stored()):
         try:
             value = known.placed(node)
         except NotKnown:
@@ -101,7 +101,7 @@ class _Constants:
                 dear[node] = not light or any(dear[one] for one in needed)
         return cls(graph, dear, returned(graph))
 
-    def kept(self) -> Iterator[fx.Node]:
+    def stored(self) -> Iterator[fx.Node]:
         """The nodes whose values to store: those read by nodes that depend on more than constants."""
         readers = [node for node in self.graph.nodes if node not in self.dear]
         todo = [needed for reader in readers for needed in reader.all_input_nodes if needed in self.dear]

@@ -45,7 +45,7 @@ KINDS: Mapping[tuple[str, int], Kind] = MappingProxyType(
         ("trilinear", 3): _kind("upsample_trilinear3d", True),
     }
 )
-"""By mode and number of axes of an image."""
+"""The operators, by mode and number of axes of an image."""
 
 
 class _Interpolated(torch.autograd.Function):

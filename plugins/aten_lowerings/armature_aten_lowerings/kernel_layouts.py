@@ -54,7 +54,7 @@ def sum_on_cpu(args: Sequence[object], result: Any) -> object:
 
 
 def in_format(args: Sequence[Any], result: Any) -> Any:
-    """On a CPU, channels last if the first argument is, else row-major."""
+    """The layout on a CPU is channels last if the first argument has it, else row-major."""
     if result.device.type != "cpu":
         return result
     return in_layout(result, fake_layouts.suggested_format(args[0]))
@@ -122,17 +122,17 @@ def as_second_and_first(args: Sequence[object], result: object) -> object:
 
 
 def of_spectrum(args: Sequence[Any], result: object) -> object:
-    """Of a transform from real numbers: the last axis given is the innermost one, whatever the order of the others."""
+    """A transform from real numbers makes the last axis given the innermost one, whatever the order of the others."""
     return _transformed(args[0].stride(), args[1], 1, result)
 
 
 def of_complex_spectrum(args: Sequence[Any], result: object) -> object:
-    """Of a transform from complex to complex numbers."""
+    """The layout that a transform from complex to complex numbers gives its result."""
     return _transformed(args[0].stride(), args[1], 0, result)
 
 
 def of_signal(args: Sequence[Any], result: object) -> object:
-    """Of a transform to real numbers: along the last axis given, after one to complex numbers along the others."""
+    """A transform to real numbers runs along the last axis given, after one to complex numbers along the others."""
     spectrum, axes = args[:2]
     strides = spectrum.stride()
     if len(axes) > 1:

@@ -23,7 +23,7 @@ from armature.backend_api import (
     index,
     lowers,
 )
-from armature_aten_lowerings.averages import parts_of, refuse_wide
+from armature_aten_lowerings.averages import dividing_windows, refuse_wide
 from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
@@ -111,7 +111,7 @@ def _largest(b: Builder, x: TensorValue, axes: Sequence[Axis], spec: Spec) -> Te
 def adaptive_max_pool(b: Builder, x: TensorValue, size: Sequence[Index]) -> tuple[TensorValue, None] | None:
     """The maximum of each of the parts into which an image is divided, if nobody reads positions."""
     outer = x.ndim - len(size)
-    axes = parts_of(x.shape[outer:], size)
+    axes = dividing_windows(x.shape[outer:], size)
     windows = [axis.window for axis in axes]
     refuse_wide(x, axes)
     if b.is_read(1) or not x.dtype.is_floating_point:

@@ -80,8 +80,8 @@ def native_dropout(
     limit, scale = b.const(float(keep), torch.float32), b.const(float((1.0 / keep.double()).float()), torch.float32)
     mask = b.loop(lambda position: b.op("lt", number(position), limit), b.spec(1))
 
-    def kept(position: Position) -> Node:
+    def scaled(position: Position) -> Node:
         value, chosen = b.read(input, position, torch.float32), b.cast(b.load(mask, position), torch.float32)
         return b.op("mul", b.op("mul", value, chosen), scale)
 
-    return b.loop(kept), mask
+    return b.loop(scaled), mask

@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 NEAREST = (aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default)
 EXACT = tuple(getattr(aten, f"_upsample_nearest_exact{axes}d").default for axes in (1, 2, 3))
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
 def repeat_elements(module: object, ctx: Services) -> object:
@@ -35,18 +35,20 @@ def repeat_elements(module: object, ctx: Services) -> object:
     known = KnownValues()
     for target in (aten._unsafe_index.Tensor, aten.index.Tensor):
         for node in module.graph.find_nodes(op="call_function", target=target):
-            places = _places(node, known)
-            if places is None:
+            positions = _positions(node, known)
+            if positions is None:
                 continue
-            factors = [_factor(found, size) for found, size in zip(places, node.args[0].meta["val"].shape, strict=True)]
+            factors = [
+                _factor(found, size) for found, size in zip(positions, node.args[0].meta["val"].shape, strict=True)
+            ]
             if all(factors):
                 _expand(node, cast(list[int], factors))
             else:
-                _interpolate(node, places)
+                _interpolate(node, positions)
     return module
 
 
-def _places(node: fx.Node, known: KnownValues) -> list[Places | None] | None:
+def _positions(node: fx.Node, known: KnownValues) -> list[Positions | None] | None:
     """What the index reads along each axis, None for all of it; None if the index does something else."""
     x, indices = cast(tuple[fx.Node, Sequence[fx.Node | None]], node.args)
     old, new = x.meta["val"], node.meta["val"]
@@ -54,16 +56,16 @@ def _places(node: fx.Node, known: KnownValues) -> list[Places | None] | None:
     numbers = all(type(n) is int for n in (*old.shape, *new.shape))
     if not numbers or new.dim() != old.dim() or not new.is_contiguous():
         return None
-    places: list[Places | None] = [None] * old.dim()
+    positions: list[Positions | None] = [None] * old.dim()
     for axis, given in enumerate(indices[first:], first):
         found = _elements(given, len(indices) - axis, known)
         if found is None or not old.shape[axis]:
             return None
-        places[axis] = None if found == tuple(range(old.shape[axis])) else found
-    return places if any(places) else None
+        positions[axis] = None if found == tuple(range(old.shape[axis])) else found
+    return positions if any(positions) else None
 
 
-def _elements(given: fx.Node | None, place: int, known: KnownValues) -> Places | None:
+def _elements(given: fx.Node | None, place: int, known: KnownValues) -> Positions | None:
     """The numbers in an index tensor, if it varies only along its axis `place`, counted from the end."""
     if given is None or given.meta["val"].dtype not in (torch.int32, torch.int64):
         return None
@@ -77,12 +79,12 @@ def _elements(given: fx.Node | None, place: int, known: KnownValues) -> Places |
         return None
 
 
-def _factor(places: Places | None, size: int) -> int | None:
+def _factor(positions: Positions | None, size: int) -> int | None:
     """How often each of `size` elements is repeated; None if it is something else."""
-    if places is None:
+    if positions is None:
         return 1
-    factor, rest = divmod(len(places), size)
-    return factor if not rest and places == tuple(n // factor for n in range(len(places))) else None
+    factor, rest = divmod(len(positions), size)
+    return factor if not rest and positions == tuple(n // factor for n in range(len(positions))) else None
 
 
 def _expand(node: fx.Node, factors: Sequence[int]) -> None:
@@ -96,13 +98,13 @@ def _expand(node: fx.Node, factors: Sequence[int]) -> None:
     node.graph.erase_node(node)
 
 
-def _interpolate(node: fx.Node, places: Sequence[Places | None]) -> None:
+def _interpolate(node: fx.Node, positions: Sequence[Positions | None]) -> None:
     """Replace the node by a nearest interpolation that reads the same elements, if there is one."""
     x = cast(fx.Node, node.args[0])
-    shape, axes = x.meta["val"].shape, len(places) - 2
-    if axes not in (1, 2, 3) or any(places[:2]) or not x.meta["val"].is_floating_point():
+    shape, axes = x.meta["val"].shape, len(positions) - 2
+    if axes not in (1, 2, 3) or any(positions[:2]) or not x.meta["val"].is_floating_point():
         return
-    wanted = [tuple(range(n)) if found is None else found for found, n in zip(places[2:], shape[2:], strict=True)]
+    wanted = [tuple(range(n)) if found is None else found for found, n in zip(positions[2:], shape[2:], strict=True)]
     for operator, shift in ((NEAREST[axes - 1], Fraction(0)), (EXACT[axes - 1], Fraction(1, 2))):
         scales: list[float] = []
         for found, size in zip(wanted, shape[2:], strict=True):
@@ -119,7 +121,7 @@ def _interpolate(node: fx.Node, places: Sequence[Places | None]) -> None:
             return
 
 
-def nearest(size: int, count: int, scale: float | None, shift: Fraction) -> Places:
+def nearest(size: int, count: int, scale: float | None, shift: Fraction) -> Positions:
     """The elements, of `size` along an axis, that nearest interpolation to `count` reads; computed in float32 as its
     kernels do. shift: 1/2 for the operators called exact, else 0."""
     step = _single(1 / scale) if scale else _single(size / count)
@@ -132,19 +134,19 @@ def _single(number: float) -> float:
     return rounded
 
 
-def _steps(places: Places, shift: Fraction) -> tuple[Fraction, Fraction]:
-    """The bounds of all steps with `places[n] == floor(step * (n + shift))`; the upper bound is excluded."""
-    held = [(place, n + shift) for n, place in enumerate(places) if n + shift]
+def _steps(positions: Positions, shift: Fraction) -> tuple[Fraction, Fraction]:
+    """The bounds of all steps with `positions[n] == floor(step * (n + shift))`; the upper bound is excluded."""
+    held = [(place, n + shift) for n, place in enumerate(positions) if n + shift]
     low = max((place / n for place, n in held), default=Fraction(0))
     high = min(((place + 1) / n for place, n in held), default=Fraction(1))
-    return low, high if shift or not places[0] else low
+    return low, high if shift or not positions[0] else low
 
 
 @functools.lru_cache(maxsize=256)
-def step_of(places: Places, shift: Fraction) -> Fraction | None:
-    """The step of the smallest denominator with `places[n] == floor(step * (n + shift))`; None if there is none."""
-    low, high = _steps(places, shift)
-    for denominator in range(1, 4 * len(places)):
+def step_of(positions: Positions, shift: Fraction) -> Fraction | None:
+    """The step of the smallest denominator with `positions[n] == floor(step * (n + shift))`; None if there is none."""
+    low, high = _steps(positions, shift)
+    for denominator in range(1, 4 * len(positions)):
         numerator = math.ceil(low * denominator)
         if numerator < high * denominator:
             return Fraction(numerator, denominator)
@@ -155,7 +157,7 @@ def step_of(places: Places, shift: Fraction) -> Fraction | None:
 def upsample_nearest(
     b: Builder, x: TensorValue, output_size: Sequence[Index], *scales: float | None
 ) -> TensorValue | None:
-    """To a size that is a number: positions are quotients of whole numbers, which need no check and no tensor."""
+    """Enlarge to a known size: positions are quotients of whole numbers, which need no check and no tensor."""
     axes, shift = len(output_size), Fraction(int(b.target in EXACT), 2)
     given = (*scales, *[None] * (axes - len(scales)))
     steps: list[Fraction] = []
@@ -204,7 +206,7 @@ def upsample_nearest_backward(
     input_size: Sequence[Index],
     *scales: float | None,
 ) -> TensorValue | None:
-    """By whole factors: each element has the sum of the gradients of its copies."""
+    """The factors are whole, so each element gets the sum of the gradients of its copies."""
     axes = len(output_size)
     pairs = [(n, k) for n, k in zip(output_size, input_size[-axes:], strict=True) if isinstance(n, int)]
     if len(pairs) < axes or not all(isinstance(k, int) and k and n % k == 0 for n, k in pairs):

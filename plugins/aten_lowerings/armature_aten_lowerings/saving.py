@@ -185,14 +185,14 @@ def recompute_dropout(module: object, ctx: object) -> object:
             continue
         if readers := viewed(results[0], backward):
             first = next(each for each in module.graph.nodes if each in readers)
-            again = functools.partial(kept_by, scale=1 / (1 - chance))
+            again = functools.partial(dropped_out, scale=1 / (1 - chance))
             (made,) = inlined(first, again, given, results[1], recompute=True)
             if same_strides(made, results[0]):
                 read_instead(readers, results[0], made, first)
     return module
 
 
-def kept_by(value: Tensor, mask: Tensor, scale: float) -> Tensor:
+def dropped_out(value: Tensor, mask: Tensor, scale: float) -> Tensor:
     """The first result of `native_dropout`, as the kernel computes it."""
     return value * mask * scale
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-MOST_PLACES = 128  # most elements of a window that int8 can number
+MOST_POSITIONS = 128  # most elements of a window that int8 can number
 MOST_COMPARED = 9  # most elements of a window that are unrolled, because larger windows read each number too often
 MOST_NUMBERED = 25  # the same if the library's kernel would have to search for positions, which is slower still
 
@@ -26,7 +26,7 @@ class Window:
     def can_pack(self) -> bool:
         """Whether a byte can number every element of a window, and the rows of a window don't overlap in the image."""
         row = (self.kernel[1] - 1) * self.dilation[1]
-        return math.prod(self.kernel) <= MOST_PLACES and row < self.dilation[0] * self.width
+        return math.prod(self.kernel) <= MOST_POSITIONS and row < self.dilation[0] * self.width
 
     @property
     def is_small(self) -> bool:

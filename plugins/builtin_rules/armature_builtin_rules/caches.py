@@ -87,7 +87,7 @@ class CachedFunctionValue(Value):
         if not (trusted or number or is_new_in_frame(key)):
             for _, value in given:  # a size becomes a constant
                 value.key(tracer)
-            made = self._kept(tracer, made, args, kwargs)
+            made = self._cached_result(tracer, made, args, kwargs)
         if key is not None:
             self.known[key] = made
         return made
@@ -108,7 +108,7 @@ class CachedFunctionValue(Value):
             return tracer.constant(made.as_constant())
         return made
 
-    def _kept(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
+    def _cached_result(self, tracer: Tracing, made: Value, args: Args, kwargs: Kwargs) -> Value:
         """The result of the program's cached function, read by calling it before the frame begins. None if it might
         compute something else at that time."""
         if not is_unchanged(tracer):

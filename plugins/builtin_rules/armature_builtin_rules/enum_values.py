@@ -29,13 +29,13 @@ from armature.plugin_api import (
 )
 
 # Maps the public name of a member's attribute to the one that stores its value.
-KEPT_BY_MEMBERS = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
+MEMBER_ATTRIBUTES = {"name": "_name_", "_name_": "_name_", "value": "_value_", "_value_": "_value_"}
 
 
 def enum_attribute(tracer: Tracing, member: Value, value: enum.Enum, name: str) -> Value:
     """An attribute of an enum member: name and value directly, methods and properties of the class by tracing."""
     found = find_in_class(type(value), name)
-    kept = KEPT_BY_MEMBERS.get(name)
+    kept = MEMBER_ATTRIBUTES.get(name)
     if kept is not None and (found is None or is_trusted(found.holder)):
         if is_trusted(type(value)):
             return tracer.as_value(getattr(value, kept))

@@ -52,11 +52,11 @@ def components(iterator: Any) -> tuple[object, ...]:
 
 
 def progress(iterator: Any) -> object:
-    """The position of an iterator of PASSED: equal for equal positions."""
+    """The position of an iterator of BUILDERS: equal for equal positions."""
     if type(iterator) in MAPPING_ITERATORS:
         return iterator.__length_hint__()
     found = components(iterator)
-    inner = [progress(part) for part in found if type(part) in PASSED]
+    inner = [progress(part) for part in found if type(part) in BUILDERS]
     return (*inner, *(part for part in found if type(part) is int))
 
 
@@ -256,7 +256,7 @@ DICT_ITERATORS = MAPPING_ITERATORS - {type(iter(set[int]()))}
 JOINING = (zip, enumerate)
 # they can be copied, and their values can be read without running code of the program
 COPIED = DICT_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed), JOINING)
-PASSED: dict[type, Callable[[Tracing, object, Source], Value | None]] = {
+BUILDERS: dict[type, Callable[[Tracing, object, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
     type(reversed([])): backwards,
@@ -322,7 +322,7 @@ def value_of_iterator(obj: object, source: Source, tracer: Tracing) -> Value | N
     """The value of an iterator passed to a frame; None if it stays an opaque object."""
     if tracer.request.is_resumed and _moves(tracer, obj, source):
         return moving(tracer, obj, source)
-    return PASSED[type(obj)](tracer, obj, source)
+    return BUILDERS[type(obj)](tracer, obj, source)
 
 
 def _moves(tracer: Tracing, obj: object, source: Source) -> bool:
@@ -338,4 +338,4 @@ def _moves(tracer: Tracing, obj: object, source: Source) -> bool:
     return tracer.request.history.changed_number(f"place_of({source.expr})", progress(obj))
 
 
-VALUE_TYPES = tuple(ValueType(kind, value_of_iterator) for kind in PASSED)
+VALUE_TYPES = tuple(ValueType(kind, value_of_iterator) for kind in BUILDERS)

@@ -535,14 +535,14 @@ class _Inner(Loop):
         begin, end = (limit.begin, limit.end) if limit else ("0", printer.blocks(loops[0]))
         if self.blocks:
             opening = f"for (i64 {block} = {begin}; {block} < {end}; {block} += {SUM_BLOCK}) {{"
-            with printer.lines.indented(opening, "}"), self.parts(printer):
+            with printer.lines.indented(opening, "}"), self.partial_accumulators(printer):
                 yield Range(block, f"least({block} + {SUM_BLOCK}, {end})")
         else:
-            with printer.lines.indented("{", "}"), self.parts(printer):
+            with printer.lines.indented("{", "}"), self.partial_accumulators(printer):
                 yield limit
 
     @contextmanager
-    def parts(self, printer: KernelPrinter) -> Iterator[None]:
+    def partial_accumulators(self, printer: KernelPrinter) -> Iterator[None]:
         """Accumulators of the innermost loop, and the code after it that combines them into the reduction's."""
         for item in self.items:
             ((_, kind, start),) = printer.accumulator_types(item)

@@ -191,13 +191,13 @@ class ValuePrinter:
         if isinstance(stride, int):
             first = self.indexer(node.indirect, False).print(node.index[0])
             return f"gather_steps{where}<{stride}>({lanes}, {pointer} + {first})"
-        if places := self.divided_places(node.index[0], node.indirect):
+        if places := self.divided_positions(node.index[0], node.indirect):
             return f"gather_at{where}({lanes}, {pointer}, {places})"
-        if linear := self.linear_places(node):
+        if linear := self.linear_positions(node):
             return f"gather_at{where}({lanes}, {pointer} + {linear[0]}, {linear[1]})"
         return f"gather{where}({lanes}, {pointer}, {self.lane_place(node.index[0], node.indirect)})"
 
-    def linear_places(self, node: Load) -> tuple[str, str] | None:
+    def linear_positions(self, node: Load) -> tuple[str, str] | None:
         """A first position, and a vector of offsets from it, if the position is a sum of multiples of indirect parts
         and of the vector's variable."""
         index, vector = node.index[0], self.nest.vector
@@ -217,7 +217,7 @@ class ValuePrinter:
         first = substitute(index, dict.fromkeys(varying, 0))
         return self.indexer(same, False).print(first), " + ".join(terms)
 
-    def divided_places(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
+    def divided_positions(self, index: Index, indirect: Sequence[tuple[Var, Node]]) -> str:
         """A vector of positions with quotients and remainders of the vector's variable, if numbers of 32 bits suffice;
         "" for all others."""
         vector = self.nest.vector
@@ -245,6 +245,6 @@ class ValuePrinter:
         stride = stride_of(node.index, vector)
         if stride is not None and vector not in variables(stride):
             return f"index_steps<{name}>(l, {self.index.print(node.index)}, {self.index.print(stride)})"
-        if places := self.divided_places(node.index, ()):
+        if places := self.divided_positions(node.index, ()):
             return f"cast<{name}>({places})"
         return f"index_lanes<{name}>(l, {self.lane_place(node.index, ())})"

@@ -88,7 +88,7 @@ class CudaGraphs:
                     first = error.__context__ or error
                     raise NotRecorded(str(first).strip().partition("\n")[0]) from error
             current.wait_stream(pool.stream)
-        return renewing(graph.replay, reserved) if reserved.places else graph.replay, results
+        return renewing(graph.replay, reserved) if reserved.states else graph.replay, results
 
 
 def renewing(replay: Callable[[], None], reserved: Reservations) -> Callable[[], None]:

@@ -22,17 +22,17 @@ class Reservations:
     """The random numbers that the launches of one recording draw: the places in its memory that receive the generator's
     state before each replay, and how far each advances the generator."""
 
-    places: list[tuple[torch.Tensor, int]] = attrs.field(factory=list)
+    states: list[tuple[torch.Tensor, int]] = attrs.field(factory=list)
 
     def reserve(self, device: torch.device, count: int) -> torch.Tensor:
         """A new place."""
         place = torch.empty(2, dtype=torch.int64, device=device)
-        self.places.append((place, count))
+        self.states.append((place, count))
         return place
 
     def renew(self) -> None:
         """Fill the places for the next replay, in the order of the recorded calls."""
-        for place, count in self.places:
+        for place, count in self.states:
             place.copy_(drawn_state(place.device, count), non_blocking=True)
 
 

@@ -82,7 +82,7 @@ class Flow:
             raise Escapes
         if isinstance(node, ast.For):
             self.assign(node.target, self.leads(node.iter))
-        for part in parts(node):
+        for part in own_expressions(node):
             if self.leads(part) and isinstance(node, ast.Return):
                 raise Escapes
         for inner in (*getattr(node, "body", ()), *getattr(node, "orelse", ())):
@@ -136,7 +136,7 @@ class Flow:
         return str(getattr(held, "__name__", "")) if of_triton else ""
 
 
-def parts(node: ast.stmt) -> Iterator[ast.expr]:
+def own_expressions(node: ast.stmt) -> Iterator[ast.expr]:
     """The expressions of a statement, without those of nested statements."""
     return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 

@@ -237,7 +237,7 @@ def test_a_recording_draws_before_each_replay(no_capture: None, monkeypatch: pyt
     for start in (12, 24):
         reserved.renew()
         assert [place.tolist() for place in places] == [[-9, start], [-9, start + 4]]
-    assert numbers.reserve(torch.device("cpu"), 4).tolist() == [-9, 36] and len(reserved.places) == 2
+    assert numbers.reserve(torch.device("cpu"), 4).tolist() == [-9, 36] and len(reserved.states) == 2
 
 
 def test_a_recording_that_fails_ends(no_capture: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ UNARY: dict[str, Callable[..., object]] = {
 OPERATORS = frozenset({*(function for function, _ in BINARY.values()), *UNARY.values()})
 # Their results are uninitialised memory.
 UNSPECIFIED: tuple[object, ...] = () if np is None else (np.empty, np.empty_like)
-MOST_KEPT = 4096  # limit for arrays whose content is tracked, in elements
+MOST_TRACKED = 4096  # limit for arrays whose content is tracked, in elements
 NO_CONTENTS: Mapping[int, object] = {}
 # Methods that return numbers, text or files, which depend on the elements.
 NEEDS_NUMBERS = frozenset({
@@ -313,7 +313,7 @@ def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memo
 def _alike(made: Any, shadow: Any) -> bool:
     """Whether numpy's result for the real content has the same type, dtype and sizes as the one for zeros, and is small
     enough to store."""
-    if shadow.size > MOST_KEPT:
+    if shadow.size > MOST_TRACKED:
         return False
     return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from armature.plugin_api import BreakType, fundamental, supportable, user_error, with_examples
 from armature_torch_handlers import breaks_arrays, breaks_collectives
 
-_OUTSIDE = fundamental("Call it outside the compiled function.")
-_EARLY = fundamental("Create it before the compiled function is called, for a module in __init__.")
+_CALL_UNCOMPILED = fundamental("Call it outside the compiled function.")
+_CREATE_BEFORE = fundamental("Create it before the compiled function is called, for a module in __init__.")
 _FUNCTIONS = fundamental("Make the functions compute with tensors only, return new tensors, and have no side effects.")
 _WHERE = fundamental("torch.where(condition, a, b) computes both sides and stays in the graph.")
 _GRAPHS = "The functions that this operator calls have to be captured as separate graphs."
@@ -17,7 +17,7 @@ OWN = with_examples(
             "global-state",
             "Change of torch's global state",
             "{function} reads or changes state of the whole process, which has to happen in order, on every call.",
-            (_OUTSIDE, fundamental("Set it once, when the program starts.")),
+            (_CALL_UNCOMPILED, fundamental("Set it once, when the program starts.")),
             code="AB0170",
             also=("GB0230",),
             cause="In a graph it would happen once, when the function is compiled, and not each time it runs.",
@@ -26,7 +26,7 @@ OWN = with_examples(
             "inference-mode",
             "Inference mode through a private function",
             "{operation} is called, and if an error were raised afterwards, nothing would leave inference mode.",
-            (fundamental("Write `with torch.inference_mode():`, which stays in the graph."), _OUTSIDE),
+            (fundamental("Write `with torch.inference_mode():`, which stays in the graph."), _CALL_UNCOMPILED),
             code="AB0171",
             also=("GB0046",),
             cause="A graph has no `finally`.",
@@ -107,7 +107,7 @@ OWN = with_examples(
             "flex-attention-function",
             "flex_attention with a function that is not a graph",
             "flex_attention is given a function that {reason}.",
-            (_FUNCTIONS, _OUTSIDE),
+            (_FUNCTIONS, _CALL_UNCOMPILED),
             code="AB0176",
             cause=_GRAPHS,
         ),
@@ -143,7 +143,7 @@ OWN = with_examples(
             "`{name}` of an autograd context is read or set, which torch manages.",
             (
                 fundamental("Store what backward needs in your own attributes, and tensors with save_for_backward."),
-                _OUTSIDE,
+                _CALL_UNCOMPILED,
             ),
             code="GB0139",
             torch_name="Unsupported autograd.Function context method",
@@ -155,7 +155,7 @@ OWN = with_examples(
             "Reentrant activation checkpoint",
             "With use_reentrant=True, all results of the function require gradients if one input does, "
             "and none in a list or dict; here tracing would give different results.",
-            (fundamental("Pass use_reentrant=False to torch.utils.checkpoint.checkpoint."), _OUTSIDE),
+            (fundamental("Pass use_reentrant=False to torch.utils.checkpoint.checkpoint."), _CALL_UNCOMPILED),
             code="AB0178",
             cause="Results would require gradients differently than in eager mode.",
         ),
@@ -164,7 +164,7 @@ OWN = with_examples(
             "Level of torch.func's transforms entered by hand",
             "{operation} enters or leaves a level of torch.func's transforms, outside a transform that is"
             " being traced.",
-            (fundamental("Call torch.func.grad, vmap or the like instead of their building blocks."), _OUTSIDE),
+            (fundamental("Call torch.func.grad, vmap or the like instead of their building blocks."), _CALL_UNCOMPILED),
             code="GB0149",
             torch_name="Unsupported functorch tracing attempt",
             also=("GB9741", "GB0328"),
@@ -175,7 +175,7 @@ OWN = with_examples(
             "torch.nn.Parameter() created in an unsupported form",
             "torch.nn.Parameter(...) is created from something other than a plain tensor, or inside a "
             "function with its own graph.",
-            (_EARLY, user_error("Pass a tensor, and True or False for requires_grad.")),
+            (_CREATE_BEFORE, user_error("Pass a tensor, and True or False for requires_grad.")),
             code="GB0226",
             torch_name="`torch.nn.Parameter()` with unsupported data type",
             also=("GB0227", "GB0228", "GB0229", "GB0235", "GB0237", "GB0244", "GB0264"),
@@ -185,7 +185,7 @@ OWN = with_examples(
             "creates-buffer",
             "New buffer inside the function",
             "torch.nn.Buffer(...) is created from a tensor that requires gradients, or is not a plain one.",
-            (_EARLY, fundamental("Detach the tensor first.")),
+            (_CREATE_BEFORE, fundamental("Detach the tensor first.")),
             code="AB0179",
             cause="Created here, it would be an intermediate result and not a leaf.",
         ),
@@ -215,7 +215,7 @@ OWN = with_examples(
             "storage-size",
             "Size of a storage after a change",
             "size() of a storage is read after a tensor was modified.",
-            (fundamental("Read it before the change, or use x.numel() * x.element_size()."), _OUTSIDE),
+            (fundamental("Read it before the change, or use x.numel() * x.element_size()."), _CALL_UNCOMPILED),
             code="AB0182",
             cause="The tensor may have been given new memory by now.",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from armature.plugin_api import BreakType, fundamental, user_error, with_examples
 
 _TENSORS = fundamental("Use the torch function on tensors.")
-_OUTSIDE = fundamental("Call it outside the compiled function.")
+_CALL_UNCOMPILED = fundamental("Call it outside the compiled function.")
 _NUMBERS = "A graph is captured before its arrays have values."
 
 ROWS = with_examples(
@@ -14,7 +14,7 @@ ROWS = with_examples(
             "array-differs",
             "numpy function that differs from torch's",
             "The result of numpy's {operation} differs here in dtype, size or memory from that of torch's equivalent.",
-            (_TENSORS, _OUTSIDE),
+            (_TENSORS, _CALL_UNCOMPILED),
             code="AB0189",
             cause="In the graph, the function's arrays are tensors.",
         ),
@@ -23,7 +23,7 @@ ROWS = with_examples(
             "numpy set to raise floating-point errors",
             "numpy is set to raise errors for divisions by zero and the like in {operation}, by "
             "`errstate` or a warnings filter.",
-            (fundamental("Turn the errors off: numpy.errstate(all='ignore')."), _OUTSIDE),
+            (fundamental("Turn the errors off: numpy.errstate(all='ignore')."), _CALL_UNCOMPILED),
             code="AB0190",
             cause="Whether an error is raised depends on the values.",
         ),
@@ -31,7 +31,7 @@ ROWS = with_examples(
             "array-value",
             "Python value read from an array",
             "ndarray.{operation} returns a Python value that depends on the values in the array.",
-            (fundamental("Keep computing with arrays instead of Python numbers."), _OUTSIDE),
+            (fundamental("Keep computing with arrays instead of Python numbers."), _CALL_UNCOMPILED),
             code="GB0158",
             torch_name="Unsupported ndarray method call",
             cause=_NUMBERS,
@@ -40,7 +40,7 @@ ROWS = with_examples(
             "array-attribute",
             "Array attribute without an equivalent on tensors",
             "ndarray.{name} has no equivalent on tensors.",
-            (_TENSORS, _OUTSIDE),
+            (_TENSORS, _CALL_UNCOMPILED),
             code="GB0157",
             torch_name="Unsupported ndarray attribute access",
             cause="In the graph, the function's arrays are tensors.",
@@ -62,7 +62,7 @@ ROWS = with_examples(
             "numpy's {operation} fails on arrays without values: {message}.",
             (
                 user_error("Run the function without armature: if it fails there too, the arguments are wrong."),
-                _OUTSIDE,
+                _CALL_UNCOMPILED,
             ),
             code="AB0192",
             cause=_NUMBERS,
@@ -79,7 +79,7 @@ ROWS = with_examples(
             "array-dtype",
             "Array with a dtype that torch does not support",
             "An array of dtype {dtype} is used, which torch does not support, or not here.",
-            (fundamental("Convert it to a dtype that torch supports: array.astype('float32')."), _OUTSIDE),
+            (fundamental("Convert it to a dtype that torch supports: array.astype('float32')."), _CALL_UNCOMPILED),
             code="GB0185",
             torch_name="failed to convert numpy.ndarray to Tensor",
             also=("GB0250",),
@@ -89,7 +89,7 @@ ROWS = with_examples(
             "array-argument",
             "Object that is passed to a numpy function",
             "{type} is passed to a numpy function.",
-            (fundamental("Pass arrays, numbers, strings, or lists and tuples of these."), _OUTSIDE),
+            (fundamental("Pass arrays, numbers, strings, or lists and tuples of these."), _CALL_UNCOMPILED),
             code="AB0194",
             cause="How numpy converts such an object is not known.",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armature.plugin_api import BreakType, fundamental, supportable, user_error, with_examples
 
-_OUTSIDE = fundamental("Call it outside the compiled function.")
+_CALL_UNCOMPILED = fundamental("Call it outside the compiled function.")
 _COLLECTIVE = supportable(
     "Use torch.distributed._functional_collectives, which return new tensors and stay in the graph."
 )
@@ -16,7 +16,7 @@ ROWS = with_examples(
             "collective",
             "Collective that writes in place",
             "This collective can't be replaced by one that returns a new tensor: {why}.",
-            (_COLLECTIVE, _OUTSIDE),
+            (_COLLECTIVE, _CALL_UNCOMPILED),
             code="AB0183",
             also=("GB1750", "GB3343", "GB9860"),
             cause=_IN_PLACE,
@@ -38,7 +38,10 @@ ROWS = with_examples(
             "Collective in an unknown group",
             "A collective is called with a group that this process does not belong to, or with something "
             "that is not a group.",
-            (user_error("Pass a group from torch.distributed.new_group that the process is a member of."), _OUTSIDE),
+            (
+                user_error("Pass a group from torch.distributed.new_group that the process is a member of."),
+                _CALL_UNCOMPILED,
+            ),
             code="AB0184",
             cause=_IN_PLACE,
         ),
@@ -46,7 +49,7 @@ ROWS = with_examples(
             "collective-argument",
             "Collective on something other than tensors",
             "A collective is given {type}.",
-            (fundamental("Pass plain tensors, and lists of them."), _OUTSIDE),
+            (fundamental("Pass plain tensors, and lists of them."), _CALL_UNCOMPILED),
             code="AB0185",
             cause=_IN_PLACE,
         ),
@@ -54,7 +57,7 @@ ROWS = with_examples(
             "collective-layout",
             "Collective on a tensor that is not contiguous",
             "A collective is given a tensor that is complex, sparse or not contiguous.",
-            (fundamental("Call contiguous() first, or view_as_real() for complex numbers."), _OUTSIDE),
+            (fundamental("Call contiguous() first, or view_as_real() for complex numbers."), _CALL_UNCOMPILED),
             code="AB0186",
             cause=_IN_PLACE,
         ),
@@ -73,7 +76,7 @@ ROWS = with_examples(
             "collective-reduction",
             "Collective with an unsupported reduction",
             "A collective reduces with {op}.",
-            (fundamental("Reduce with sum, mean, max, min, product or a bitwise operator."), _OUTSIDE),
+            (fundamental("Reduce with sum, mean, max, min, product or a bitwise operator."), _CALL_UNCOMPILED),
             code="AB0188",
             cause=_IN_PLACE,
         ),

@@ -241,13 +241,13 @@ def all_to_all_in_place(
 ) -> None:
     """A slice from each process."""
     group = functional_collectives.group_or_default(group)
-    received, sent = parts(output, received, group.size()), parts(input, sent, group.size())
+    received, sent = slice_sizes(output, received, group.size()), slice_sizes(input, sent, group.size())
     if output.shape[1:] != input.shape[1:] or output.dtype is not input.dtype:
         refused("output and input differ in more than their first dimension")
     output.copy_(functional_collectives.all_to_all(input, received, sent, group.group_name))
 
 
-def parts(tensor: torch.Tensor, sizes: Sequence[int] | None, count: int) -> list[int]:
+def slice_sizes(tensor: torch.Tensor, sizes: Sequence[int] | None, count: int) -> list[int]:
     """The sizes of a tensor's slices."""
     if tensor.dim() == 0:
         refused("a tensor without dimensions has no parts")

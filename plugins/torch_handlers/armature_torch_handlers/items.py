@@ -12,7 +12,7 @@ from armature.plugin_api import Call, ConstantValue, SliceValue, TracedTensor, T
 from armature_torch_handlers.arrays import ArrayValue
 from armature_torch_handlers.number_tensors import same, with_numbers
 
-KEPT = (torch.bool, torch.uint8)  # torch converts an index of any other dtype to int64
+MASK_DTYPES = (torch.bool, torch.uint8)  # torch converts an index of any other dtype to int64
 COUNTS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -128,7 +128,7 @@ def as_index(call: Call, array: ArrayValue) -> Value | None:
     """The tensor for an array; None if torch may not treat it as an index."""
     if array.tensor.dtype in COUNTS:
         return call.graph_call("to", array.tensor, call.constant(torch.int64))
-    return array.tensor if array.tensor.dtype in KEPT else None
+    return array.tensor if array.tensor.dtype in MASK_DTYPES else None
 
 
 def write_all_or_nothing(call: Call, self: Value, key: Value, value: Value) -> Value | None:

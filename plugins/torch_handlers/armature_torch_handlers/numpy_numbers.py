@@ -112,7 +112,7 @@ def number_of(value: Value) -> Value:
 
 
 def ints_in(value: Value) -> Value:
-    """The same for ints only, including those in lists, plain tuples and slices."""
+    """The value with Python numbers for its int scalars, including those in lists, plain tuples and slices."""
     if isinstance(value, NumpyNumber):
         return value.number() if value.whole else value
     if isinstance(value, SliceValue):

@@ -126,7 +126,7 @@ def radam(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 
 @handles(*existing("torch.optim.asgd._single_tensor_asgd", "torch.optim.asgd._multi_tensor_asgd"))
 def asgd(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The same for ASGD."""
+    """ASGD with steps counted outside the graph."""
     return without_reading(call, asgd_by_tensors, 6, args, kwargs)
 
 

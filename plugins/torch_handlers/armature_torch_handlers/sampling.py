@@ -59,7 +59,7 @@ def native_dropout(call: Call, input: Value, p: Value, train: Value) -> Value | 
 
 @handles(torch.bernoulli, torch.Tensor.bernoulli)
 def bernoulli(call: Call, input: Value, p: Value | None = None, *, generator: Value | None = None) -> Value | None:
-    """With a single probability: a row-major tensor that is filled."""
+    """A call with a single probability fills a row-major tensor."""
     if not isinstance(input, TracedTensor) or p is None or generator is not None or input.fake.requires_grad:
         return None
     row_major = call.constant(torch.contiguous_format)

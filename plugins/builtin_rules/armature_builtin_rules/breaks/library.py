@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from armature.plugin_api import BreakType, fundamental, user_error, with_examples
 
-_AGAIN = "The seed is different in each call."
+_RESEEDED = "The seed is different in each call."
 _NUMBERS = "A graph is captured before its tensors have values."
 _BYTES = "A tensor may share the same memory, and there is no way to find out."
 
@@ -20,7 +20,7 @@ ROWS = with_examples(
             ),
             code="GB0297",
             torch_name="random.Random() with improper arguments",
-            cause=_AGAIN,
+            cause=_RESEEDED,
         ),
         BreakType(
             "random-choice-from",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from armature.plugin_api import BreakType, fundamental, ours, supportable, user_error, with_examples
 
 _ONCE = "In a graph it would happen once, when the function is compiled, and not each time it runs."
-_OUTSIDE = fundamental("Call it outside the compiled function.")
+_CALL_UNCOMPILED = fundamental("Call it outside the compiled function.")
 _RULE = supportable(
     "`armature why` shows the rule, where it is defined and what it overrides; armature.rules sets another one."
 )
@@ -16,7 +16,7 @@ ROWS = with_examples(
             "skipped-function",
             "Call of a function that a rule keeps out of graphs",
             "{function} is called, and a rule keeps it out of graphs: {reason}.",
-            (_RULE, _OUTSIDE),
+            (_RULE, _CALL_UNCOMPILED),
             code="GB0007",
             torch_name="Attempted to call function marked as skipped",
             also=("GB0008", "GB0009", "GB0121", "GB0283"),
@@ -58,7 +58,7 @@ ROWS = with_examples(
                 supportable(
                     "Provide Python code that does the same, to be traced in its place: armature.substitute(fn)."
                 ),
-                _OUTSIDE,
+                _CALL_UNCOMPILED,
             ),
             code="GB0177",
             torch_name="can't handle functions not implemented in python ",
@@ -170,7 +170,7 @@ ROWS = with_examples(
             "uses-processes",
             "Process started or inspected",
             "{function} starts processes, or asks about them.",
-            (_OUTSIDE, fundamental("Read os.getpid() once, where the module is loaded.")),
+            (_CALL_UNCOMPILED, fundamental("Read os.getpid() once, where the module is loaded.")),
             code="AB0151",
             cause=_ONCE,
         ),
@@ -178,7 +178,7 @@ ROWS = with_examples(
             "uses-threads",
             "Thread, or lock between threads",
             "{function} starts threads, waits for them, or takes a lock between threads.",
-            (fundamental("Take the lock around the compiled function."), _OUTSIDE),
+            (fundamental("Take the lock around the compiled function."), _CALL_UNCOMPILED),
             code="AB0152",
             cause="Other threads can see when it happens.",
         ),
@@ -186,7 +186,7 @@ ROWS = with_examples(
             "garbage-collector",
             "Call of the garbage collector",
             "{function} controls Python's garbage collector, or asks for its state.",
-            (_OUTSIDE, fundamental("Leave it out: the memory of a graph is planned in advance.")),
+            (_CALL_UNCOMPILED, fundamental("Leave it out: the memory of a graph is planned in advance.")),
             code="AB0153",
             cause="It affects all objects of the process, including those of the compiler.",
         ),
@@ -194,7 +194,7 @@ ROWS = with_examples(
             "pickles",
             "Pickling of objects",
             "{function} pickles objects, or reads pickled ones.",
-            (_OUTSIDE, fundamental("To copy lists, dicts and modules, copy.deepcopy stays in the graph.")),
+            (_CALL_UNCOMPILED, fundamental("To copy lists, dicts and modules, copy.deepcopy stays in the graph.")),
             code="AB0154",
             cause="Classes define how they are pickled, in code that may do anything.",
         ),
@@ -202,7 +202,7 @@ ROWS = with_examples(
             "changes-interpreter",
             "Change of the interpreter itself",
             "{function} changes how the Python interpreter works.",
-            (_OUTSIDE, fundamental("Set it once, when the program starts.")),
+            (_CALL_UNCOMPILED, fundamental("Set it once, when the program starts.")),
             code="AB0155",
             cause=_ONCE,
         ),
@@ -210,7 +210,10 @@ ROWS = with_examples(
             "drives-device",
             "Call that drives a device",
             "{function} controls a device, or asks for its state.",
-            (_OUTSIDE, fundamental("Leave torch.cuda.synchronize() out: reading a result waits for it anyway.")),
+            (
+                _CALL_UNCOMPILED,
+                fundamental("Leave torch.cuda.synchronize() out: reading a result waits for it anyway."),
+            ),
             code="AB0156",
             also=("GB0146",),
             cause=_ONCE,
@@ -219,7 +222,10 @@ ROWS = with_examples(
             "acts-on-torch",
             "Call that acts on torch itself",
             "{function} reads or changes torch's own state, not the values of tensors.",
-            (_OUTSIDE, supportable("Torch's context managers, such as `with torch.no_grad():`, stay in the graph.")),
+            (
+                _CALL_UNCOMPILED,
+                supportable("Torch's context managers, such as `with torch.no_grad():`, stay in the graph."),
+            ),
             code="AB0157",
             cause=_ONCE,
         ),
@@ -239,7 +245,7 @@ ROWS = with_examples(
             "torch-files",
             "Part of torch that works with files or processes",
             "{function} works with files, processes or text, not with tensors.",
-            (_OUTSIDE, fundamental("Load before the compiled function is called, and pass what was loaded.")),
+            (_CALL_UNCOMPILED, fundamental("Load before the compiled function is called, and pass what was loaded.")),
             code="AB0159",
             cause=_ONCE,
         ),
@@ -272,7 +278,7 @@ ROWS = with_examples(
             "makes-other-layout",
             "Tensor or sequence created in an unsupported layout",
             "{function} creates an object with its own memory layout.",
-            (_OUTSIDE, fundamental("Pad to one length and use a mask instead of packed sequences.")),
+            (_CALL_UNCOMPILED, fundamental("Pad to one length and use a mask instead of packed sequences.")),
             code="AB0160",
             also=("GB0014",),
             cause="A graph describes tensors by size and stride only.",
@@ -297,7 +303,7 @@ ROWS = with_examples(
             "{function} transforms a function that would have to be captured as a separate graph.",
             (
                 supportable("Use torch.func.grad, vmap, jacrev and similar transforms, which stay in the graph."),
-                _OUTSIDE,
+                _CALL_UNCOMPILED,
             ),
             code="GB0306",
             torch_name="unsupported HigherOrderOperator",
@@ -307,7 +313,7 @@ ROWS = with_examples(
             "another-compiler",
             "Call of another compiler or recorder",
             "{function} traces, compiles or records a program itself.",
-            (_OUTSIDE, fundamental("Use only one of the two for this part of the program.")),
+            (_CALL_UNCOMPILED, fundamental("Use only one of the two for this part of the program.")),
             code="AB0162",
             also=(
                 "GB0068",
@@ -331,7 +337,7 @@ ROWS = with_examples(
             "torch-script",
             "Function or module of TorchScript",
             "{function} belongs to TorchScript, which compiles and runs programs in its own way.",
-            (fundamental("Call the Python function that it was created from."), _OUTSIDE),
+            (fundamental("Call the Python function that it was created from."), _CALL_UNCOMPILED),
             code="GB4695",
             torch_name="torch.jit.script/freeze modules unsupported",
             cause="It works on its own objects, outside the graph.",
@@ -340,7 +346,10 @@ ROWS = with_examples(
             "library-runtime",
             "Call of an exporter or another runtime",
             "{function} belongs to an exporter or to a runtime other than torch.",
-            (_OUTSIDE, supportable("Wrap it with torch.library.custom_op, which makes it one operator of the graph.")),
+            (
+                _CALL_UNCOMPILED,
+                supportable("Wrap it with torch.library.custom_op, which makes it one operator of the graph."),
+            ),
             code="AB0163",
             cause="It does not compute with torch's operators.",
         ),
@@ -349,7 +358,7 @@ ROWS = with_examples(
             "Library that does not compute with torch tensors",
             "{function} belongs to a library that does not compute with torch's tensors.",
             (
-                _OUTSIDE,
+                _CALL_UNCOMPILED,
                 supportable("Wrap it with torch.library.custom_op, which makes it one operator of the graph."),
                 supportable("If the library is written in Python, armature.rules.inline(module) traces into it."),
             ),
@@ -363,7 +372,7 @@ ROWS = with_examples(
             "{function} belongs to a part of the standard library that works by reflection, on files or "
             "on hidden state.",
             (
-                _OUTSIDE,
+                _CALL_UNCOMPILED,
                 supportable("If its functions have no side effects, armature.rules.inline(module) traces into it."),
             ),
             code="AB0165",
@@ -373,7 +382,7 @@ ROWS = with_examples(
             "process-group",
             "Group of processes that is made or ended",
             "{function} creates or destroys a process group.",
-            (fundamental("Create the group when the program starts."), _OUTSIDE),
+            (fundamental("Create the group when the program starts."), _CALL_UNCOMPILED),
             code="AB0166",
             cause="All processes have to take part at the same time.",
         ),
@@ -381,7 +390,7 @@ ROWS = with_examples(
             "memory-of-tensor",
             "Direct access to a tensor's memory",
             "{function} creates a tensor from memory, or changes a tensor's memory directly.",
-            (fundamental("Create a tensor of the size that you want, and copy_ to it."), _OUTSIDE),
+            (fundamental("Create a tensor of the size that you want, and copy_ to it."), _CALL_UNCOMPILED),
             code="AB0167",
             cause="A graph plans the memory of its tensors in advance.",
         ),

@@ -58,10 +58,10 @@ class DictViewValue(SetLike):
         return self.owner.length(tracer)
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
-        return self.owner.entry_stream(tracer, PARTS[self.which])
+        return self.owner.entry_stream(tracer, ENTRY_VALUES[self.which])
 
     def backwards(self, tracer: Tracing) -> Iterator[Value]:
-        return self.owner.entry_stream(tracer, PARTS[self.which], backwards=True)
+        return self.owner.entry_stream(tracer, ENTRY_VALUES[self.which], backwards=True)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
         if self.which == "keys":
@@ -82,7 +82,7 @@ class DictViewValue(SetLike):
         # CPython uses the dict itself as its keys, unless it is an object of a derived class.
         plain = self.owner.kind is dict and self.owner.owner is None
         view = getattr(values if plain else collections.OrderedDict(values), self.which)()
-        entries = {member: PARTS[self.which](held[key]) for member, key in zip(view, held, strict=True)}
+        entries = {member: ENTRY_VALUES[self.which](held[key]) for member, key in zip(view, held, strict=True)}
         known = self.which == "items" or self.owner.kind is not MappingProxyType
         return Operand(entries, view, TupleValue(list(entries.values())), known)
 
@@ -114,7 +114,7 @@ def constant_of(tracer: Tracing, value: Value) -> Hashable:
     return constant
 
 
-PARTS: dict[str, Callable[[tuple[Value, Value]], Value]] = {
+ENTRY_VALUES: dict[str, Callable[[tuple[Value, Value]], Value]] = {
     "keys": lambda entry: entry[0],
     "values": lambda entry: entry[1],
     "items": lambda entry: TupleValue(list(entry)),

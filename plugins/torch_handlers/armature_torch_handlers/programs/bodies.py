@@ -39,7 +39,7 @@ class Like:
         return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)
 
     def without_gradient(self) -> Like:
-        """The same kind, without gradients."""
+        """The kind of such a tensor without gradients."""
         return attrs.evolve(self, requires_grad=False)
 
     def dense(self) -> bool:

@@ -30,7 +30,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable, call_graphs
 def cond(
     call: Call, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None, **kwargs: Value
 ) -> Value:
-    """With a known bool it is an `if`."""
+    """A call with a known bool is an `if`."""
     known = pred.as_constant() if pred.is_constant else None
     given = () if operands is None else call.tracing.unpack(operands)
     if isinstance(pred, TracedTensor) and pred.dtype is torch.bool and not pred.shape and not kwargs:

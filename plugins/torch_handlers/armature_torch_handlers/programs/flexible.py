@@ -64,7 +64,7 @@ def is_around(code: CodeType) -> bool:
 def attention(
     call: Call, tensors: Sequence[Value], score_mod: Value, block_mask: Value, scale: Value, options: Value
 ) -> Value | None:
-    """The same as a node of the graph. Raises GraphBreak."""
+    """The call as a node of the graph. Raises GraphBreak."""
     tracer = call.tracing
     query, key, value = tensors
     if not isinstance(query, TracedTensor) or not isinstance(key, TracedTensor) or not isinstance(value, TracedTensor):

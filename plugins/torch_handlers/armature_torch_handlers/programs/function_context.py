@@ -23,7 +23,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable
 
 METHODS = ("save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads")
 # the attributes in which torch's methods store their arguments
-KEPT = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")
+ATTRIBUTES = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable", "materialize_grads")
 NOTHING = TupleValue([])
 
 
@@ -55,7 +55,7 @@ class Context(ObjectValue):
         return super().get_attribute(tracer, name)
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
-        if name not in KEPT and is_of_torch(self.cls, name):
+        if name not in ATTRIBUTES and is_of_torch(self.cls, name):
             tracer.graph_break("autograd-context-attribute", name=name)
         super().set_attribute(tracer, name, value)
 

@@ -284,7 +284,7 @@ class _Tracing:
         part = None
         self.context.reads_saved = False
         try:
-            with outside_autocast(), torch.set_grad_enabled(mode):
+            with without_autocast(), torch.set_grad_enabled(mode):
                 part = trace_subgraph(tracer, function, [self.context, *passed], {})
             return self.as_backward(part, gradients)
         finally:
@@ -330,7 +330,7 @@ def like(*outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 @contextmanager
-def outside_autocast() -> Iterator[None]:
+def without_autocast() -> Iterator[None]:
     """Backward runs after the contexts of forward were left."""
     with ExitStack() as stack:
         for device in ("cpu", "cuda"):
