@@ -73,10 +73,10 @@ def _is_pure(node: fx.Node, rows: Rows) -> bool:
 
 @attrs.frozen(eq=False)
 class Preparation:
-    """The part of a graph that is computed once. places: positions of the frozen inputs that it takes. module: returns
+    """The part of a graph that is computed once. positions: those of the frozen inputs that it takes. module: returns
     a tuple of values, which the rest of the graph takes as its last inputs. layouts: fakes of these values."""
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     module: fx.GraphModule
     layouts: tuple[Tensor, ...]
 
@@ -203,7 +203,7 @@ class Prepared:
     cached: dict[tuple[int, ...], _Cached] = attrs.field(factory=dict)
 
     def __call__(self, args: list[Any]) -> Any:
-        given = [args[k] for k in self.preparation.places]
+        given = [args[k] for k in self.preparation.positions]
         key = tuple(map(id, given))
         cached = self.cached.get(key)
         if cached is None or cached.state != _state(given):

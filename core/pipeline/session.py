@@ -32,7 +32,7 @@ from armature.torch_abi.eval_frame import COMPILE, reset_code, set_code_strategy
 if TYPE_CHECKING:
     from armature.plugins.tables import Tables
 
-KEPT = 512  # compilations whose full records are stored
+MOST_RECORDS = 512  # compilations whose full records are stored
 
 
 class Outcome(Enum):
@@ -152,9 +152,9 @@ class Session:
     timeline: receives each run of code that is compiled from now on; None: nothing does.
     """
 
-    compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=KEPT))
-    skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=KEPT))
-    limits: deque[Limit] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    compilations: deque[Compilation] = attrs.field(factory=lambda: deque(maxlen=MOST_RECORDS))
+    skips: deque[Skip] = attrs.field(factory=lambda: deque(maxlen=MOST_RECORDS))
+    limits: deque[Limit] = attrs.field(factory=lambda: deque(maxlen=MOST_RECORDS))
     followers: list[Records] = attrs.field(factory=list)
     timeline: Timeline | None = None
     given_up: str = ""  # why nothing is compiled any more

@@ -85,29 +85,29 @@ class RuleBook:
     _index: RuleIndex | None = None
     _deciders: tuple[Callable[[Subject], Verdict | None], ...] = ()
     _not_here: list[Missing] = attrs.field(factory=list)
-    _kept: VerdictCache = attrs.field(factory=VerdictCache)
+    _cache: VerdictCache = attrs.field(factory=VerdictCache)
 
     def verdict(self, obj: object) -> Verdict:
         """What to do with a call of this object. Under 1 us when cached; runs none of the object's code."""
         kind = type(obj)
         if id(kind) in _MADE_ANEW:  # made anew at each access, and not weakly referenceable
             obj = _lasting(obj)
-        held = self._kept.get(obj)
+        held = self._cache.get(obj)
         if held is not None:
             return held
-        shared = self._kept.of_class(obj)
+        shared = self._cache.of_class(obj)
         if shared is not None and self._index is not None and self._index.modules_seen == len(sys.modules):
             return shared
         self._refresh()
         stack = list(layers(obj))
         verdict = self._decide(stack)
-        self._kept.keep(obj, verdict, shared=self._is_of_class(stack))
+        self._cache.keep(obj, verdict, shared=self._is_of_class(stack))
         return verdict
 
     def frame_verdict(self, code: CodeType, variables: Mapping[str, object]) -> Verdict:
         """What to do with a frame about to run. A rule that puts calls of a function in the graph says nothing about
         its frame."""
-        held = self._kept.get(code)
+        held = self._cache.get(code)
         if held is not None:
             return held
         subject = describe_frame(code, variables)
@@ -116,7 +116,7 @@ class RuleBook:
         rows = [row for row in named if row[0].decision is not Decision.IN_GRAPH]
         rows += self._for_module(subject.module, traceable=True)
         verdict = _chain([_as_verdict(row) for row in rows], _default(subject))
-        self._kept.keep(code, verdict)
+        self._cache.keep(code, verdict)
         return verdict
 
     def missing(self) -> tuple[Missing, ...]:
@@ -171,7 +171,7 @@ class RuleBook:
             self._forget(self.index)
 
     def _forget(self, index: RuleIndex) -> None:
-        self._kept.clear(self.tables.ids_with_rows | index.by_id.keys())
+        self._cache.clear(self.tables.ids_with_rows | index.by_id.keys())
 
     def _is_of_class(self, stack: list[object]) -> bool:
         """Whether an instance that no row names can share the verdict of the other instances of its class."""

@@ -5,6 +5,7 @@ Fake tensors don't check this, and compiled code would compute some result.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,16 +13,21 @@ import torch
 
 from armature.torch_abi.fake import of_transform
 
-# They change a tensor's state, not its elements.
-LAYOUTS = frozenset({
-    "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "detach_", "requires_grad_", "resize_",
-    "resize_as_", "set_", "set_data_", "as_strided_", "rename_", "share_memory_",
-})  # fmt: skip
+# These methods change a tensor's state, not its elements, and have no operators that say so.
+CHANGING_STATE = frozenset({"requires_grad_", "set_data_", "rename_", "share_memory_"})
 
 
 def writes_numbers(name: str, written: torch.Tensor) -> bool:
     """Whether an in-place operator checks the memory of its target."""
-    return name not in LAYOUTS and is_strided(written)
+    return is_strided(written) and not changes_view(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def changes_view(name: str) -> bool:
+    """Whether a method in place changes how a tensor looks at its memory, or other state, but no elements."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = () if packet is None else [getattr(packet, one) for one in packet.overloads()]
+    return name in CHANGING_STATE or any(torch.Tag.inplace_view in overload.tags for overload in overloads)
 
 
 def sharing(written: torch.Tensor, others: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -58,17 +58,17 @@ def test_an_entry_dies_with_its_object() -> None:
     function = make("def f(): return 1", "inlined")
     book.verdict(function)
     key = id(function)
-    assert key in book._kept.verdicts
+    assert key in book._cache.verdicts
     del function
     gc.collect()
-    assert key not in book._kept.verdicts
+    assert key not in book._cache.verdicts
 
 
 def test_instances_that_cannot_be_watched_are_not_kept_alive() -> None:
     book = book_of()
     held = Callable_()
     assert book.verdict(held).decision is Decision.INLINE
-    assert id(held) not in book._kept.verdicts
+    assert id(held) not in book._cache.verdicts
 
 
 def test_a_class_whose_instances_cannot_be_watched_goes_with_its_verdict() -> None:
@@ -81,10 +81,10 @@ def test_a_class_whose_instances_cannot_be_watched_goes_with_its_verdict() -> No
             return __class__  # type: ignore[name-defined,no-any-return]  # its function leads to the class
 
     assert book.verdict(Own()).decision is Decision.INLINE
-    assert len(book._kept.classes) == 1
+    assert len(book._cache.classes) == 1
     del Own
     gc.collect()
-    assert book._kept.classes == {}
+    assert book._cache.classes == {}
 
 
 def test_a_module_that_is_loaded_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,12 +164,12 @@ def test_what_is_kept_goes_with_its_objects() -> None:
     for make in MAKERS.values():
         book.verdict(make())
     gc.collect()
-    before = len(book._kept.verdicts) + len(book._kept.classes)
+    before = len(book._cache.verdicts) + len(book._cache.classes)
     for _ in range(100):
         for make in MAKERS.values():
             book.verdict(make())
     gc.collect()
-    assert len(book._kept.verdicts) + len(book._kept.classes) <= before + 5
+    assert len(book._cache.verdicts) + len(book._cache.classes) <= before + 5
 
 
 def test_a_tensor_is_not_kept_alive_by_a_question_about_its_method() -> None:

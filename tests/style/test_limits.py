@@ -74,6 +74,11 @@ OF_EVERY_BACK_END = {
     "toolchain", "values",
 }  # fmt: skip
 
+# Names that explain nothing. Parts, of something composed, may be an attribute.
+SAYS_NOTHING = {
+    "again", "kept", "passed", "through", "outside", "places", "lives", "parts", "early", "doubts", "buried",
+}  # fmt: skip
+
 # Where code asks whether a value has a builtin part: elsewhere `derives` and `native` say so.
 ASKS_FOR_BASE: set[str] = {"core/trace/values/derived.py"}
 
@@ -248,3 +253,25 @@ def without_docstrings(path) -> str:  # type: ignore[no-untyped-def]
 
 def is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def named_in(path: Path) -> Iterator[str]:
+    """The names of a module, its functions, classes and constants."""
+    yield path.stem
+    tree = parse(path)
+    yield from (node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef))
+    made = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    names = (one for node in made for one in ast.walk(node) if isinstance(one, ast.Name))
+    yield from (one.id for one in names if isinstance(one.ctx, ast.Store))
+
+
+def test_names_of_tracing_and_plugins_explain_something() -> None:
+    inside = (path for path in PRODUCT if "examples" not in path.parts and not path.is_relative_to(ROOT / "core"))
+    checked = [*inside, *(path for path in PRODUCT if path.is_relative_to(ROOT / "core" / "trace"))]
+    found = {
+        f"{name_of(path)} {name}"
+        for path in checked
+        for name in named_in(path)
+        if name.strip("_").lower() in SAYS_NOTHING
+    }
+    assert not found
