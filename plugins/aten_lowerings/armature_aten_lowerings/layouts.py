@@ -110,8 +110,13 @@ def is_channels_last(value: Tensor) -> bool:
 def is_product(convolution: fx.Node) -> bool:
     """Whether torch multiplies matrices for it on a CPU: windows of one element, in an image with channels last."""
     image, weight, _, stride, padding, *_, groups = cast(tuple[Any, ...], convolution.args)
-    ones = {*fake_of(weight).shape[2:], *stride, groups}
-    return ones == {1} and not any(padding) and is_image(image) and is_channels_last(fake_of(image))
+    sizes = (*fake_of(weight).shape[2:], *stride, groups)
+    return (
+        all(type(n) is int and n == 1 for n in sizes)
+        and not any(padding)
+        and is_image(image)
+        and is_channels_last(fake_of(image))
+    )
 
 
 @attrs.define(eq=False)

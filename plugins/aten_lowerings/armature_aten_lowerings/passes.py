@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -13,6 +12,7 @@ from armature_aten_lowerings import (
     attention,
     constants,
     frozen,
+    gradients,
     interpolation,
     joins,
     layouts,
@@ -80,32 +80,6 @@ def split_convolution_bias(module: object, ctx: Services) -> object:
         if on_gpu or (on_cpu and _read_by_loops(node, ctx)):
             move_bias_after(node)
     return module
-
-
-def sum_gradients_of_biases(module: object, ctx: Services) -> object:
-    """On a GPU, sum the gradient of a convolution's bias in loops: the library's kernel is not aware of layouts."""
-    if not isinstance(module, fx.GraphModule):
-        return module
-    for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        gradient, *_, wanted = cast(tuple[Any, ...], node.args)
-        if gradient.meta["val"].device.type == "cuda" and wanted[2]:
-            sum_gradient_of_bias(node)
-    return module
-
-
-def sum_gradient_of_bias(node: fx.Node) -> None:
-    """Remove the third result from a convolution's backward, and compute it from the incoming gradient."""
-    gradient, *between, (image, weight, _) = cast(tuple[Any, ...], node.args)
-    value = gradient.meta["val"]
-    for result in [user for user in node.users if user.args[1] == 2]:
-        with node.graph.inserting_before(result):
-            total = add_call(result, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
-        result.replace_all_uses_with(total)
-        node.graph.erase_node(result)
-    node.args = (gradient, *between, [image, weight, False])
-    node.meta["val"] = (*node.meta["val"][:2], None)
-    if not node.users:
-        node.graph.erase_node(node)
 
 
 def move_bias_after(node: fx.Node) -> None:
@@ -207,6 +181,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
-    Pass("gradients-of-biases", "post_grad", sum_gradients_of_biases, after=("channels-last",)),
+    Pass("gradients-of-biases", "post_grad", gradients.sum_gradients_of_biases, after=("channels-last",)),
+    Pass("gradients-of-windows", "post_grad", gradients.compute_windows_apart, after=("channels-last",)),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

@@ -15,7 +15,8 @@ import armature
 from armature.pipeline.session import session
 from armature.plugin_api import Pass, hookimpl
 from armature.plugins import manager
-from armature_aten_lowerings.passes import split_convolution_bias, sum_gradient_of_bias, sum_gradients_of_biases
+from armature_aten_lowerings.gradients import sum_gradient_of_bias, sum_gradients_of_biases
+from armature_aten_lowerings.passes import split_convolution_bias
 
 aten = torch.ops.aten
 EVERYTHING: Any = SimpleNamespace(lowered=lambda op: op is not aten.convolution.default)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 import armature
@@ -14,6 +15,7 @@ from armature.lower.data import ExternCall
 from armature.pipeline.session import session
 from armature.schedule.data import KernelPlan
 
+aten = torch.ops.aten
 LAST = torch.channels_last
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "image": ((2, 5, 9, 21), (5, 1, 3, 3), {"padding": 1}),
@@ -125,6 +127,61 @@ def test_gradients() -> None:
     torch.testing.assert_close(found, torch.autograd.grad(block(x, weight), (x, weight)))
 
 
+def gradients(x: Tensor, weight: Tensor, bias: Tensor, **options: Any) -> list[list[bool]]:
+    """What calls of the library compute in backward of the compiled convolution, whose gradients are eager's."""
+
+    def block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return functional.conv2d(x, weight, bias, groups=x.shape[1], **options).sin().sum()
+
+    given = [tensor for tensor in (x, weight, bias) if tensor.requires_grad]
+    compiled = armature.compile(block, fullgraph=True, dynamic=False)
+    found = torch.autograd.grad(compiled(x, weight, bias), given)
+    torch.testing.assert_close(found, torch.autograd.grad(block(x, weight, bias), given), rtol=1e-4, atol=1e-4)
+    nodes = session().compilations[-1].graphs[-1].loops.nodes
+    calls = [n for n in nodes if isinstance(n, ExternCall) and n.target is aten.convolution_backward.default]
+    return [list(cast(Any, call.args[-1])) for call in calls]
+
+
+@pytest.mark.parametrize(
+    "options", [{"padding": 2}, {"padding": (1, 3), "stride": (2, 1)}, {"padding": 4, "dilation": 2}], ids=str
+)
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_gradient_of_a_large_window_is_a_loop(options: dict[str, Any], learns: bool) -> None:
+    x = torch.randn(2, 16, 9, 12).to(memory_format=LAST).requires_grad_(learns)
+    weight, bias = torch.randn(16, 1, 5, 5, requires_grad=True), torch.randn(16, requires_grad=True)
+    assert gradients(x, weight, bias, **options) == [[True, False, False]] * learns
+
+
+def test_a_gradient_of_another_window_is_the_librarys() -> None:
+    def window(side: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(16, 1, side, side, requires_grad=True), torch.randn(16, requires_grad=True)
+
+    x = torch.randn(2, 16, 24, 24)
+    last = x.to(memory_format=LAST)
+    assert gradients(last, *window(3)) == [[False, True, True]]  # small
+    assert gradients(x, *window(5)) == [[False, True, True]]  # by rows
+    assert gradients(torch.cat([last] * 2), *window(5), padding=2) == [[False, True, True]]  # many pixels
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
+def test_backward_of_a_large_window_needs_little_memory() -> None:
+    """The library's call takes up to 256 times the bytes of the weight."""
+    convolution = nn.Conv2d(128, 128, 11, padding=5, groups=128)
+    x = torch.randn(2, 128, 3, 3).to(memory_format=LAST).requires_grad_()
+    compiled = armature.compile(convolution, fullgraph=True)
+    for _ in range(2):
+        total = compiled(x).sum()
+        convolution.zero_grad()
+        with torch.profiler.profile(profile_memory=True) as profile:
+            total.backward()
+    events = sorted(
+        (event for event in cast(Any, profile.profiler).kineto_results.events() if event.name() == "[memory]"),
+        key=lambda event: event.start_ns(),
+    )
+    held = itertools.accumulate(event.nbytes() for event in events)
+    assert events and max(held) < 8 * convolution.weight.nbytes
+
+
 def test_sizes_that_change() -> None:
     weight = torch.randn(5, 1, 3, 3)
     compiled = armature.compile(lambda x: functional.conv2d(x, weight, padding=1, groups=5), dynamic=True)
@@ -132,6 +189,16 @@ def test_sizes_that_change() -> None:
         x = torch.randn(2, 5, rows, 20)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), functional.conv2d(x, weight, padding=1, groups=5))
+
+
+def test_gradients_for_windows_that_change() -> None:
+    bias = torch.randn(5)
+    compiled = armature.compile(lambda x, w, b: functional.conv2d(x, w, b, groups=5).sin().sum(), dynamic=True)
+    for side in (3, 4, 5):
+        x, weight = torch.randn(2, 5, 9, 9, requires_grad=True), torch.randn(5, 1, side, side, requires_grad=True)
+        found = torch.autograd.grad(compiled(x, weight, bias), (x, weight))
+        expected = torch.autograd.grad(functional.conv2d(x, weight, bias, groups=5).sin().sum(), (x, weight))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("padding", ["valid", "same", 1])

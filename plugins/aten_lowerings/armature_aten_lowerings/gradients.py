@@ -1,0 +1,74 @@
+"""Gradients of a convolution's weight and bias that loops compute, and not the library's call."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from armature.plugin_api import Services
+from armature_aten_lowerings.common import add_call
+from armature_aten_lowerings.depthwise import is_worth_a_loop
+
+aten = torch.ops.aten
+
+
+def sum_gradients_of_biases(module: object, ctx: Services) -> object:
+    """On a GPU, sum the gradient of a convolution's bias in loops: the library's kernel is not aware of layouts."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
+        gradient, *_, wanted = cast(tuple[Any, ...], node.args)
+        if gradient.meta["val"].device.type == "cuda" and wanted[2]:
+            sum_gradient_of_bias(node)
+    return module
+
+
+def sum_gradient_of_bias(node: fx.Node) -> None:
+    """Remove the third result from a convolution's backward, and compute it from the incoming gradient."""
+    gradient, *between, (image, weight, _) = cast(tuple[Any, ...], node.args)
+    value = gradient.meta["val"]
+    for result in [user for user in node.users if user.args[1] == 2]:
+        with node.graph.inserting_before(result):
+            total = add_call(result, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
+        result.replace_all_uses_with(total)
+        node.graph.erase_node(result)
+    node.args = (gradient, *between, [image, weight, False])
+    node.meta["val"] = (*node.meta["val"][:2], None)
+    if not node.users:
+        node.graph.erase_node(node)
+
+
+def compute_windows_apart(module: object, ctx: Services) -> object:
+    """On a CPU, compute the gradient of a large depthwise window in a call of its own, which becomes a loop, and that
+    of the bias as a sum: the library computes the one where it computes the other."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
+        gradient, image, weight, *options, mask = cast(tuple[Any, ...], node.args)
+        result, shown, window = (given.meta["val"] for given in (gradient, image, weight))
+        sizes = (*shown.shape, *shown.stride(), *result.shape, *window.shape)
+        if not mask[1] or options[4] or shown.device.type != "cpu" or not all(type(n) is int for n in sizes):
+            continue
+        if is_worth_a_loop(window.shape, options[-1], shown.shape, shown.stride(), result.shape, shown.dtype):
+            if mask[2]:
+                sum_gradient_of_bias(node)
+            if node.users and (mask[0] or mask[2]):
+                _compute_window_apart(node)
+    return module
+
+
+def _compute_window_apart(node: fx.Node) -> None:
+    """Let a second call compute the gradient of the weight, and only that."""
+    *given, mask = cast(tuple[Any, ...], node.args)
+    for result in [user for user in node.users if user.args[1] == 1]:
+        with node.graph.inserting_before(result):
+            call = add_call(node, node.target, *given, [False, True, False])
+            part = add_call(result, result.target, call, 1)
+        result.replace_all_uses_with(part)
+        node.graph.erase_node(result)
+    node.args = (*given, [mask[0], False, False])
+    node.meta["val"] = (node.meta["val"][0], None, None)
+    if not node.users:
+        node.graph.erase_node(node)
