@@ -160,6 +160,7 @@ class _Walker:
         self.counts = {prefix: 0, "red": 0}
         self.inner = frozenset(kernel.inner)
         self.loaded = {n.buffer for n in self.depends if isinstance(n, Load)}
+        self.loaded.update(written for _, written in kernel.overlaid)
 
     def name(self, node: Node, prefix: str = "") -> str:
         prefix = prefix or self.prefix
@@ -184,7 +185,7 @@ class _Walker:
             self.scopes.add(node)
 
     def writes(self, stores: Iterable[Store], out: list[Statement]) -> None:
-        """Interleave values and stores; a store to a buffer that this kernel also loads waits until all loads are
+        """Interleave values and stores; a store to memory that this kernel also loads waits until all loads are
         made."""
         late: list[Statement] = []
         for store in stores:

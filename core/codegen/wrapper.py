@@ -17,7 +17,7 @@ from armature.codegen.printer import PYTHON_INDEX, Lines
 from armature.lower.data import Argument, Buffer, ExternCall, Given, Origin, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Segment, Step
-from armature.torch_abi.alloc import empty_strided, laid_out, reinterpret
+from armature.torch_abi.alloc import empty_strided, laid_out, overlaid, reinterpret
 
 
 class _Definitions(dict[Var | Size, str]):
@@ -152,6 +152,12 @@ class Wrapper:
 
     def allocate(self, step: Allocate) -> None:
         buffer = self.plan.buffers[step.buffer]
+        if step.over is not None:
+            self.bindings["overlaid"] = overlaid
+            layout = self.layouts.get(step.buffer, buffer)
+            shape, strides, dtype = self.tuple(layout.shape), self.tuple(layout.strides), self.dtype(buffer.dtype)
+            self.lines.add(f"{buffer.name} = overlaid({step.over}, {shape}, {strides}, {dtype})")
+            return
         if step.reuse is None:
             name = f"empty_strided_{buffer.device.type}"
             self.bindings[name] = empty_strided(buffer.device.type)

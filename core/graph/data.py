@@ -48,6 +48,7 @@ class AtenGraph:
     module: fx.GraphModule
     fake_inputs: tuple[object, ...]  # FakeTensor, SymInt or int, one per placeholder
     static_inputs: frozenset[int] = frozenset()  # positions whose address does not change between calls (parameters)
+    spare_inputs: frozenset[int] = frozenset()  # positions of tensors that usually nobody else holds
 
 
 @attrs.frozen(eq=False)

@@ -22,7 +22,7 @@ from armature.graph.output_views import output_views_of, reads_data_alias
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_views, save_sizes
 from armature.graph.verify import verify
-from armature.torch_abi import aot, recorder, views
+from armature.torch_abi import aot, recorder, training, views
 from armature.torch_abi.decomps import keeping_layout
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import GraphInput, TracedFrame
@@ -148,6 +148,7 @@ class _Compilation:
             module=graph,
             fake_inputs=tuple(node.meta.get("val") for node in places),
             static_inputs=fixed if kind is not GraphKind.BACKWARD else frozenset(),
+            spare_inputs=frozenset(k for k, node in enumerate(places) if node.meta.get(training.SPARE)),
         )
         if self.ctx.config.strict:
             verify(aten)

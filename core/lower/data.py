@@ -255,3 +255,4 @@ class LoopGraph:
     nodes: tuple[LoopNode, ...]
     outputs: tuple[View | Index | bool | float | None, ...]
     sizes: Mapping[Size, Reading] = attrs.field(factory=dict)
+    spare: frozenset[str] = frozenset()  # inputs in whose memory results may be made if nobody else holds it

@@ -92,8 +92,11 @@ class _Lowering:
         self._solve_sizes()
         outputs = self.outputs(cast(fx.Node, result))
         b = self.builder
+        # A recording is made for fixed addresses, which it may share with other recordings.
+        lent = frozenset() if self.ctx.config.record_launches else self.aten.spare_inputs
+        spare = frozenset(self.inputs[k] for k in lent).intersection(b.buffers)
         return LoopGraph(
-            self.aten.name, tuple(self.inputs), self.constants, b.buffers, tuple(b.nodes), outputs, self.sizes
+            self.aten.name, tuple(self.inputs), self.constants, b.buffers, tuple(b.nodes), outputs, self.sizes, spare
         )
 
     # -- leaves

@@ -48,6 +48,8 @@ class Kernel:
     origins: tuple[Origin, ...] = ()
     operators: int = 1  # how many loops of the loop graph were merged into it
     loops: tuple[str, ...] = ()  # their names, in alphabetical order
+    # pairs of a buffer read and one written that may be in the same memory: each element is read where it is written
+    overlaid: tuple[tuple[str, str], ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -116,10 +118,12 @@ Work: TypeAlias = Kernel | Batch
 @attrs.frozen
 class Allocate:
     """Allocate the buffer's memory, or take over the memory of `reuse`, a released buffer of the same bytes and
-    device."""
+    device. over: a spare input that the next kernel reads for the last time: the buffer is made in its memory if
+    nothing outside of the graph holds that when the step runs."""
 
     buffer: str
     reuse: str | None = None
+    over: str | None = None
 
 
 @attrs.frozen

@@ -15,7 +15,7 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.score import LONGEST_HELD
+from armature.schedule.score import CHEAP, LONGEST_HELD, cost
 from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
 from armature.torch_abi.memory import HOST
 
@@ -57,9 +57,13 @@ class Held:
         for step in steps:
             if isinstance(step, Allocate):
                 own += bytes_of[step.buffer] if step.reuse is None else 0
+                inputs -= given.pop(step.over, 0) if step.over is not None else 0
             elif isinstance(step, Release):
                 size = bytes_of[step.buffer]
-                own, inputs = (own, inputs - size) if step.buffer in given else (own - size, inputs)
+                if buffers[step.buffer].kind is BufferKind.INPUT:
+                    inputs -= given.pop(step.buffer, 0)
+                else:
+                    own -= size
             else:
                 if isinstance(step, ExternCall):
                     own += sum(bytes_of[name] for name in step.outputs if name is not None)
@@ -102,6 +106,7 @@ class _Planner:
         """Allocate what the kernels write, in place of what they read for the last time if possible. Members of a batch
         are treated alike: each reuses its operand's memory, or none does."""
         members = list(work.members) if isinstance(work, Batch) else [work]
+        overlaid: list[tuple[str, str]] = []
         uses = Counter(name for kernel in members for name in kernel.reads)
         ending = {n for n, count in uses.items() if count == 1 and self.last[n] == number and n in self.owned}
         for column in range(len(members[0].writes)):
@@ -111,6 +116,12 @@ class _Planner:
             for at, name in enumerate(made):
                 self.alive.add(name)
                 self.own(name)
+                lent = self.lent(members, name, number, overlaid) if held is None else None
+                if lent is not None:
+                    over, members = lent
+                    overlaid.append((over, name))
+                    self.steps.append(Allocate(name, over=over))
+                    continue
                 place = self.taken_over(name, number) if held is None else held[at]
                 self.steps.append(Allocate(name, place))
                 if place is None:
@@ -119,7 +130,8 @@ class _Planner:
                 ending.difference_update(held)
                 self.alive.difference_update(held)
                 members = [renamed(k, old, k.writes[column]) for k, old in zip(members, held, strict=True)]
-        done = attrs.evolve(Batch.of(members), name=work.name) if isinstance(work, Batch) else members[0]
+        alone = attrs.evolve(members[0], overlaid=tuple(overlaid))
+        done = attrs.evolve(Batch.of(members), name=work.name) if isinstance(work, Batch) else alone
         self.steps.append(Launch(done))
 
     def operands(self, members: Sequence[Kernel], column: int, ending: Container[str]) -> list[str] | None:
@@ -132,6 +144,20 @@ class _Planner:
                 for kernel, old in zip(members, held, strict=True)
             ):
                 return held
+        return None
+
+    def lent(
+        self, members: Sequence[Kernel], name: str, number: int, taken: Sequence[tuple[str, str]]
+    ) -> tuple[str, list[Kernel]] | None:
+        """A spare input that a kernel reads for the last time and in whose memory its result may be made, and the
+        kernel that makes it there. Not for batches."""
+        [kernel, *others] = members
+        old = [n for n in kernel.reads if n in self.loops.spare and n not in self.shared and self.last[n] == number]
+        free = [n for n in old if all(n != one for one, _ in taken)] if not others else []
+        for changed in (kernel, stored_last(kernel, name)) if free else ():
+            found = next((n for n in free if changed is not None and self.in_place(changed, n, name)), None)
+            if found is not None and changed is not None:
+                return found, [changed]
         return None
 
     def taken_over(self, name: str, number: int) -> str | None:
@@ -193,6 +219,27 @@ class _Planner:
 def same_layout(one: Buffer, other: Buffer) -> bool:
     """True if a tensor of one buffer can be used as the other without change."""
     return (one.dtype, one.device, one.shape, one.strides) == (other.dtype, other.device, other.shape, other.strides)
+
+
+def stored_last(kernel: Kernel, name: str) -> Kernel | None:
+    """The kernel with the only store to the buffer in the last pass, if that loads what the store needs anyway."""
+    *earlier, last = kernel.passes
+    moved = [store for step in earlier for store in step.inner_stores if store.buffer == name]
+    if len(moved) != 1 or not last.inner_stores:
+        return None
+    there = set(postorder(root for store in last.inner_stores for root in store_roots(store)))
+    loaded = {(node.buffer, node.index) for node in there if isinstance(node, Load)}
+    new = [node for node in postorder(store_roots(moved[0])) if node not in there]
+    loads = [node for node in new if isinstance(node, Load)]
+    if any(node.indirect or (node.buffer, node.index) not in loaded or node.buffer in kernel.writes for node in loads):
+        return None
+    if any(isinstance(node, Load) and node.buffer == name for node in _nodes(kernel)):
+        return None
+    if cost(node for node in new if node not in loads) > CHEAP:
+        return None
+    steps = (attrs.evolve(p, inner_stores=tuple(s for s in p.inner_stores if s.buffer != name)) for p in earlier)
+    end = attrs.evolve(last, inner_stores=(*last.inner_stores, *moved))
+    return attrs.evolve(kernel, passes=(*(p for p in steps if p.reductions or p.inner_stores or p.outer_stores), end))
 
 
 def _nodes(kernel: Kernel) -> list[Node]:

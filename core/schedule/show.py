@@ -26,7 +26,8 @@ def show(plan: KernelPlan) -> str:
             buffer = plan.buffers[step.buffer]
             shape = ", ".join(str(n) for n in buffer.shape)
             kind = str(buffer.dtype).removeprefix("torch.")
-            lines.append(f"  make {step.buffer}: {kind}[{shape}]" + (f" from {step.reuse}" if step.reuse else ""))
+            source = f" from {step.reuse}" if step.reuse else f" over {step.over}" if step.over else ""
+            lines.append(f"  make {step.buffer}: {kind}[{shape}]{source}")
         else:
             lines.append(f"  free {step.buffer}")
     outputs = ", ".join(str(getattr(o, "buffer", o)) for o in plan.outputs)

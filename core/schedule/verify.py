@@ -33,6 +33,8 @@ def _verify_lifetimes(plan: KernelPlan) -> None:
             alive.add(step.buffer)
             alive.discard(step.reuse or "")
             invariant(step.reuse not in shared, "memory that others share is reused", buffer=step.reuse)
+            over = step.over is None or (step.over in alive.intersection(plan.inputs) and step.over not in shared)
+            invariant(over, "memory is used that is no live input's", buffer=step.over)
         elif isinstance(step, Release):
             invariant(step.buffer in alive, "a buffer is released that is not live", buffer=step.buffer)
             alive.discard(step.buffer)

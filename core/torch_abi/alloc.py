@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from sys import getrefcount
 from typing import Any
 
 import torch
+
+from armature.torch_abi import memory
 
 _C: Any = torch._C._dynamo.guards
 
@@ -34,6 +37,38 @@ def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
         return tensor
     made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return made.copy_(tensor)
+
+
+def _held(tensor: Any) -> tuple[int, int, int]:
+    """How often Python holds the tensor, how often all do, and how many tensors hold its memory."""
+    return getrefcount(tensor), tensor._use_count(), memory.uses(memory.storage_number(tensor))
+
+
+def _held_once() -> tuple[int, int, int]:
+    """`_held` for a tensor that only the caller's variable holds, called as `overlaid` calls it."""
+
+    def asked(tensor: torch.Tensor) -> tuple[int, int, int]:
+        return _held(tensor)
+
+    alone = torch.empty(1)
+    return asked(alone)
+
+
+ONCE = _held_once()
+
+
+def overlaid(
+    tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    """A tensor with unset values, in the memory of the given one if only the caller's variable holds that.
+
+    Storages that can't be resized, as those of NumPy's arrays and of files, are known to others.
+    """
+    if type(tensor) is torch.Tensor and _held(tensor) == ONCE:
+        storage = tensor.untyped_storage()
+        if storage.resizable() and not (memory.on_host(tensor) and storage.is_shared()):
+            return reinterpret(tensor, sizes, strides, 0)
+    return torch.empty_strided(sizes, strides, dtype=dtype, device=tensor.device)
 
 
 def _as_strided(base: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:

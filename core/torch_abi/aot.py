@@ -90,8 +90,8 @@ class _Watch:
             or self.keeps_new_values(self.split[0], metadata)
         ):
             raise _AsCaptured
-        # Compiled graphs don't reuse their inputs' memory. If it knows of donated inputs, AOTAutograd refuses
-        # retain_graph=True.
+        # Compiled graphs look themselves whether they can use the memory of saved tensors (`training.mark_spare`). If
+        # AOTAutograd knows of donated inputs, it refuses retain_graph=True.
         metadata.bw_donated_idxs = []
         wires = None
         if self.split is not None and not self.merged:
@@ -103,6 +103,7 @@ class _Watch:
         if wires is None and not self.merged:
             compiled = training.tied(metadata, graph, compiled)
         if wires is not None and self.split is not None:
+            training.mark_spare(wires, *self.split)
             later = _CompiledOnFirstCall(self.compilers.backward, self.split[1], self.context)
             replay = None if wires.written else replay_of(self.module, self.split[0], wires.learning)
             self.lean = training.connect(wires, flat(compiled, self.inputs), later, replay)

@@ -24,6 +24,8 @@ Boxed = Callable[[list[Any]], Any]
 _C: Any = torch._C
 _autocast_enabled: Callable[[], bool] = _C._is_any_autocast_enabled
 _unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
+SPARE = "spare"
+"""The key in `meta` of placeholders of a backward graph whose memory it may use (`mark_spare`)."""
 _FREE_OUTPUTS = ("non_alias", "unsafe_view_alias")
 _TWICE = (
     "this gradient came from a compiled graph, and can't be differentiated: the graph draws random numbers, writes to "
@@ -125,6 +127,21 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
         sizes=sizes,
         feeds=feeds(forward, backward, expected) if len(expected) > 1 else (),
     )
+
+
+def mark_spare(wires: Wiring, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+    """Mark the saved tensors whose memory nobody else is likely to hold when the backward graph runs: those that only
+    backward needs. `alloc.overlaid` looks whether that is so."""
+    if not hasattr(_C._FunctionBase, "maybe_clear_saved_tensors"):
+        return  # the saved tensors live until backward has ended
+    owned = {each.saved for each in wires.shared}
+    saved = _returned(forward)[wires.outputs :]
+    kept = saved[: len(saved) - wires.sizes]
+    storages = [node.meta["val"].untyped_storage()._cdata for node in kept]
+    places = backward.graph.find_nodes(op="placeholder")[wires.sizes :]
+    for k, (node, place) in enumerate(zip(kept, places, strict=False)):
+        if node.op != "placeholder" and k not in owned and storages.count(storages[k]) == 1:
+            place.meta[SPARE] = True
 
 
 def _numbers(forward: fx.GraphModule) -> Iterator[int]:

@@ -39,6 +39,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[training.Wiring]:
 
     class Watched:
         wiring = staticmethod(training.wiring)
+        mark_spare = staticmethod(training.mark_spare)
 
     Watched.connect = staticmethod(connect)  # type: ignore[attr-defined]
     monkeypatch.setattr(aot, "training", Watched)

@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from armature.lower import layout
+from armature.lower.data import LoopGraph
+from armature.lower.values import TensorValue
 from armature.reports.graphs import memory_steps
 from armature.schedule.data import Allocate, KernelPlan, Release
 from armature.schedule.schedule import schedule
+from armature.schedule.verify import verify
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import context
 from tests.support.loop_graphs import LoopWriter
@@ -100,3 +103,41 @@ def test_a_product_is_overwritten_by_what_is_computed_of_a_view_of_it(order: tup
     assert taken_over(plan, rows.buffer) == (product.buffer if in_place else None)
     args = w.arguments(graph)
     torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+def overlaid(graph: LoopGraph, *spare: TensorValue) -> list[str | None]:
+    """For each buffer that is made, the input in whose memory that is. Results are those of the loops."""
+    plan = schedule(attrs.evolve(graph, spare=frozenset(each.buffer for each in spare)), context(()))
+    args = LoopWriter().arguments(graph)
+    expected = run_loops(graph, args)
+    torch.testing.assert_close(run_plan(plan, [arg.clone() for arg in args]), expected)
+    verify(plan)
+    return [step.over for step in plan.steps if isinstance(step, Allocate)]
+
+
+def test_a_result_is_made_in_the_memory_of_a_spare_input() -> None:
+    w = LoopWriter()
+    x, y = w.input(4, 8), w.input(4, 8)
+    graph = w.graph(w.op("mul", w.op("tanh", x), y))
+    assert overlaid(graph) == [None]
+    assert overlaid(graph, y) == [y.buffer]
+
+
+def test_a_spare_input_that_is_read_later_or_elsewhere_keeps_its_memory() -> None:
+    w = LoopWriter()
+    x, y = w.input(4, 4), w.input(4, 4)
+    early = w.extern(aten.mm.default, w.op("tanh", x), x, shape=(4, 4))
+    turned = w.op("exp", layout.permute(y, (1, 0)))
+    graph = w.graph(w.extern(aten.mm.default, early, turned, shape=(4, 4)))
+    assert overlaid(graph, x, y) == [None, None]
+
+
+def test_a_value_made_while_rows_are_summed_is_stored_once_the_sums_are_known() -> None:
+    """As in backward of attention: a softmax that backward reads, and what dropout made of it."""
+    w = LoopWriter()
+    scores, came = w.input(4, 64), w.input(4, 64)
+    dropped = w.op("mul", scores, scores)
+    total = w.reduce("sum", w.op("mul", scores, came), [1], keepdim=True)
+    back = w.op("mul", scores, w.op("sub", came, total))
+    graph = w.graph(dropped, back)
+    assert sorted(map(str, overlaid(graph, scores, came))) == sorted((scores.buffer, came.buffer))

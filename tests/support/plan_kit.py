@@ -95,7 +95,9 @@ class _Run:
     def allocate(self, step: Allocate) -> None:
         buffer = self.plan.buffers[step.buffer]
         shape, strides = self.numbers(buffer.shape), self.numbers(buffer.strides)
-        if step.reuse is None:
+        if step.over is not None:
+            self.memory[step.buffer] = self.memory[step.over].as_strided(shape, strides)
+        elif step.reuse is None:
             made = torch.empty_strided(shape, strides, dtype=buffer.dtype, device=buffer.device)
             self.memory[step.buffer] = made.fill_(float("nan") if made.dtype.is_floating_point else 1)
         else:

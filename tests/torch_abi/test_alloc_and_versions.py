@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy
 import pytest
 import torch
 from packaging.version import Version
@@ -50,3 +53,33 @@ def test_a_tensor_is_copied_where_it_lies_otherwise() -> None:
     turned = alloc.laid_out(x, (1, 2))
     assert turned.stride() == (1, 2)
     assert turned.equal(x)
+
+
+def test_memory_that_only_a_variable_holds_is_used_again() -> None:
+    def place(tensor: torch.Tensor) -> int:
+        return alloc.overlaid(tensor, (2, 3), (1, 2), torch.float32).data_ptr()
+
+    alone = torch.ones(6)
+    assert alloc.overlaid(alone, (2, 3), (1, 2), torch.float32).data_ptr() == alone.data_ptr()
+    made = alloc.overlaid(alone, (2, 3), (1, 2), torch.float32)
+    assert made.shape == (2, 3) and made.stride() == (1, 2) and made.dtype == torch.float32
+    assert place(alone) != alone.data_ptr()  # two variables
+    alias = alone.detach()
+    assert alloc.overlaid(alone, (6,), (1,), torch.float32).data_ptr() != alone.data_ptr()
+    del alias
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.from_numpy(numpy.ones(6, dtype=numpy.float32)),
+        lambda: torch.frombuffer(bytearray(24), dtype=torch.float32),
+        lambda: torch.ones(6).share_memory_(),
+        lambda: torch.nn.Parameter(torch.ones(6)),
+    ],
+    ids=["numpy", "buffer", "shared", "parameter"],
+)
+def test_memory_that_others_may_know_is_not_used_again(make: Callable[[], torch.Tensor]) -> None:
+    tensor = make()
+    made = alloc.overlaid(tensor, (6,), (1,), torch.float32)
+    assert made.data_ptr() != tensor.data_ptr() and made.shape == (6,)

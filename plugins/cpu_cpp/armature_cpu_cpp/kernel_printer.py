@@ -441,8 +441,10 @@ class KernelPrinter(ValuePrinter):
     def print(self) -> None:
         """The part function and the function called by Python. No name in the text is specific to the kernel."""
         kernel, nest, lines = self.kernel, self.nest, self.lines
-        reads = [f"const {cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.reads]
-        writes = [f"{cpp_type(self.buffers[n].dtype)}* __restrict {self.pointers[n]}" for n in kernel.writes]
+        overlaid = {name for pair in kernel.overlaid for name in pair}
+        alone = {n: "" if n in overlaid else "__restrict " for n in (*kernel.reads, *kernel.writes)}
+        reads = [f"const {cpp_type(self.buffers[n].dtype)}* {alone[n]}{self.pointers[n]}" for n in kernel.reads]
+        writes = [f"{cpp_type(self.buffers[n].dtype)}* {alone[n]}{self.pointers[n]}" for n in kernel.writes]
         sizes = [f"i64 {identifier(s.name)}" for s in kernel.sizes]
         signature = ", ".join([*reads, *writes, *sizes, "bool* bad", "i64 begin", "i64 end"])
         with lines.indented(f"static void part({signature}) {{", "}"):
