@@ -20,6 +20,7 @@ from armature_aten_lowerings import (
     masks,
     part_writes,
     products,
+    randomness,
     repeats,
     rnn,
     rnn_dropout,
@@ -183,5 +184,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
     Pass("gradients-of-biases", "post_grad", gradients.sum_gradients_of_biases, after=("channels-last",)),
     Pass("gradients-of-windows", "post_grad", gradients.compute_windows_apart, after=("channels-last",)),
+    Pass("masks-of-dropout", "post_grad", randomness.draw_masks_alone),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

@@ -8,14 +8,16 @@ called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from armature.backend_api import Builder, CallInstead, Node, Position, TensorValue
 from armature.plugin_api import Lowering
+from armature_aten_lowerings.common import add_call
 
 aten = torch.ops.aten
 SINGLE = frozenset((torch.float32, torch.float16, torch.bfloat16))  # computed in float32
@@ -48,6 +50,51 @@ def above() -> Overload:
     torch.library.define(name, "(Tensor x, SymInt low) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
     torch.library.impl(name, "CompositeExplicitAutograd", random_above)  # as each device draws
     return torch.ops.armature.random_above.default
+
+
+def drawn_mask(size: Sequence[int], stride: Sequence[int], chance: float, *, device: torch.device) -> Tensor:
+    """True with this chance for each element, as dropout draws it on a CPU."""
+    return torch.empty_strided(size, stride, dtype=torch.bool, device=device).bernoulli_(chance)
+
+
+@cache
+def mask_drawing() -> Overload:
+    """The operator for it: torch's own ones need a tensor of the mask's layout, with memory."""
+    name = "armature::drawn_mask"
+    schema = "(SymInt[] size, SymInt[] stride, float chance, *, Device device) -> Tensor"
+    torch.library.define(name, schema, tags=(torch.Tag.nondeterministic_seeded,))
+    torch.library.impl(name, "CompositeExplicitAutograd", drawn_mask)
+    return torch.ops.armature.drawn_mask.default
+
+
+def draw_masks_alone(module: object, ctx: object) -> object:
+    """The pass: on a CPU, dropout draws its mask in a call, and loops apply it. The library's kernel copies the mask to
+    the dtype of the argument first, and runs over its result again to scale it."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        given, chance, training = node.args
+        value, (result, mask) = given.meta["val"], node.meta["val"]
+        numbers = (*value.shape, *value.stride(), *mask.stride(), *result.stride())
+        if training is False or not 0 < chance < 1 or value.device.type != "cpu" or 0 in value.shape:
+            continue
+        if value.dtype not in (torch.float32, torch.float64) or not all(type(n) is int for n in numbers):
+            continue
+        with module.graph.inserting_before(node):
+            sizes = [*mask.shape], [*mask.stride()]
+            drawn = module.graph.call_function(mask_drawing(), (*sizes, 1.0 - chance), {"device": mask.device})
+            drawn.meta.update(node.meta | {"val": mask})
+            kept = add_call(node, aten.mul.Tensor, given, drawn)
+            scaled = add_call(node, aten.mul.Tensor, kept, 1.0 / (1.0 - chance))
+        if scaled.meta["val"].stride() != result.stride() or any(u.target is not operator.getitem for u in node.users):
+            for made in (scaled, kept, drawn):
+                module.graph.erase_node(made)
+            continue
+        for user in list(node.users):
+            user.replace_all_uses_with((scaled, drawn)[user.args[1]])
+            module.graph.erase_node(user)
+        module.graph.erase_node(node)
+    return module
 
 
 def lowerings() -> Iterable[Lowering]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import torch
@@ -115,3 +117,26 @@ def test_gradients_of_dropout_of_a_transposed_tensor() -> None:
         fn(x).sum().backward()
         results.append(x.grad)
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", ["rows", "columns", "parts"])
+def test_dropout_in_loops_is_eagers(dtype: torch.dtype, layout: str) -> None:
+    x = torch.randn(6, 20, dtype=dtype)
+    x = {"rows": x, "columns": x.t(), "parts": x[:, 3:9]}[layout]
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.dropout(x, 0.4), torch.rand(3)
+
+    check(program, x)
+
+
+def test_dropout_needs_memory_for_its_mask_and_its_result_alone() -> None:
+    x = torch.randn(64, 64)
+    compiled = armature.compile(lambda x: F.dropout(x.sin(), 0.4), fullgraph=True)
+    for _ in range(2):
+        with torch.profiler.profile(profile_memory=True) as profile:
+            compiled(x)
+    events = [event for event in cast(Any, profile.profiler).kineto_results.events() if event.name() == "[memory]"]
+    held = itertools.accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    assert max(held) == 64 * 64 * (1 + 4)
