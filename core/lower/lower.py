@@ -72,6 +72,7 @@ class _Lowering:
         self.builder = Builder(self.ctx)
 
     def run(self) -> LoopGraph:
+        """Each node in its order, as loops or as a call."""
         graph = self.aten.module.graph
         self.mutations = [n for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
         visit = {

@@ -1,7 +1,8 @@
-"""Gradients of a convolution's weight and bias that loops compute, and not the library's call."""
+"""Gradients of a convolution's arguments that loops or calls of their own compute."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any, cast
 
 import torch
@@ -10,8 +11,11 @@ from torch import fx
 from armature.plugin_api import Services
 from armature_aten_lowerings.common import add_call
 from armature_aten_lowerings.depthwise import is_worth_a_loop
+from armature_aten_lowerings.layouts import is_image
 
 aten = torch.ops.aten
+LEAST_BYTES = 1 << 16
+"""Bytes of an image from which a second call of 20 us is worth the memory."""
 
 
 def sum_gradients_of_biases(module: object, ctx: Services) -> object:
@@ -55,20 +59,36 @@ def compute_windows_apart(module: object, ctx: Services) -> object:
             if mask[2]:
                 sum_gradient_of_bias(node)
             if node.users and (mask[0] or mask[2]):
-                _compute_window_apart(node)
+                _compute_apart(node, 1)
     return module
 
 
-def _compute_window_apart(node: fx.Node) -> None:
-    """Let a second call compute the gradient of the weight, and only that."""
+def compute_images_apart(module: object, ctx: Services) -> object:
+    """On a CPU, compute the gradient of an image after that of the weight, in a call of its own: oneDNN copies rows to
+    its own layout for each of the two, and would hold the first result, and the image, while it computes the second."""
+    if not isinstance(module, fx.GraphModule) or not torch.backends.mkldnn.is_available():
+        return module
+    for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
+        gradient, image, _, *_, mask = cast(tuple[Any, ...], node.args)
+        value = image.meta["val"]
+        if value.device.type != "cpu" or value.dtype != torch.float32 or not is_image(image):
+            continue
+        by_rows = value.is_contiguous() and gradient.meta["val"].is_contiguous()
+        if mask[0] and mask[1] and by_rows and value.nbytes >= LEAST_BYTES:
+            _compute_apart(node, 0)
+    return module
+
+
+def _compute_apart(node: fx.Node, place: int) -> None:
+    """Let another call compute one result, and only that."""
     *given, mask = cast(tuple[Any, ...], node.args)
-    for result in [user for user in node.users if user.args[1] == 1]:
+    for result in [user for user in node.users if user.args[1] == place]:
         with node.graph.inserting_before(result):
-            call = add_call(node, node.target, *given, [False, True, False])
-            part = add_call(result, result.target, call, 1)
+            call = add_call(node, aten.convolution_backward.default, *given, [k == place for k in range(3)])
+            part = add_call(result, cast(Any, operator.getitem), call, place)
         result.replace_all_uses_with(part)
         node.graph.erase_node(result)
-    node.args = (*given, [mask[0], False, False])
-    node.meta["val"] = (node.meta["val"][0], None, None)
+    node.args = (*given, [wanted and k != place for k, wanted in enumerate(mask)])
+    node.meta["val"] = tuple(None if k == place else value for k, value in enumerate(node.meta["val"]))
     if not node.users:
         node.graph.erase_node(node)

@@ -184,6 +184,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
     Pass("gradients-of-biases", "post_grad", gradients.sum_gradients_of_biases, after=("channels-last",)),
     Pass("gradients-of-windows", "post_grad", gradients.compute_windows_apart, after=("channels-last",)),
+    Pass("gradients-of-images", "post_grad", gradients.compute_images_apart, after=("gradients-of-windows",)),
     Pass("masks-of-dropout", "post_grad", randomness.draw_masks_alone),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

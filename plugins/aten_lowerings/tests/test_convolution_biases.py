@@ -15,7 +15,7 @@ import armature
 from armature.pipeline.session import session
 from armature.plugin_api import Pass, hookimpl
 from armature.plugins import manager
-from armature_aten_lowerings.gradients import sum_gradient_of_bias, sum_gradients_of_biases
+from armature_aten_lowerings.gradients import compute_images_apart, sum_gradient_of_bias, sum_gradients_of_biases
 from armature_aten_lowerings.passes import split_convolution_bias
 
 aten = torch.ops.aten
@@ -104,3 +104,24 @@ def test_the_pass_is_for_gpus() -> None:
         node.meta["val"] = node.meta.get("val", torch.ones(1))
     sum_gradients_of_biases(plain, EVERYTHING)
     assert not plain.graph.find_nodes(op="call_function", target=aten.sum.dim_IntList)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
+def test_gradients_of_an_image_by_rows_and_its_weight_are_two_calls() -> None:
+    def step(g: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return tuple(aten.convolution_backward(g, x, w, [8], *OPTIONS, [True, True, True]))
+
+    def masks(side: int, layout: torch.memory_format = torch.contiguous_format) -> list[list[bool]]:
+        with FakeTensorMode():
+            g, x = (torch.empty(2, n, side, side).to(memory_format=layout) for n in (8, 4))
+            module = make_fx(step)(g, x, torch.empty(8, 4, 3, 3))
+        compute_images_apart(module, EVERYTHING)
+        module.graph.lint()
+        calls = module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
+        return [list(call.args[-1]) for call in calls]
+
+    assert masks(64) == [[False, True, True], [True, False, False]]
+    assert masks(4) == masks(64, torch.channels_last) == [[True, True, True]]
+    given = [torch.randn(shape) for shape in ((2, 8, 64, 64), (2, 4, 64, 64), (8, 4, 3, 3))]
+    compiled = armature.compile(step, fullgraph=True)
+    torch.testing.assert_close(compiled(*given), step(*given), rtol=1e-4, atol=1e-3)
