@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import armature
 from armature.pipeline.session import session
+from armature_torch_handlers.programs import transforms
 
 grad = torch.autograd.grad
 
@@ -80,6 +82,52 @@ def test_within_the_graph_it_stays_there(fn: Callable[[Tensor, Tensor], Any]) ->
     quick = armature.compile(fn, fullgraph=True)
     x = torch.linspace(0.5, 1.5, 3, requires_grad=True)
     torch.testing.assert_close(quick(x, x * 3), fn(x, x * 3))
+
+
+MODEL = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+HELD: dict[str, Tensor] = {**dict(MODEL.named_parameters())}
+
+
+def loss(x: Tensor) -> Tensor:
+    return MODEL(x).square().sum()
+
+
+def itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+ITERABLES: dict[str, Callable[[Tensor], Any]] = {
+    "a generator": lambda x: grad(loss(x), MODEL.parameters(), create_graph=True),
+    "by keyword": lambda x: grad(outputs=loss(x), inputs=MODEL.parameters()),
+    "values of a dict": lambda x: grad(loss(x), HELD.values()),
+    "map": lambda x: grad(loss(x), map(itself, HELD.values())),
+    "filter": lambda x: grad(loss(x), filter(lambda p: p.dim() > 1, MODEL.parameters())),
+    "an iterator": lambda x: grad(loss(x), iter(list(HELD.values()))),
+    "reversed": lambda x: grad(loss(x), reversed(list(HELD.values()))),
+    "a set": lambda x: grad(loss(x), {MODEL[0].weight}),
+    "a deque": lambda x: grad(loss(x), deque(MODEL.parameters())),
+    "a list of parameters": lambda x: grad(loss(x), nn.ParameterList(MODEL.parameters())),
+    "outputs and their gradients": lambda x: grad(
+        (loss(x * k) for k in (1, 2)), list(HELD.values()), (torch.full((), k) for k in (3.0, 4.0))
+    ),
+}
+
+
+@pytest.mark.parametrize("fn", ITERABLES.values(), ids=ITERABLES)
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_any_iterable_of_tensors(fn: Callable[[Tensor], Any], backend: str) -> None:
+    armature.reset()
+    quick, x = armature.compile(fn, fullgraph=True, backend=backend), torch.linspace(-1, 1, 6).view(2, 3)
+    torch.testing.assert_close(quick(x), fn(x))
+    torch.testing.assert_close(quick(x), fn(x))
+
+
+@pytest.mark.skipif(not transforms.TAKES_DICTS, reason="this version of torch takes no dict")
+def test_a_dict_of_tensors() -> None:
+    armature.reset()
+    x = torch.ones(2, 3)
+    found = armature.compile(lambda: grad(loss(x), HELD), fullgraph=True)()
+    torch.testing.assert_close(found, grad(loss(x), HELD))
 
 
 def test_a_leaf_that_has_a_history_later() -> None:

@@ -57,8 +57,8 @@ class ChosenTensor(TracedTensor):
 
 
 def check_end(tracing: Tracing, frame: FrameView | None, result: Value | None) -> None:
-    """Called where the graph ends. What is written to is one of the objects, and what operators compute from choices and
-    numbers alone may be a number: the graph ends before the choice if the program gets it."""
+    """Called where the graph ends. What is written to is one of the objects, and what operators compute from choices
+    and numbers alone may be a number: the graph ends before the choice if the program gets it."""
     choices = [value for value in tracing.objects.by_fake.values() if isinstance(value, ChosenTensor)]
     for one in choices:
         if one.is_written:

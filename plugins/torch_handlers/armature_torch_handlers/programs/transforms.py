@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, ListValue, TracedTensor, TupleValue, Value, existing, handles
+from armature.plugin_api import Call, ListValue, TracedTensor, TupleValue, Value, existing, handles, is_iterable
 
 LEVELS = torch._C._functorch
 PREDISPATCH = "torch._functorch.predispatch"
@@ -169,7 +169,15 @@ def load_decompositions(call: Call) -> Value:
 @handles(*existing("torch.autograd.grad"))
 def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """Inside a level this is an operation like any other. Elsewhere it is too, unless the gradient would flow through
-    tensors computed outside of the graph."""
+    tensors computed outside of the graph. It takes any iterables of tensors: the graph gets tuples."""
+    names = ("outputs", "inputs", "grad_outputs")
+    given = tuple(listed(call, value) if k < len(names) else value for k, value in enumerate(args))
+    named = {name: listed(call, value) if name in names else value for name, value in kwargs.items()}
+    if given != args or named != kwargs:
+        return call.inline(call.fn, *given, **named)
+    of_dict = args[1] if len(args) > 1 else kwargs.get("inputs")
+    if of_dict is not None and of_dict.python_type() is dict and TAKES_DICTS:
+        return call.polyfill(gradient_by_key, *args, **kwargs)
     if call.tracing.stack.atomic_depth:
         return call.graph_call(call.fn, *args, **kwargs)
     outputs, wanted = (args[k] if len(args) > k else kwargs.get(name) for k, name in enumerate(("outputs", "inputs")))
@@ -179,6 +187,22 @@ def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         if isinstance(one, TracedTensor) and one.real is not None:
             check_histories(call, history, [given for given in known if given is not one])
     return None
+
+
+TAKES_DICTS = "dict" in str(torch.autograd.grad.__annotations__["inputs"])  # newer versions do
+
+
+def gradient_by_key(outputs: Any, inputs: dict[Any, torch.Tensor], *args: Any, **kwargs: Any) -> dict[Any, Any]:
+    """`torch.autograd.grad` of a dict of tensors."""
+    return dict(zip(inputs, torch.autograd.grad(outputs, tuple(inputs.values()), *args, **kwargs)))
+
+
+def listed(call: Call, value: Value) -> Value:
+    """A tuple of the items of an iterable; lists, tuples and what is no iterable stay as they are."""
+    kind = value.python_type()
+    if value.is_tensor or issubclass(kind, (list, tuple, Mapping)) or not is_iterable(kind):
+        return value
+    return TupleValue(list(call.tracing.python.collect_items(value)))
 
 
 def each(tensors: Value | None) -> list[Value]:
