@@ -470,3 +470,8 @@ def gb0026(x: Any) -> Any:
 
 def gb0116(x: Any) -> Any:
     return x + 1, fractions.Fraction(1, 2)
+
+
+def gb1724(x: Any) -> Any:
+    y = x.clone().requires_grad_()
+    return torch.autograd.grad((y * y).sum(), {"a": y})["a"]

@@ -449,11 +449,6 @@ def gb7299(x):
         return x + 1
 
 
-def gb1724(x):
-    y = x.clone().requires_grad_()
-    return torch.autograd.grad((y * y).sum(), {"a": y})["a"]
-
-
 def gb6663(x):
     try:
         return torch.autograd.grad("a", x)
