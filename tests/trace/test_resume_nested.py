@@ -265,7 +265,72 @@ def in_a_generators_loop(t):
     return total
 
 
+class Scales:
+    """An object that is called as a function is."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def __call__(self, t, *more, by=1.0):
+        y = t * self.by
+        print("scales", len(more))
+        return y * by
+
+
+def plainly(fn):
+    @functools.wraps(fn)
+    def inner(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    return inner
+
+
+class ScalesTwice(Scales):
+    __call__ = plainly(Scales.__call__)
+
+
+class Counts(nn.Module):
+    """A module with a `__call__` of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def __call__(self, t, n=None):
+        n = len(t) if n is None else n
+        y = t + n
+        print("counts")
+        return super().__call__(y)
+
+    def forward(self, t):
+        return self.inner(t)
+
+
+SCALES, SCALES_TWICE, COUNTS = Scales(2.0), ScalesTwice(3.0), Counts()
+
+
+def calls_an_object(t):
+    a = t.sin()
+    return SCALES(a, 5, by=3.0) + a
+
+
+def calls_one_made_here(t):
+    return Scales(2.0)(t + 1) * 2
+
+
+def calls_one_through_a_decorator(t):
+    return SCALES_TWICE(t + 1) * 2
+
+
+def calls_a_module_that_counts(t):
+    return COUNTS(t * 2).relu()
+
+
 CASES: list[tuple[Any, Any, int, int]] = [
+    (calls_an_object, one, 3, 1),
+    (calls_one_made_here, one, 3, 1),
+    (calls_one_through_a_decorator, one, 3, 1),
+    (calls_a_module_that_counts, one, 3, 1),
     (calls_a_helper, one, 3, 1),
     (calls_it_in_an_expression, one, 4, 2),
     (calls_one_that_only_prints, one, 2, 1),
@@ -276,7 +341,7 @@ CASES: list[tuple[Any, Any, int, int]] = [
     (calls_with_stars, one, 3, 1),
     (closure, one, 3, 2),
     (changes_arguments, lambda: (x(), [0], {}), 2, 1),
-    (methods, lambda: (x(), Talker(2)), 6, 4),
+    (methods, lambda: (x(), Talker(2)), 6, 3),
     (made_inside, one, 4, 2),
 ]
 

@@ -79,9 +79,7 @@ def graph_call(
         if found is not None:
             return found
     fn, args, kwargs = in_graphs_terms(tracer, fn, args, kwargs)
-    found = _of_numbers(tracer, fn, args, kwargs)
-    if found is None:
-        found = folding.compile_time_answer(tracer, fn, args, kwargs)
+    found = _of_numbers(tracer, fn, args, kwargs) or folding.compile_time_answer(tracer, fn, args, kwargs)
     if found is not None:
         return found
     if fake is None and not isinstance(fn, str) and of_torch(fn):

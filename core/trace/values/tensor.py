@@ -157,11 +157,8 @@ class TensorValue(GraphTensor):
             if found is not None:
                 return found
         known = tracer.calls.handled(method, (self, *args), kwargs)
-        if known is None:
-            known = tracer.calls.handled_as(tensor_method, method, (self, *args), kwargs)
-        if known is not None:
-            return known
-        return self._in_graph(tracer, name, args, kwargs)
+        known = known or tracer.calls.handled_as(tensor_method, method, (self, *args), kwargs)
+        return known or self._in_graph(tracer, name, args, kwargs)
 
     def _in_graph(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name == "__getitem__":

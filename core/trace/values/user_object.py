@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import attrs
@@ -372,6 +372,10 @@ class UserObjectValue(AttributesOfObject):
         if method is None:
             raise_lacking(tracer, self, "__call__")
         return method.call(tracer, args, kwargs)
+
+    def direct_code(self, tracer: Tracing) -> CodeType | None:
+        found = find_in_class(self.cls, "__call__")
+        return None if found is None else tracer.as_value(found.obj).direct_code(tracer)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.get_attribute(tracer, name).call(tracer, args, kwargs)

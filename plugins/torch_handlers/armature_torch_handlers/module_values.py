@@ -167,8 +167,10 @@ class ModuleValue(ObjectValue):
         return forward.call(tracer, args, kwargs)
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:
+        if not calls_plainly(self.cls):
+            return super().direct_code(tracer)
         found = find_in_class(self.cls, "forward")
-        plain = calls_plainly(self.cls) and found is not None and isinstance(found.obj, FunctionType)
+        plain = found is not None and isinstance(found.obj, FunctionType)
         return tracer.as_value(found.obj).direct_code(tracer) if plain and found is not None else None
 
     def _has_no_hooks(self, tracer: Tracing) -> bool:
