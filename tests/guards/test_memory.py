@@ -143,6 +143,46 @@ def test_three_inputs_of_which_two_share(watch: Any) -> None:
     assert not watched.compiles(make(0, 4, 12))
 
 
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_sharing_of_those_that_are_only_read_does_not_matter(backend: str, watch: Any) -> None:
+    def fn(x: Any, y: Any, z: Any) -> Any:
+        x.add_(1)
+        return x * y + z
+
+    def make(*places: int, apart: bool = True) -> Any:
+        def arguments() -> Any:
+            base = torch.arange(30.0)
+            first, *others = (base[k : k + 4] for k in places)
+            return (first.clone() if apart else first, *others)
+
+        return arguments
+
+    watched = watch(fn, backend)
+    assert watched.compiles(make(0, 4, 8))
+    for places in ((0, 4, 5), (0, 4, 4), (8, 3, 0), (8, 0, 12)):
+        assert not watched.compiles(make(*places))
+    assert not watched.compiles(make(12, 4, 5, apart=False))
+    assert watched.compiles(make(0, 2, 8, apart=False))
+    assert watched.compiles(make(0, 2, 3, apart=False))
+    assert not watched.compiles(make(5, 9, 12))
+
+
+def test_rounds_over_rows_compile_nothing_new() -> None:
+    """Each row lies at another place in the tensor, which is read as well."""
+
+    def fn(x: Any) -> Any:
+        found = torch.zeros(len(x), 3)
+        for place, row in enumerate(x):
+            armature.graph_break()
+            found[place] = row + x.sum(0)
+        return found
+
+    armature.reset()
+    x = torch.arange(60.0).view(20, 3)
+    assert torch.equal(armature.compile(fn, backend="eager")(x), fn(x))
+    assert len(session().compilations) < 8
+
+
 def test_parameters_that_share_with_an_input(watch: Any) -> None:
     layer = torch.nn.Linear(3, 3, bias=False)
 
@@ -198,7 +238,9 @@ RANGES: dict[str, tuple[list[int], list[int], tuple[tuple[int, int, int], ...]]]
 @pytest.mark.parametrize("name", RANGES)
 def test_ranges(name: str) -> None:
     starts, extents, expected = RANGES[name]
-    assert sharing(starts, extents) == expected
+    assert sharing(starts, extents, [True] * len(starts)) == expected
+    assert sharing(starts, extents, [False] * len(starts)) == ()
+    assert sharing(starts, extents, [True] + [False] * (len(starts) - 1)) == tuple(p for p in expected if p[0] == 0)
     if all(extents):
         assert are_disjoint(starts, extents) == (not expected)
 

@@ -343,27 +343,32 @@ class NoAliasGuard(Guard):
 
 @attrs.frozen(eq=False)
 class StorageGuard(Guard):
-    """Tensors share memory as they did while tracing: only the pairs in `together`, at the same distances.
+    """Tensors share memory with those that change as they did while tracing: only the pairs in `together`, at the same
+    distances.
 
-    extents: bytes from each tensor's first element to its last, None where sizes may change. together: positions of two
-    tensors and the distance of their first elements in bytes.
+    extents: bytes from each tensor's first element to its last, None where sizes may change. changed: which of them the
+    graph may write to. together: positions of two tensors and the distance of their first elements in bytes.
     """
 
     sources: tuple[Source, ...]
     extents: tuple[int | None, ...]
+    changed: tuple[bool, ...]
     together: tuple[tuple[int, int, int], ...] = ()
     user: str = ""
 
     @property
     def words(self) -> str:
         names = [source.expr for source in self.sources]
-        if not self.together:
+        if not self.together and all(self.changed):
             return f"no two of these share memory: {', '.join(names)}"
+        if not self.together:
+            written = ", ".join(name for name, changes in zip(names, self.changed) if changes)
+            return f"of {', '.join(names)} none shares memory with what is written to: {written}"
         pairs = ", ".join(f"{names[i]} and {names[j]} at {distance} bytes" for i, j, distance in self.together)
         return f"of {', '.join(names)} these share memory: {pairs}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        test = memory.sharing_condition(self.sources, self.extents, self.together, tree.request)
+        test = memory.sharing_condition(self.sources, self.extents, self.changed, self.together, tree.request)
         tree.add_last(tree.quiet(test), parts)
 
 

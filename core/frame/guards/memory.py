@@ -21,8 +21,9 @@ def extent(tensor: torch.Tensor) -> int:
     return int((last + 1) * tensor.element_size())
 
 
-def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
-    """The pairs whose memory ranges overlap, with the distance of their starts; in the order of positions."""
+def sharing(starts: Sequence[int], extents: Sequence[int], changed: Sequence[bool]) -> Together:
+    """The pairs whose memory ranges overlap, with the distance of their starts; in the order of positions. changed: a
+    pair counts if it holds for one of the two."""
     order = sorted(range(len(starts)), key=starts.__getitem__)
     open_: list[int] = []
     found = []
@@ -30,7 +31,8 @@ def sharing(starts: Sequence[int], extents: Sequence[int]) -> Together:
         open_ = [other for other in open_ if starts[other] + extents[other] > starts[position]]
         for other in open_ if extents[position] else ():
             first, second = sorted((other, position))
-            found.append((first, second, starts[second] - starts[first]))
+            if changed[first] or changed[second]:
+                found.append((first, second, starts[second] - starts[first]))
         open_.append(position)
     return tuple(sorted(found))
 
@@ -65,7 +67,11 @@ def are_disjoint(starts: list[int], extents: Sequence[int]) -> bool:
 
 
 def sharing_condition(
-    sources: Sequence[Source], extents: Sequence[int | None], together: Together, request: FrameRequest
+    sources: Sequence[Source],
+    extents: Sequence[int | None],
+    changed: Sequence[bool],
+    together: Together,
+    request: FrameRequest,
 ) -> Callable[[dict[str, Any]], bool]:
     """Build the test for `StorageGuard`, a function of the dict of the frame's locals."""
     writer = _Writer(request)
@@ -73,11 +79,10 @@ def sharing_condition(
     starts = f"[{', '.join(f'{name}.data_ptr()' for name in names)}]"
     fixed = all(size is not None for size in extents)
     sizes = ", ".join(f"extent({n})" if size is None else str(size) for n, size in zip(names, extents))
-    if fixed and all(extents) and not together:
-        test = f"apart({starts})"
-    else:
-        test = f"sharing({starts}, ({sizes},)) == {together!r}"
-    lines = [f"    {line}\n" for line in (*writer.lines, f"return {test}")]
+    test = f"sharing(starts, ({sizes},), {changed!r}) == {together!r}"
+    if fixed and all(extents) and not together:  # quick, and enough: usually none share memory
+        test = f"apart(starts) or ({test})"
+    lines = [f"    {line}\n" for line in (*writer.lines, f"starts = {starts}", f"return {test}")]
     writer.namespace.update(apart=Disjoint(*(size or 0 for size in extents)), sharing=sharing, extent=extent)
     exec(f"def holds(L):\n{''.join(lines)}", writer.namespace)
     found: Callable[[dict[str, Any]], bool] = writer.namespace["holds"]

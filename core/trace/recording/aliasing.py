@@ -71,9 +71,7 @@ def _ragged(tracer: Tracing) -> list[Guard]:
             found.setdefault(id(getattr(tensor.real, name)), []).append(AttrSource(value.source, name))
         elif stands_for_ragged(tensor.fake):
             found.setdefault(id(tensor.real), []).append(value.source)
-    same: list[Guard] = [
-        AliasGuard(first, other) for first, *rest in found.values() for other in rest if other != first
-    ]
+    same: list[Guard] = [AliasGuard(one, other) for one, *rest in found.values() for other in rest if other != one]
     firsts = tuple(first for first, *_ in found.values())
     return [*same, NoAliasGuard(firsts)] if len(firsts) > 1 else same
 
@@ -127,16 +125,22 @@ def _tensors(tracer: Tracing) -> list[Guard]:
     found = _families(tracer, inputs)
     if len(inputs) > 1:
         found.append(NoAliasGuard(tuple(_lasting_source(value.source) for value in inputs if value.source is not None)))
-    memories = [pair for value in inputs for pair in _memories(value.source, value.real)]
-    held = [(source, tensor) for source, tensor in memories if _has_memory(source, tensor, tracer)]
+    written = [value for value in inputs if _is_written(tracer, value)] or inputs
+    memories = [(*pair, value in written) for value in inputs for pair in _memories(value.source, value.real)]
+    held = [(source, tensor, changes) for source, tensor, changes in memories if _has_memory(source, tensor, tracer)]
     if len(held) < 2:
         return found
-    sources, reals = tuple(source for source, _ in held), [tensor for _, tensor in held]
+    sources, reals, changed = zip(*held)
     extents = tuple(memory.extent(tensor) for tensor in reals)
-    together = memory.sharing([tensor.data_ptr() for tensor in reals], extents)
-    sized = [tracer.guards.sized(source) for source in sources]
-    checked = tuple(size if fixed else None for size, fixed in zip(extents, sized))
-    return [*found, StorageGuard(sources, checked, together)]
+    together = memory.sharing([tensor.data_ptr() for tensor in reals], extents, changed)
+    checked = tuple(size if tracer.guards.sized(source) else None for size, source in zip(extents, sources))
+    return [*found, StorageGuard(sources, checked, changed, together)]
+
+
+def _is_written(tracer: Tracing, value: TensorValue) -> bool:
+    """Whether the graph may write to the memory of a tensor. Among others, it doesn't matter which share memory."""
+    effects, wraps = tracer.effects, is_wrapper(type(value.fake))
+    return wraps or value.is_written or effects.writes_to(value) or effects.writes_uncounted(value)
 
 
 def _families(tracer: Tracing, inputs: list[TensorValue]) -> list[Guard]:
@@ -158,13 +162,11 @@ def _families(tracer: Tracing, inputs: list[TensorValue]) -> list[Guard]:
 
 def _memories(source: Source | None, tensor: torch.Tensor | None) -> Iterator[tuple[Source, torch.Tensor]]:
     """The tensor itself, or the inner tensors of a wrapper subclass."""
-    if source is None or tensor is None:
-        return
-    if not is_wrapper(type(tensor)):
+    if source is not None and tensor is not None and not is_wrapper(type(tensor)):
         yield source, tensor
-        return
-    for name, inner in flatten(tensor).tensors.items():
-        yield from _memories(AttrSource(source, name), inner)
+    elif source is not None and tensor is not None:
+        for name, inner in flatten(tensor).tensors.items():
+            yield from _memories(AttrSource(source, name), inner)
 
 
 def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracing) -> bool:
@@ -176,9 +178,8 @@ def _has_memory(source: Source, tensor: torch.Tensor, tracer: Tracing) -> bool:
 
 def _is_temporary(source: Source | None) -> bool:
     """Whether the tensor is made anew for each call: it aliases nothing, though it may reuse a freed address."""
-    if source is None or is_precomputed(source):
-        return True
-    return isinstance(source, CallSource) and source.fn is tensor_of_number
+    made = isinstance(source, CallSource) and source.fn is tensor_of_number
+    return made or source is None or is_precomputed(source)
 
 
 def _lasting_source(source: Source) -> Source:
