@@ -626,3 +626,37 @@ def test_attributes_that_the_class_of_an_error_has_itself() -> None:
         return *fn(x, OwnArguments("a")), *fn(x, OwnValue(2))
 
     assert str(armature.compile(made, backend="eager")(torch.ones(2))) == str(made(torch.ones(2)))
+
+
+class OwnLinks(Exception):
+    __cause__ = "of the class"  # type: ignore[assignment]
+
+    @property
+    def __context__(self):  # type: ignore[override]
+        return "of a property"
+
+
+def cause_of_the_class(t):
+    try:
+        try:
+            raise KeyError("k")
+        except KeyError as inner:
+            raise OwnLinks("a") from inner
+    except OwnLinks as error:
+        return t + 1, error.__cause__, error.__context__, error.__suppress_context__
+
+
+def cause_of_the_object(t):
+    error = OwnLinks("a")
+    error.__cause__ = KeyError("k")
+    try:
+        raise error from ValueError("v")
+    except OwnLinks as caught:
+        return t + 1, repr(caught.__cause__)
+
+
+@pytest.mark.parametrize("program", [cause_of_the_class, cause_of_the_object])
+def test_what_raise_sets_may_be_hidden_by_the_class(program: Any) -> None:
+    armature.reset()
+    t = torch.ones(2)
+    assert str(armature.compile(program, backend="eager")(t)) == str(program(t))

@@ -47,7 +47,7 @@ class ExceptionValue(Value):
             return "..."
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name in self.attributes:
+        if name in self.attributes and not hides(self.kind, name):
             return self.attributes[name]
         row = OWN_ATTRIBUTES.get(name)
         if row and issubclass(self.kind, row[0]) and class_member(self.kind, name) is class_member(row[0], name):
@@ -61,6 +61,8 @@ class ExceptionValue(Value):
             if value.python_type() not in (TracebackType, type(None)):
                 tracer.raise_error(TypeError, "__traceback__ must be a traceback or None")
             self.known_traceback = value
+        elif hides(self.kind, name):  # this sets another place than `raise` does
+            tracer.graph_break("sets-exception-attribute", name=name, type=self.describe())
         else:
             self.attributes[name] = value
 
@@ -138,6 +140,11 @@ class TracebackValue(Value):
 
 
 LINKS = frozenset({"__cause__", "__context__", "__suppress_context__"})
+
+
+def hides(kind: type[BaseException], name: str) -> bool:
+    """Whether a class has an attribute of its own where exceptions have what `raise` sets."""
+    return name in LINKS and class_member(kind, name) is not class_member(BaseException, name)
 
 
 def handled_exception(tracer: Tracing) -> ExceptionValue | None:
