@@ -139,8 +139,8 @@ def _tensors(tracer: Tracing) -> list[Guard]:
 
 def _is_written(tracer: Tracing, value: TensorValue) -> bool:
     """Whether the graph may write to the memory of a tensor. Among others, it doesn't matter which share memory."""
-    effects, wraps = tracer.effects, is_wrapper(type(value.fake))
-    return wraps or value.is_written or effects.writes_to(value) or effects.writes_uncounted(value)
+    effects, has_parts = tracer.effects, is_wrapper(type(value.fake))
+    return has_parts or value.is_written or effects.writes_to(value) or effects.writes_uncounted(value)
 
 
 def _families(tracer: Tracing, inputs: list[TensorValue]) -> list[Guard]:
