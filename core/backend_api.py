@@ -65,7 +65,7 @@ from armature.lower.index import (
 )
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.registry import collect_lowerings, lowers
-from armature.lower.values import Spec, TensorValue
+from armature.lower.values import Scalar, ScalarValue, Spec, TensorValue
 from armature.run.arenas import Arenas
 from armature.run.replay import LaunchRecorder, NotRecorded
 from armature.schedule.batch import Body, Row, body_of
@@ -128,6 +128,8 @@ __all__ = [
     "RandomNumbers",
     "Reduce",
     "Row",
+    "Scalar",
+    "ScalarValue",
     "Scan",
     "Size",
     "Spec",

@@ -11,6 +11,7 @@ from armature.frame.guards.kinds import StorageGuard
 from armature.graph import inference
 from armature.graph.functional import returns_other_dtypes
 from armature.graph.in_place import loses_layout
+from armature.graph.numbers import known_numbers
 from armature.graph.wrapped import loses_wrappers
 from armature.torch_abi import altering, symbols
 from armature.torch_abi.jagged import meets_jagged
@@ -32,7 +33,8 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         # Inputs overlap and one is written to: eager refuses some such calls, which a functional graph can't detect.
         or any(isinstance(guard, StorageGuard) and guard.together for guard in traced.guards)
         or meets_jagged(module.graph)
-        or symbols.depends_on_numbers(module.graph)  # lowering does not support sizes that are only partly known
+        # lowering does not support sizes that are only partly known
+        or symbols.depends_on_numbers(module.graph, known_numbers(traced.inputs, module.graph))
         or inference.returns_other_kinds(module)
         or returns_other_dtypes(module)
         or loses_layout(module.graph)

@@ -15,12 +15,12 @@ from torch import fx
 
 from armature import interrupts
 from armature.events import CompileEvent, EventKind
-from armature.graph import frozen, origins
+from armature.graph import frozen, numbers, origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
 from armature.graph.output_views import output_views_of, reads_data_alias
 from armature.graph.passes import run_passes
-from armature.graph.saved import save_inputs_of_views, save_sizes
+from armature.graph.saved import save_inputs_of_numbers, save_inputs_of_views, save_sizes
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, training, views
 from armature.torch_abi.decomps import keeping_layout
@@ -114,7 +114,9 @@ class _Compilation:
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         origins.restore(joint)
         forward, backward = aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
-        return save_sizes(*save_inputs_of_views(forward, backward, options["num_fwd_outputs"]))
+        for save in (save_inputs_of_numbers, save_inputs_of_views):
+            forward, backward = save(forward, backward, options["num_fwd_outputs"])
+        return save_sizes(forward, backward)
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return self.compile(graph, GraphKind.FORWARD)
@@ -135,6 +137,7 @@ class _Compilation:
         if freezes:
             frozen.mark(graph, self.traced.inputs)
         graph = run_passes("post_grad", graph, self.ctx)
+        numbers.check(graph.graph)
         preparation = frozen.take_out(graph, self.ctx.operators) if freezes else None
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         prepared = range(len(self.traced.inputs), len(places)) if preparation is not None else range(0)
@@ -164,7 +167,9 @@ def _asking(module: fx.GraphModule) -> fx.GraphModule:
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         copies[node] = copy = graph.node_copy(node, copies.__getitem__)
-        if node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
+        if (found := numbers.differentiable(node)) is not None:
+            copy.op, copy.target = "call_function", interrupts.checking(found)
+        elif node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
             copy.target = interrupts.checking(node.target)
     return fx.GraphModule(module, graph)
 

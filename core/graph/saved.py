@@ -1,5 +1,5 @@
 """Changes what the partitioner passes from the forward graph to the backward graph: inputs themselves in place of views
-of them, and also sizes that only occur within expressions.
+of them and of numbers read from them, and also sizes that only occur within expressions.
 
 A view made by the compiled graph would have to be recreated over its input before autograd can save it and detect later
 writes to the input. In the backward graph the same view costs nothing.
@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi import symbols
+from armature.torch_abi.fake import NUMBER
 
 Graphs = tuple[fx.GraphModule, fx.GraphModule]
 
@@ -46,6 +47,47 @@ def save_inputs_of_views(forward: fx.GraphModule, backward: fx.GraphModule, outp
     for module in (forward, backward):
         module.recompile()
     return forward, backward
+
+
+def save_inputs_of_numbers(forward: fx.GraphModule, backward: fx.GraphModule, outputs: int) -> Graphs:
+    """Change both graphs in place: pass the input that a number is read from in place of the number. `outputs`: see
+    `save_inputs_of_views`."""
+    returned = forward.graph.output_node()
+    results = list(cast(Sequence[Any], returned.args[0]))
+    kept = results[outputs:]
+    numbers = [node for node in kept if isinstance(node, fx.Node) and _is_read(node)]
+    if not numbers:
+        return forward, backward
+    named = {place.name: place for place in backward.graph.find_nodes(op="placeholder")}
+    tensors = [node for node in kept if isinstance(node.meta.get("val"), torch.Tensor)]
+    last = [*backward.graph.find_nodes(op="placeholder")][len(kept) - 1]  # tensors follow numbers there
+    first = next(node for node in backward.graph.nodes if node.op != "placeholder")
+    for number in numbers:
+        source, place = number.all_input_nodes[0], named[number.name]
+        if source not in tensors:
+            with backward.graph.inserting_after(last):
+                named[source.name] = last = backward.graph.placeholder(source.name)
+            last.meta = dict(source.meta)
+            tensors.append(source)
+        with backward.graph.inserting_before(first):
+            read = backward.graph.node_copy(number, lambda node: named[node.name])
+        place.replace_all_uses_with(read)
+        backward.graph.erase_node(place)
+    others = [node for node in kept if node not in tensors and node not in numbers]
+    returned.args = ((*results[:outputs], *tensors, *others),)
+    forward.graph.eliminate_dead_code()
+    for module in (forward, backward):
+        module.recompile()
+    return forward, backward
+
+
+def _is_read(node: fx.Node) -> bool:
+    """Whether a node is a float that is read from an input."""
+    return node.target is NUMBER and isinstance(node.meta["val"], torch.SymFloat) and _is_input(node.args[0])
+
+
+def _is_input(node: object) -> bool:
+    return isinstance(node, fx.Node) and node.op == "placeholder"
 
 
 def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
@@ -118,8 +160,7 @@ def _views(node: object) -> list[fx.Node]:
             return []
         chain.append(node)
         node = node.all_input_nodes[0]
-    is_input = isinstance(node, fx.Node) and node.op == "placeholder"
-    return chain[::-1] if is_input else []
+    return chain[::-1] if _is_input(node) else []
 
 
 def _replaced(saved: list[object], old: fx.Node, new: fx.Node, *, drop: bool) -> list[object]:

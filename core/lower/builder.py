@@ -21,7 +21,7 @@ from armature.lower.data import Buffer, BufferKind, ExternCall, Loop, LoopNode, 
 from armature.lower.elements import Elements, NotSupported, Position, compute_dtype
 from armature.lower.features import RandomNumbers
 from armature.lower.index import Index, Var
-from armature.lower.values import Spec, TensorValue, axes, coordinates
+from armature.lower.values import Scalar, Spec, TensorValue, axes, coordinates
 from armature.torch_abi import computing
 from armature.torch_abi.memory import HOST
 
@@ -119,7 +119,7 @@ class Builder(Elements):
     def pointwise(
         self,
         compute: str | Callable[..., Node],
-        *inputs: TensorValue | Index | bool | float,
+        *inputs: TensorValue | Scalar,
         dtype: torch.dtype | None = None,
         spec: Spec | None = None,
     ) -> TensorValue:

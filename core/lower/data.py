@@ -161,6 +161,12 @@ class View:
 
 
 @attrs.frozen
+class AsNumber(View):
+    """The element of a buffer without axes, as a Python number: how an operator takes a float that is only known when
+    the graph runs."""
+
+
+@attrs.frozen
 class Given:
     """An input of the graph that is neither a tensor nor a number, passed on."""
 

@@ -18,7 +18,7 @@ from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origi
 from armature.lower.features import Features
 from armature.lower.index import Index, Var
 from armature.lower.ops import OPS, REDUCTIONS
-from armature.lower.values import TensorValue
+from armature.lower.values import Scalar, ScalarValue, TensorValue
 from armature.torch_abi.memory import HOST
 
 if TYPE_CHECKING:
@@ -80,11 +80,19 @@ class Elements:
             return Const(bool(value), dtype)
         return Const(float(value) if dtype.is_floating_point else int(value), dtype)
 
-    def number(self, value: Index | bool | float, dtype: torch.dtype) -> Node:
-        """A literal, or a symbolic size as a value."""
+    def number(self, value: Scalar, dtype: torch.dtype) -> Node:
+        """A literal, or a symbolic size or a float only known when the graph runs as a value."""
         if isinstance(value, (bool, int, float)):
             return self.const(value, dtype)
-        return self.index_value(value, dtype)
+        return self._scalar(value, dtype) if isinstance(value, ScalarValue) else self.index_value(value, dtype)
+
+    def _scalar(self, value: ScalarValue, dtype: torch.dtype) -> Node:
+        source = value.tensor
+        if torch.device(self.device).type != source.device.type and not self.features.scalars:
+            raise NotSupported("a number that is passed by value")
+        self.need_dtype(source.dtype)
+        read = Load(source.buffer, layout.at(source, ()), source.dtype)
+        return self.cast(read if value.rounded is None else self.cast(read, value.rounded), dtype)
 
     def index_value(self, value: Index, dtype: torch.dtype = torch.int64) -> Node:
         """An index expression as a value."""

@@ -11,10 +11,10 @@ import torch
 from armature.errors import LoweringError
 from armature.lower import layout
 from armature.lower.builder import Builder
-from armature.lower.data import Argument, ExternCall, View
+from armature.lower.data import Argument, AsNumber, ExternCall, View
 from armature.lower.elements import NotSupported
 from armature.lower.index import contiguous_strides
-from armature.lower.values import Spec, TensorValue
+from armature.lower.values import ScalarValue, Spec, TensorValue
 
 
 def as_view(builder: Builder, value: TensorValue) -> View:
@@ -59,9 +59,16 @@ def call_extern(
     return tuple(None if n is None else builder.whole(n) for n in names)
 
 
+def as_number(value: ScalarValue) -> AsNumber:
+    """The value as a Python number."""
+    return AsNumber(value.tensor.buffer, (), ())
+
+
 def _argument(builder: Builder, value: object) -> Argument:
     if isinstance(value, TensorValue):
         return as_view(builder, value)
+    if isinstance(value, ScalarValue):
+        return as_number(value)
     if isinstance(value, (list, tuple)):
         return tuple(_argument(builder, item) for item in value)
     return cast(Argument, value)

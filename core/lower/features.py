@@ -41,6 +41,8 @@ class Features:
     inner loop in one kernel. parallel: number of independent outer points below which a large kernel leaves most of the
     device idle. batch: most arguments of a `Batch` of kernels that `generate` accepts as one; 0: each kernel is
     launched separately. random: the devices' generators, if its kernels can compute what eager's dropout draws.
+    scalars: whether kernels of a device other than the CPU take a float64 tensor without axes on the CPU by value: a
+    float that is only known when the graph runs; without, operators that are given one stay ATen calls there.
     products: dtypes of matrices whose product it computes in a kernel, with what precedes and follows, or leaves to a
     library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
     graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
@@ -59,5 +61,6 @@ class Features:
     parallel: int = 4
     batch: int = 0
     random: RandomNumbers | None = None
+    scalars: bool = False
     products: frozenset[torch.dtype] = frozenset()
     graph_calls: frozenset[object] = frozenset()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import attrs
 import torch
@@ -17,18 +17,20 @@ from armature import interrupts
 from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.graph.facts import Rows, may_write
+from armature.graph.numbers import COMPUTED, TAKES_NUMBER
 from armature.lower import layout, symints
 from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGraph, Origin, Reading, View
 from armature.lower.elements import NotSupported
-from armature.lower.extern import as_view, call_extern
+from armature.lower.extern import as_number, as_view, call_extern
 from armature.lower.index import Index, Size, Sum
 from armature.lower.registry import takes
 from armature.lower.sharing import shared_memory
-from armature.lower.values import Spec, TensorValue
+from armature.lower.values import ScalarValue, Spec, TensorValue
 from armature.lower.written_back import is_written_back
-from armature.torch_abi.fake import detached
+from armature.torch_abi.fake import NUMBER, detached
 from armature.torch_abi.memory import HOST
+from armature.torch_abi.symbols import is_unbacked
 from armature.torch_abi.views import share_memory
 from armature.torch_abi.wrappers import is_part_placeholder
 
@@ -112,6 +114,9 @@ class _Lowering:
             self.values[node] = symints.to_index(fake)
             return
         spec = spec_of(fake)
+        if isinstance(fake, torch.SymFloat):
+            self.values[node] = self._of_number(node, Given(name))
+            return
         if spec is None:
             self.values[node] = Given(name) if is_part_placeholder(fake) else fake
             return
@@ -150,16 +155,38 @@ class _Lowering:
                 if isinstance(factor, Size) and not factor.definition and factor not in self.sizes:
                     self.sizes[factor] = attrs.evolve(read, offset=found.const, factor=coefficient)
 
-    def scalar(self, node: fx.Node, value: torch.SymFloat) -> TensorValue | None:
-        """A float computed from sizes, as a 0-d tensor for operators that take one."""
-        if not any(isinstance(user.target, torch._ops.OpOverload) for user in node.users):
-            return None
-        device = next((buffer.device for buffer in self.builder.buffers.values()), HOST)
-        spec = Spec((), torch.float64, device, ())
-        target = torch.ops.aten.scalar_tensor.default
+    # -- floats
+
+    def scalar(self, node: fx.Node, value: torch.SymFloat) -> ScalarValue | None:
+        """A float that is only known when the graph runs: read from a tensor, or computed from others or from sizes."""
+        args = [self.values[given] if isinstance(given, fx.Node) else given for given in node.args]
+        if node.target is NUMBER and is_scalar(args[0]):
+            return ScalarValue(args[0])
+        if node.target in COMPUTED and any(isinstance(given, ScalarValue) for given in args):
+            target = COMPUTED[node.target]
+            return self._stored(node, target, [self._operand(node, target, one) for one in args], {})
+        if any(isinstance(user.target, torch._ops.OpOverload) or _is_unknown(user) for user in node.users):
+            return self._of_number(node, symints.derived(value))
+        return None
+
+    def _of_number(self, node: fx.Node, number: object) -> ScalarValue:
+        """A number that the host has."""
+        options: dict[str, object] = {"dtype": torch.float64, "device": HOST}
+        return self._stored(node, torch.ops.aten.scalar_tensor.default, [number], options)
+
+    def _operand(self, node: fx.Node, target: torch._ops.OpOverload, operand: object) -> object:
+        """An operand of arithmetic on numbers: a tensor, or a number if the operator may be called with one."""
+        if isinstance(operand, ScalarValue):
+            return operand.tensor
+        return operand if target in TAKES_NUMBER else self._of_number(node, operand).tensor
+
+    def _stored(
+        self, node: fx.Node, target: torch._ops.OpOverload, args: list[Any], options: dict[str, object]
+    ) -> ScalarValue:
+        spec = Spec((), torch.float64, HOST, ())
         self.builder.begin(node.name, target, [spec], node.meta.get("origin"))
-        options: dict[str, object] = {"dtype": spec.dtype, "device": device}
-        return call_extern(self.builder, target, (symints.derived(value),), options, [spec])[0]
+        made = call_extern(self.builder, target, args, options, [spec])[0]
+        return ScalarValue(cast(TensorValue, made))
 
     # -- operators
 
@@ -260,7 +287,9 @@ class _Lowering:
         out: list[Output] = []
         for item in items:
             value = self.values[item] if isinstance(item, fx.Node) else item
-            if isinstance(value, TensorValue):
+            if isinstance(value, ScalarValue):
+                out.append(as_number(value))
+            elif isinstance(value, TensorValue):
                 name = item.name if isinstance(item, fx.Node) else "output"
                 self.builder.begin(name, torch.ops.aten.clone.default, [value.spec], None)
                 lies = self._as_it_lies(item, value) if isinstance(item, fx.Node) else None
@@ -318,6 +347,16 @@ def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None
     new = not may_write(target, rows) and all(result.alias_info is None for result in target._schema.returns)
     read = [spec for spec in specs if spec is not None]
     return plain and new and bool(read) and all(0 in spec.shape for spec in read)
+
+
+def is_scalar(value: object) -> TypeGuard[TensorValue]:
+    """Whether it is a tensor in which a float of the program is passed."""
+    return isinstance(value, TensorValue) and (value.shape, value.dtype, value.device) == ((), torch.float64, HOST)
+
+
+def _is_unknown(node: fx.Node) -> bool:
+    """Whether it is a number that is only known when the graph runs."""
+    return isinstance(node.meta.get("val"), torch.SymFloat) and is_unbacked(node.meta["val"])
 
 
 def _used_results(node: fx.Node, count: int) -> list[bool]:

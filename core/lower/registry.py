@@ -13,10 +13,13 @@ import torch
 
 from armature.graph.data import Lowering
 from armature.lower.index import FloorDiv, Mod, Product, Size, Sum
+from armature.lower.values import ScalarValue
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__armature_lowerings__"
-_NUMBERS = frozenset({"int", "float", "Number", "None", "Sequence"})  # words of annotations that don't accept symbols
+# Words of annotations that don't accept symbolic sizes, and of those that accept floats known only when the graph runs.
+_NUMBERS = frozenset({"int", "float", "Number", "None", "Sequence", "ScalarValue"})
+_SCALARS = frozenset({"Scalar", "ScalarValue"})
 _SYMBOLIC = (Size, Sum, Product, FloorDiv, Mod)
 
 
@@ -25,7 +28,8 @@ def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
 
     The arguments are the operator's, with `TensorValue` for a tensor. It returns a TensorValue (a tuple for several
     results), or None to decline: the operator then stays an ATen call. So it does if an argument is a symbolic number
-    and its parameter is annotated as an int or float, not as an `Index`.
+    and its parameter is annotated as an int or float, not as an `Index` or `Scalar`; or if an argument is a float that
+    is only known when the graph runs, and its parameter is not annotated as a `Scalar` or `ScalarValue`.
     """
 
     def mark(fn: F) -> F:
@@ -37,19 +41,23 @@ def lowers(*ops: torch._ops.OpOverload, priority: int = 0) -> Callable[[F], F]:
 
 
 def takes(fn: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
-    """Whether a lowering accepts these arguments: symbolic numbers only where its signature says so."""
-    if not any(map(_changes, (*args, *kwargs.values()))):
+    """Whether a lowering accepts these arguments: numbers that change only where its signature says so."""
+    if not _has((*args, *kwargs.values()), (*_SYMBOLIC, ScalarValue)):
         return True
     signature = _signature(fn)
     given = signature.bind(None, *args, **kwargs).arguments
-    wants = (str(signature.parameters[name].annotation) for name, value in given.items() if _changes(value))
-    return not any(_NUMBERS.issuperset(re.findall(r"\w+", text)) for text in wants)
+    words = {name: set(re.findall(r"\w+", str(signature.parameters[name].annotation))) for name in given}
+    return not any(
+        (_has(value, _SYMBOLIC) and words[name] <= _NUMBERS)
+        or (_has(value, (ScalarValue,)) and words[name].isdisjoint(_SCALARS))
+        for name, value in given.items()
+    )
 
 
-def _changes(value: object) -> bool:
+def _has(value: object, kinds: tuple[type, ...]) -> bool:
     if isinstance(value, (list, tuple)):
-        return any(map(_changes, value))
-    return isinstance(value, _SYMBOLIC)
+        return any(_has(item, kinds) for item in value)
+    return isinstance(value, kinds)
 
 
 _signature = functools.cache(inspect.signature)

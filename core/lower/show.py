@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armature.lower.data import (
+    AsNumber,
     Buffer,
     BufferKind,
     Const,
@@ -81,6 +82,8 @@ def _call(call: ExternCall) -> str:
 
 
 def _argument(value: object) -> str:
+    if isinstance(value, AsNumber):
+        return f"{value.buffer}.item()"
     if isinstance(value, View):
         offset = f" + {value.offset}" if value.offset != 0 else ""
         return f"{value.buffer}{offset}[{_list(value.shape)}; {_list(value.strides)}]"

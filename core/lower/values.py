@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import attrs
 import torch
 
@@ -57,3 +59,18 @@ class TensorValue:
     def spec(self) -> Spec:
         """Its layout in eager."""
         return Spec(self.shape, self.dtype, self.device, self.strides)
+
+
+@attrs.frozen(eq=False)
+class ScalarValue:
+    """A float that is only known when the graph runs: the element of a float64 tensor without axes on the CPU.
+
+    `rounded`: the dtype to which its value is rounded before anything is computed from it; None: it is not.
+    """
+
+    tensor: TensorValue
+    rounded: torch.dtype | None = None
+
+
+Scalar: TypeAlias = ScalarValue | Index | bool | int | float
+"""A number as a lowering is given it, if its signature says so."""

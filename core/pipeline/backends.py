@@ -13,7 +13,7 @@ from torch import fx
 from armature.codegen.backend import CompilesCalls
 from armature.context import CompileContext
 from armature.errors import DeviceBackendUnready, InvariantError, NoDeviceBackend, invariant
-from armature.graph import grad_enabled, inference, pieces, segments
+from armature.graph import grad_enabled, inference, numbers, pieces, segments
 from armature.graph.as_captured import only_as_captured, runs_as_captured
 from armature.graph.data import AtenGraph, GraphCall, GraphKind
 from armature.graph.functional import compile_graph
@@ -24,7 +24,7 @@ from armature.pipeline.session import Compilation
 from armature.pipeline.users_backend import UsersBackend
 from armature.plugins.tables import Tables
 from armature.schedule.expression import Expression, expression
-from armature.torch_abi.fake import DATA_DEPENDENT
+from armature.torch_abi import symbols
 from armature.torch_abi.memory import HOST
 from armature.torch_abi.numbers import graph_of_numbers
 from armature.torch_abi.operators import is_of_library
@@ -58,24 +58,27 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
 
 def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """Compile the graph for the current grad mode; return it uncompiled if it has to run operator by operator."""
-    if traced.graph is not None and runs_as_captured(traced, traced.graph):
-        return traced.graph.forward
-    if traced.graph is not None and any(map(pieces.runs_between_kernels, traced.graph.graph.nodes)):
+    module = traced.graph
+    if module is not None and runs_as_captured(traced, module):
+        return module.forward
+    if module is not None and any(map(pieces.runs_between_kernels, module.graph.nodes)):
         run = pieces.compiled(
             traced,
             lambda piece: as_kernels(piece, ctx, record),
             pieces.runs_between_kernels,
             partial(compile_call, ctx),
         )
-        return traced.graph.forward if run is None else run
+        return module.forward if run is None else run
     # The backward graph is compiled later, from data that it holds until then; guards would keep example tensors alive.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
     try:
         run = segments.compiled(free, ctx, lambda piece: compile_graph(piece, ctx, KernelCompiler(record)))
         if run is None:
             run = compile_graph(free, ctx, KernelCompiler(record))
-    except DATA_DEPENDENT:
+    except numbers.STAYS_AS_CAPTURED:
         around = split_at_opaque_derivatives(traced, ctx, record)
+        if around is None and module is not None and symbols.depends_on_numbers(module.graph):
+            return module.forward
         if around is None:
             raise
         run = around

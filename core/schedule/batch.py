@@ -16,7 +16,7 @@ import torch
 
 from armature.errors import invariant
 from armature.lower.data import Buffer, BufferKind, Const, ExternCall, IndexValue, Load, Masked, Node, Op, Store
-from armature.lower.index import Index, Size, Sum, Var, linear, numel, substitute
+from armature.lower.index import Index, Size, Sum, Var, contiguous_strides, linear, numel, substitute
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Batch, Kernel, Pass, Work
 from armature.schedule.dependencies import reads_of, writes_of
@@ -62,7 +62,7 @@ class _Form:
     key: object
     points: int
     slots: tuple[Place, ...]
-    dtypes: tuple[torch.dtype, ...]
+    held: tuple[tuple[torch.dtype, torch.device], ...]
 
 
 class _Reader:
@@ -120,11 +120,12 @@ class _Reader:
         points = numel(v.extent for v in kernel.outer)
         if not isinstance(points, int):
             return None
-        dtypes = tuple(self.buffers[name].dtype for name in buffers)
+        held = tuple((self.buffers[name].dtype, self.buffers[name].device) for name in buffers)
         extents = tuple(v.extent for v in kernel.outer) if len(kernel.outer) != 1 else None
         # so that the key says which slots are parts of one buffer
         same = tuple(buffers.index(name) for name in buffers)
-        return _Form((kernel.device, extents, nodes, written, same), points, tuple(self.slots), dtypes)
+        apart = tuple(device == kernel.device for _, device in held)
+        return _Form((kernel.device, extents, nodes, written, same, apart), points, tuple(self.slots), held)
 
 
 def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
@@ -139,10 +140,10 @@ def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
     several = len({row.points for row in rows}) > 1
     extent: Index = Size("points", sum(row.points for row in rows)) if several else rows[0].points
     loops = (Var("x", extent),) if len(kernel.outer) == 1 else first.loops
-    slots = {
-        f"slot{k}": Buffer(f"slot{k}", dtype, kernel.device, (extent,), (1,), BufferKind.INPUT)
-        for k, dtype in enumerate(forms[0].dtypes)
-    }
+    slots = {}
+    for k, (dtype, device) in enumerate(forms[0].held):
+        shape = (extent,) if device == kernel.device else ()
+        slots[f"slot{k}"] = Buffer(f"slot{k}", dtype, device, shape, contiguous_strides(shape), BufferKind.INPUT)
     return Body(_over_slots(batch, first, loops), slots, rows)
 
 
@@ -155,7 +156,8 @@ def _over_slots(batch: Batch, reader: _Reader, loops: tuple[Var, ...]) -> Kernel
 
     def name_and_index(access: Load | Store) -> tuple[str, tuple[Index, ...]]:
         place, position = reader.place(access)
-        return f"slot{reader.slots[place]}", (substitute(position, again),)
+        held = reader.buffers[place.buffer].device == kernel.device  # others are numbers, see `Features.scalars`
+        return f"slot{reader.slots[place]}", (substitute(position, again),) if held else ()
 
     table: dict[Node, Node] = {}
     for node in postorder(root for store in item.outer_stores for root in store_roots(store)):

@@ -275,6 +275,7 @@ def compile_functional(
     fake_mode = fake_mode_of(fakes)
     if fake_mode is not None and isinstance(fake_mode.shape_env, Symbols):
         fake_mode.shape_env.decomposed = True
+        fake_mode.shape_env.pending_fresh_unbacked_symbols.clear()  # of an earlier run
     context = guards.TracingContext(fake_mode)
     watch = _Watch(compilers, context, module, len(fakes), meets_wrappers(module, fakes))
     # Without wrapper subclasses, torch's own graph passes ask proxies (up to torch 2.12).
@@ -283,8 +284,9 @@ def compile_functional(
     options = _module("config").patch(
         unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not returns_overlapping(module)
     )
+    numbers = _reading_numbers(fake_mode, module)
     try:
-        with guards.tracing(context), asks, quiet, options:
+        with guards.tracing(context), asks, quiet, options, numbers:
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
                 module if run is None else run,
                 list(fakes),
@@ -332,6 +334,29 @@ def without_elements_in_log() -> Iterator[None]:
             yield
     finally:
         log.handlers = handlers
+
+
+def _reading_numbers(fake_mode: Any, module: fx.GraphModule) -> contextlib.AbstractContextManager[None]:
+    """A context for a graph that may read numbers from tensors. Each run of it reads them anew, as other symbols;
+    AOTAutograd would look for them among the results."""
+    if fake_mode is None or not any(node.target == "item" for node in module.graph.nodes):
+        return contextlib.nullcontext()
+    graphs: Any = _module("_aot_autograd.graph_compile")
+    if not hasattr(graphs.tensorify_python_scalars, "__wrapped__"):
+        graphs.tensorify_python_scalars = _unless_ours(graphs.tensorify_python_scalars)
+    made: contextlib.AbstractContextManager[None] = fake_mode.shape_env.ignore_fresh_unbacked_symbols()
+    return made
+
+
+def _unless_ours(run: Callable[..., None]) -> Callable[..., None]:
+    """torch's pass that replaces numbers read from tensors by the tensors; it skips graphs that are compiled here."""
+
+    @functools.wraps(run)
+    def replace(module: fx.GraphModule, shape_env: Any, *rest: Any) -> None:
+        if not isinstance(shape_env, Symbols):
+            run(module, shape_env, *rest)
+
+    return replace
 
 
 def returns_overlapping(module: fx.GraphModule) -> bool:

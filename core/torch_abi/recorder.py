@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from armature.torch_abi import symbols
+from armature.torch_abi.fake import NUMBER
 from armature.torch_abi.wrappers import is_wrapper
 
 Overload = torch._ops.OpOverload
@@ -82,9 +83,12 @@ class _Recorder(TorchDispatchMode):
         results = result if isinstance(result, (tuple, list)) else (result,)
         if any(item is None or isinstance(item, Tensor) for item in results):  # None: a check
             self.record(func, args, kwargs, result)
+        elif func is NUMBER and isinstance(result, torch.SymFloat):
+            self.sizes[symbols.expression(result)] = self.record(func, args, kwargs, result)
         return result
 
-    def record(self, func: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def record(self, func: Overload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
+        """Add a call to the graph; returns its node."""
         node = self.graph.create_node(
             "call_function", func, self.replaced(args), self.replaced(kwargs), name=func.overloadpacket.__name__
         )
@@ -98,6 +102,7 @@ class _Recorder(TorchDispatchMode):
                     part = self.graph.call_function(operator.getitem, (node, k))
                     part.meta["val"] = item
                     self.know(item, part)
+        return node
 
     def replaced(self, value: Any) -> Any:
         """The arguments with tensors replaced by nodes; lists and dicts as in the call."""
@@ -120,14 +125,15 @@ class _Recorder(TorchDispatchMode):
         return found
 
     def size(self, symbol: object) -> fx.Node:
-        """The node of a symbol: an input, or the size of one."""
+        """The node of a symbol: a number read from a tensor, an input, or the size of one."""
+        if symbol in self.sizes:
+            return self.sizes[symbol]
         if symbol not in self.places:
             raise NotPlain("a size that no input has")
         node, axis = self.places[symbol]
         if axis < 0:
             return node
-        if symbol not in self.sizes:
-            self.sizes[symbol] = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        self.sizes[symbol] = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
         return self.sizes[symbol]
 
     def node_of(self, value: Tensor) -> fx.Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
 import sympy
@@ -171,9 +171,12 @@ class Symbols(ShapeEnv):
             self.ragged.add(symbol)
         return symbol
 
-    def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
-        """torch's method, which also records the user's line of a new guard."""
-        result = super().evaluate_expr(*args, **kwargs)
+    def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        """torch's method, which also records the user's line of a new guard. Operators that ask whether an unknown
+        number is 1, to omit a multiplication, are told that it is not."""
+        if self.decomposed and (found := _compared_with_one(orig_expr)) is not None:
+            return sympy.true if found else sympy.false
+        result = super().evaluate_expr(orig_expr, *args, **kwargs)
         if len(self.guards) > len(self.lines):
             if self.closed:
                 raise LateGuard(str(self.guards[-1].expr))
@@ -223,6 +226,13 @@ class Symbols(ShapeEnv):
             for symbol in sorted(symbols - self.ragged, key=str):
                 found.setdefault(sympy.Eq(symbol, self.hints[symbol]), line)
         return list(found.items())
+
+
+def _compared_with_one(expr: Any) -> bool | None:
+    """What a comparison of an unbacked float with 1 counts as; None for other expressions."""
+    if not isinstance(expr, (sympy.Eq, sympy.Ne)) or expr.rhs not in (1, 1.0) or not expr.lhs.is_symbol:
+        return None
+    return isinstance(expr, sympy.Ne) if symbol_is_type(expr.lhs, SymT.UNBACKED_FLOAT) else None
 
 
 def divides_by_zero(relation: Any) -> bool:
@@ -298,12 +308,14 @@ def assume(condition: torch.SymBool, message: str) -> None:
     check(condition, lambda: message)
 
 
-def depends_on_numbers(graph: fx.Graph) -> bool:
-    """Whether a captured graph has unbacked sizes or numbers."""
+def depends_on_numbers(graph: fx.Graph, known: Collection[str] = ()) -> bool:
+    """Whether a captured graph has unbacked sizes or numbers, besides floats read from the inputs `known`."""
     for node in graph.nodes:
         if TAKES_NUMBERS in node.meta:
             return True
         value = node.meta.get("example_value")
+        if node.target == "item" and isinstance(value, torch.SymFloat) and node.args[0].name in known:
+            continue
         numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
         if any(isinstance(number, SYMBOLIC) and was_unbacked(number) for number in numbers):
             return True

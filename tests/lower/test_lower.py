@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from typing import Any
 
@@ -13,15 +14,20 @@ from torch import fx
 import armature
 from armature.errors import InvariantError, LoweringError
 from armature.graph.data import AtenGraph, GraphKind, Origin
-from armature.lower.data import Const, ExternCall, Load, Loop, LoopGraph, Op, Store, View
+from armature.lower.builder import Builder
+from armature.lower.data import AsNumber, Const, ExternCall, Load, Loop, LoopGraph, Op, Store, View
 from armature.lower.features import Features
-from armature.lower.index import Var
+from armature.lower.index import Index, Size, Var
 from armature.lower.lower import lower
+from armature.lower.registry import takes
 from armature.lower.show import show
+from armature.lower.values import Scalar, ScalarValue, TensorValue
 from armature.lower.verify import verify
 from armature.pipeline.session import session
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import EVERYTHING, ReferenceBackend, context
+from armature.torch_abi.fake import NUMBER
+from armature.torch_abi.symbols import Symbols
 from armature_aten_lowerings import plugin
 
 aten = torch.ops.aten
@@ -51,6 +57,61 @@ class Graph:
         )
         verify(made)
         return made
+
+    def unknown(self, op: Any, *args: Any) -> fx.Node:
+        """A float that is only known when the graph runs."""
+        node = self.graph.call_function(op, args)
+        node.meta["val"] = Symbols(scalar_outputs=True).unknown_float()
+        return node
+
+    def like(self, place: fx.Node, op: Any, *args: Any) -> fx.Node:
+        """A call whose result is like an input."""
+        node = self.graph.call_function(op, args)
+        node.meta["val"] = place.meta["val"]
+        return node
+
+
+def test_unknown_floats_are_read_by_loops_and_given_to_aten_calls_as_numbers() -> None:
+    g = Graph(torch.randn(4, 6), torch.tensor(0.5, dtype=torch.float64))
+    x, number = g.places[0], g.unknown(NUMBER, g.places[1])
+    loops = g.loops(g.like(x, aten.mul.Tensor, x, number), g.like(x, aten.renorm.default, x, 2, 0, number), number)
+    loop, call = loops.nodes
+    assert isinstance(loop, Loop) and isinstance(call, ExternCall)
+    assert "x1_0" in show(loops).partition("renorm")[0] and call.args[3] == loops.outputs[2] == AsNumber("x1_0", (), ())
+    assert "renorm.default(x0_0[4, 6; 6, 1], 2, 0, x1_0.item())" in show(loops)
+
+
+def test_arithmetic_on_unknown_floats_is_done_on_the_host() -> None:
+    g = Graph(torch.randn(4, 6), torch.tensor(0.5, dtype=torch.float64))
+    x, number = g.places[0], g.unknown(NUMBER, g.places[1])
+    computed = g.unknown(operator.pow, g.unknown(operator.sub, 1, number), 3)
+    loops = g.loops(g.like(x, aten.mul.Tensor, x, computed))
+    calls = [node for node in loops.nodes if isinstance(node, ExternCall)]
+    assert [call.target for call in calls] == [aten.sub.Tensor, aten.scalar_tensor.default, aten.pow.Tensor_Tensor]
+    assert {loops.buffers[str(call.outputs[0])].device.type for call in calls} == {"cpu"}
+    (result,) = run_loops(loops, [x.meta["val"], g.places[1].meta["val"]])
+    torch.testing.assert_close(result, x.meta["val"] * 0.125)
+
+
+def test_lowerings_say_which_numbers_they_take() -> None:
+    tensor = TensorValue("x", torch.float64, torch.device("cpu"), (), (), ())
+    size, unknown = Size("s0", 4), ScalarValue(tensor)
+
+    def known(b: Builder, x: TensorValue, y: int | float) -> None: ...
+    def index(b: Builder, x: TensorValue, y: Index | float) -> None: ...
+    def scalar(b: Builder, x: TensorValue, y: Scalar) -> None: ...
+    def any_float(b: Builder, x: TensorValue, y: ScalarValue | float) -> None: ...
+
+    accepted = {
+        fn.__name__: [takes(fn, (tensor, y), {}) for y in (2, size, unknown)]
+        for fn in (known, index, scalar, any_float)
+    }
+    assert accepted == {
+        "known": [True, False, False],
+        "index": [True, True, False],
+        "scalar": [True, True, True],
+        "any_float": [True, False, True],
+    }
 
 
 def test_views_go_to_aten_calls_as_strides() -> None:

@@ -151,6 +151,45 @@ def test_aot_gives_forward_and_backward_graphs() -> None:
     assert seen.keys() >= {"forward", "backward"}
 
 
+def scaled_by_a_number() -> tuple[fx.GraphModule, list[Any]]:
+    """A graph that reads a number, and fakes of its inputs."""
+    graph = fx.Graph()
+    x, number = graph.placeholder("x"), graph.placeholder("number")
+    read = graph.call_method("item", (number,))
+    graph.output((graph.call_function(torch.add, (x, x), {"alpha": read}),))
+    world = fake.FakeWorld()
+    world.symbols.take_numbers()
+    module = fx.GraphModule({}, graph)
+    return module, [world.of(torch.randn(3, requires_grad=True)), world.of(fake.tensor_of_number(0.5))]
+
+
+def test_graphs_of_aot_read_numbers() -> None:
+    """torch's own pass would replace them by tensors; and the derivative of a sum asks whether its factor is 1."""
+    seen: dict[str, fx.GraphModule] = {}
+
+    def keep(graph: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        seen[str(len(seen))] = graph
+        return lambda args: graph(*args)
+
+    module, fakes = scaled_by_a_number()
+    run = aot.compile_functional(module, fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
+    x = torch.ones(3, requires_grad=True)
+    run(x, fake.tensor_of_number(0.25))[0].sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full((3,), 1.25))
+    (read,) = seen["0"].graph.find_nodes(op="call_function", target=fake.NUMBER)
+    assert isinstance(read.meta["val"], torch.SymFloat) and read.args[0].op == "placeholder"
+    assert any(read in node.all_input_nodes for node in seen["0"].graph.nodes)
+
+
+def test_recordings_read_numbers() -> None:
+    module, fakes = scaled_by_a_number()
+    with torch.no_grad():
+        recorded = recorder.record(module, fakes, {})
+    read, total = (node for node in recorded.graph.nodes if node.op == "call_function")
+    assert read.target is fake.NUMBER and isinstance(read.meta["val"], torch.SymFloat)
+    assert total.target is aten.add.Tensor and total.kwargs == {"alpha": read}
+
+
 def test_switches_of_torchs_state() -> None:
     with torch.enable_grad():
         grad_modes.set_grad_enabled(False)

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from armature.torch_abi import symbols
-from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.symbols import LateGuard, Symbols
 
 
@@ -118,6 +118,28 @@ def test_functions_of_math_on_symbols() -> None:
     for function, found in symbols.MATH_FUNCTIONS.items():
         assert found(0.5) == function(0.5), function
         assert isinstance(found(number), torch.SymFloat), function
+
+
+def test_operators_ask_whether_an_unknown_number_is_1() -> None:
+    env = Symbols(scalar_outputs=True)
+    number = env.unknown_float()
+    with pytest.raises(DATA_DEPENDENT):  # the program may ask too, and is told the truth
+        bool(number == 1)
+    env.decomposed = True
+    assert number != 1 and number != 1.0
+    with pytest.raises(DATA_DEPENDENT):
+        bool(number == 0)
+
+
+def test_graphs_that_only_read_known_numbers_depend_on_none() -> None:
+    graph = fx.Graph()
+    place = graph.placeholder("number")
+    read = graph.call_method("item", (place,))
+    read.meta["example_value"] = Symbols(scalar_outputs=True).unknown_float()
+    assert symbols.depends_on_numbers(graph)
+    assert not symbols.depends_on_numbers(graph, {"number"})
+    read.meta["example_value"] = Symbols(scalar_outputs=True).create_unbacked_symint()
+    assert symbols.depends_on_numbers(graph, {"number"})
 
 
 def test_sums_of_symbols_that_became_equal() -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 import torch
 
-from armature.backend_api import Builder, Node, TensorValue, lowers
+from armature.backend_api import Builder, Node, Scalar, TensorValue, lowers
 from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
@@ -24,25 +24,31 @@ class Formula:
     def __init__(self, b: Builder) -> None:
         self.b = b
 
-    def _both(self, x: Node | float, y: Node | float) -> tuple[Node, Node]:
-        if isinstance(x, (int, float)):
+    def _both(self, x: Node | Scalar, y: Node | Scalar) -> tuple[Node, Node]:
+        if not isinstance(x, Node):
             other = cast("Node", y)  # one of them is a node
-            return self.b.const(x, other.dtype), other
-        return x, self.b.const(y, x.dtype) if isinstance(y, (int, float)) else y
+            return self.b.number(x, other.dtype), other
+        return x, y if isinstance(y, Node) else self.b.number(y, x.dtype)
 
     def __getattr__(self, name: str) -> Callable[..., Node]:
         op = name.rstrip("_")
         if op.startswith("__"):
             raise AttributeError(name)
 
-        def apply(*args: Node | float) -> Node:
+        def apply(*args: Node | Scalar) -> Node:
             if len(args) == 2:
                 args = self._both(*args)
             return self.b.op(op, *cast("tuple[Node, ...]", args))  # a number only occurs next to a node
 
         return apply
 
-    def pick(self, cond: Node, x: Node | float, y: Node | float) -> Node:
+    def product(self, x: Scalar, y: Scalar, dtype: torch.dtype) -> Node | Scalar:
+        """The product of two numbers."""
+        if isinstance(x, (int, float)) and isinstance(y, (int, float)):
+            return x * y
+        return self.b.op("mul", self.b.number(x, dtype), self.b.number(y, dtype))
+
+    def pick(self, cond: Node, x: Node | Scalar, y: Node | Scalar) -> Node:
         """`x` where `cond`, else `y`."""
         return self.b.where(cond, *self._both(x, y))
 
@@ -147,25 +153,25 @@ def gelu_backward(b: Builder, grad: TensorValue, x: TensorValue, *, approximate:
 
 
 @lowers(aten.threshold_backward.default)
-def threshold_backward(b: Builder, grad: TensorValue, x: TensorValue, threshold: Number) -> TensorValue:
+def threshold_backward(b: Builder, grad: TensorValue, x: TensorValue, threshold: Scalar) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda g, v: f.pick(f.le(v, threshold), 0, g), grad, x, dtype=b.spec().dtype)
 
 
 @lowers(aten.threshold.default)
-def threshold(b: Builder, x: TensorValue, limit: Number, value: Number) -> TensorValue:
+def threshold(b: Builder, x: TensorValue, limit: Scalar, value: Scalar) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda v: f.pick(f.le(v, limit), value, v), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.hardtanh.default)
-def hardtanh(b: Builder, x: TensorValue, low: Number = -1, high: Number = 1) -> TensorValue:
+def hardtanh(b: Builder, x: TensorValue, low: Scalar = -1, high: Scalar = 1) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda v: f.minimum(f.maximum(v, low), high), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.hardtanh_backward.default)
-def hardtanh_backward(b: Builder, grad: TensorValue, x: TensorValue, low: Number, high: Number) -> TensorValue:
+def hardtanh_backward(b: Builder, grad: TensorValue, x: TensorValue, low: Scalar, high: Scalar) -> TensorValue:
     f = Formula(b)
     return b.pointwise(
         lambda g, v: f.pick(f.logical_or(f.le(v, low), f.ge(v, high)), 0, g), grad, x, dtype=b.spec().dtype
@@ -173,25 +179,25 @@ def hardtanh_backward(b: Builder, grad: TensorValue, x: TensorValue, low: Number
 
 
 @lowers(aten.leaky_relu.default)
-def leaky_relu(b: Builder, x: TensorValue, slope: Number = 0.01) -> TensorValue:
+def leaky_relu(b: Builder, x: TensorValue, slope: Scalar = 0.01) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda v: f.pick(f.gt(v, 0), v, f.mul(v, slope)), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.leaky_relu_backward.default)
 def leaky_relu_backward(
-    b: Builder, grad: TensorValue, x: TensorValue, slope: Number, self_is_result: bool
+    b: Builder, grad: TensorValue, x: TensorValue, slope: Scalar, self_is_result: bool
 ) -> TensorValue:
     f = Formula(b)
     return b.pointwise(lambda g, v: f.pick(f.gt(v, 0), g, f.mul(g, slope)), grad, x, dtype=b.spec().dtype)
 
 
 @lowers(aten.elu.default)
-def elu(b: Builder, x: TensorValue, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> TensorValue:
+def elu(b: Builder, x: TensorValue, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar = 1) -> TensorValue:
     f = Formula(b)
 
     def compute(v: Node) -> Node:
-        negative = f.mul(f.expm1(f.mul(v, input_scale)), alpha * scale)
+        negative = f.mul(f.expm1(f.mul(v, input_scale)), f.product(alpha, scale, v.dtype))
         return f.pick(f.gt(v, 0), f.mul(v, scale), negative)
 
     return b.pointwise(compute, x, dtype=b.spec().dtype)
@@ -221,7 +227,7 @@ def elu_backward(
 
 
 @lowers(aten.softplus.default)
-def softplus(b: Builder, x: TensorValue, beta: Number = 1, limit: Number = 20) -> TensorValue:
+def softplus(b: Builder, x: TensorValue, beta: Scalar = 1, limit: Scalar = 20) -> TensorValue:
     f = Formula(b)
 
     def compute(v: Node) -> Node:
@@ -232,7 +238,7 @@ def softplus(b: Builder, x: TensorValue, beta: Number = 1, limit: Number = 20) -
 
 
 @lowers(aten.softplus_backward.default)
-def softplus_backward(b: Builder, grad: TensorValue, x: TensorValue, beta: Number, limit: Number) -> TensorValue:
+def softplus_backward(b: Builder, grad: TensorValue, x: TensorValue, beta: Scalar, limit: Scalar) -> TensorValue:
     f = Formula(b)
 
     def compute(g: Node, v: Node) -> Node:

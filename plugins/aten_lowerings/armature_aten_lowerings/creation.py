@@ -11,6 +11,7 @@ from armature.backend_api import (
     Index,
     Node,
     Position,
+    Scalar,
     TensorValue,
     index,
     layout,
@@ -21,30 +22,28 @@ aten = torch.ops.aten
 Number = bool | int | float
 
 
-def _filled(b: Builder, value: Index | float) -> TensorValue:
+def _filled(b: Builder, value: Scalar) -> TensorValue:
     dtype = b.spec().dtype
     return b.loop(lambda p: b.number(value, dtype))
 
 
 @lowers(aten.full.default)
-def full(b: Builder, shape: Sequence[Index], value: Index | float, **options: object) -> TensorValue:
+def full(b: Builder, shape: Sequence[Index], value: Scalar, **options: object) -> TensorValue:
     return _filled(b, value)
 
 
 @lowers(aten.full_like.default)
-def full_like(b: Builder, x: TensorValue, value: Index | float, **options: object) -> TensorValue:
+def full_like(b: Builder, x: TensorValue, value: Scalar, **options: object) -> TensorValue:
     return _filled(b, value)
 
 
 @lowers(aten.new_full.default)
-def new_full(
-    b: Builder, x: TensorValue, shape: Sequence[Index], value: Index | float, **options: object
-) -> TensorValue:
+def new_full(b: Builder, x: TensorValue, shape: Sequence[Index], value: Scalar, **options: object) -> TensorValue:
     return _filled(b, value)
 
 
 @lowers(aten.fill.Scalar)
-def fill(b: Builder, x: TensorValue, value: Index | float) -> TensorValue:
+def fill(b: Builder, x: TensorValue, value: Scalar) -> TensorValue:
     return _filled(b, value)
 
 
@@ -59,7 +58,7 @@ def ones(b: Builder, *like: object, **options: object) -> TensorValue:
 
 
 @lowers(aten.scalar_tensor.default)
-def scalar_tensor(b: Builder, value: Index | float, **options: object) -> TensorValue:
+def scalar_tensor(b: Builder, value: Scalar, **options: object) -> TensorValue:
     return _filled(b, value)
 
 

@@ -162,14 +162,18 @@ def linalg_vector_norm(
 
 
 def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-    """torch's decomposition, but for integers as the kernel computes them: from the integers that the ends become, in
-    float64 on a CPU. torch's own takes fractions of the ends, and float32."""
-    if dtype is None or dtype.is_floating_point or dtype.is_complex or steps < 2:
+    """torch's decomposition, but as the kernels compute it: the element in the middle from the end, and integers from
+    those that the ends become, in float64 on a CPU. torch's own takes fractions of the ends, and float32."""
+    if isinstance(start, complex) or isinstance(end, complex) or steps < 2 or (dtype is not None and dtype.is_complex):
         whole: Tensor = TORCHS_LINSPACE(start, end, steps, dtype=dtype, **options)
         return whole
-    first, last = torch.sym_int(start), torch.sym_int(end)
+    dtype = dtype or torch.get_default_dtype()
     place = torch.arange(steps, **options)
-    wide = place.to(torch.float64 if place.device.type == "cpu" else torch.float32)
+    if dtype.is_floating_point:
+        first, last, wide = start, end, place.to(torch.promote_types(dtype, torch.float32))
+    else:
+        first, last = torch.sym_int(start), torch.sym_int(end)
+        wide = place.to(torch.float64 if place.device.type == "cpu" else torch.float32)
     step = (last - first) / (steps - 1)
     return torch.where(place < steps // 2, first + step * wide, last - step * (steps - 1 - wide)).to(dtype)
 

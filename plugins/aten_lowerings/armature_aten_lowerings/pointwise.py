@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import attrs
 import torch
 
 from armature.backend_api import (
@@ -13,6 +14,8 @@ from armature.backend_api import (
     Node,
     NotSupported,
     Position,
+    Scalar,
+    ScalarValue,
     Spec,
     TensorValue,
     index,
@@ -82,7 +85,7 @@ ON_BOOLS: Mapping[str, str] = {
 def in_result_dtype(name: str) -> Fn:
     """The lowering of an operator that is the operation `name` on values of the result's dtype."""
 
-    def lowering(b: Builder, *values: TensorValue | Index | float) -> TensorValue:
+    def lowering(b: Builder, *values: TensorValue | Scalar) -> TensorValue:
         dtype = b.spec().dtype
         if name in OF_BITS and (dtype.is_floating_point or dtype.is_complex):
             raise NotSupported(f"{name} of {dtype}, for which torch has no kernel either")
@@ -104,21 +107,23 @@ def rounding(name: str) -> Fn:
     return lowering
 
 
-def as_element(x: TensorValue | Spec, y: T) -> T | float:
+def as_element(x: TensorValue | Spec, y: T) -> T | ScalarValue | float:
     """A number rounded to the 16 bits of a tensor's elements, as eager's kernels do where the last bit matters. Loops
     compute in float32, where no 16-bit element equals 0.1."""
-    if x.dtype.itemsize == 2 and x.dtype.is_floating_point and isinstance(y, (int, float)):
-        return float(torch.tensor(y, dtype=torch.float64).to(x.dtype))
-    return y
+    if x.dtype.itemsize != 2 or not x.dtype.is_floating_point:
+        return y
+    if isinstance(y, ScalarValue):
+        return attrs.evolve(y, rounded=x.dtype)
+    return float(torch.tensor(y, dtype=torch.float64).to(x.dtype)) if isinstance(y, (int, float)) else y
 
 
-def as_factor(b: Builder, y: T) -> T | float:
+def as_factor(b: Builder, y: T) -> T | ScalarValue | float:
     """A factor such as `alpha`, or an exponent: eager's CPU kernels round it to the result's dtype, its GPU kernels do
     not."""
     return as_element(b.spec(), y) if b.spec().device.type == "cpu" else y
 
 
-def as_addend(b: Builder, y: T) -> T | TensorValue | float:
+def as_addend(b: Builder, y: T) -> T | TensorValue | ScalarValue | float:
     """A number, or one-element tensor, that is added, or the base of a power: rounded like `as_factor`."""
     result = b.spec()
     if isinstance(y, TensorValue) and y.ndim == 0 and y.dtype.itemsize > result.dtype.itemsize == 2:
@@ -131,7 +136,7 @@ def as_addend(b: Builder, y: T) -> T | TensorValue | float:
 def comparison(name: str) -> Fn:
     """The lowering of a comparison."""
 
-    def lowering(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+    def lowering(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
         dtype = promoted(x, y)
         if dtype == torch.bool and name in ("eq", "ne"):
             negate = "logical_not" if name == "eq" else ""
@@ -160,7 +165,7 @@ LOWERINGS = [
 ]
 
 
-def scaled(b: Builder, value: Node, factor: Index | float) -> Node:
+def scaled(b: Builder, value: Node, factor: Scalar) -> Node:
     """`value * factor`, or the value for a factor of 1."""
     return (
         value if isinstance(factor, (int, float)) and factor == 1 else b.op("mul", value, b.number(factor, value.dtype))
@@ -168,7 +173,7 @@ def scaled(b: Builder, value: Node, factor: Index | float) -> Node:
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
-def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
+def add(b: Builder, x: TensorValue, y: TensorValue | Scalar, alpha: Scalar = 1) -> TensorValue:
     dtype = b.spec().dtype
     if dtype == torch.bool:
         if not isinstance(alpha, (int, float)):
@@ -179,7 +184,7 @@ def add(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
-def sub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
+def sub(b: Builder, x: TensorValue, y: TensorValue | Scalar, alpha: Scalar = 1) -> TensorValue:
     factor = as_factor(b, alpha)
     return b.pointwise(
         lambda p, q: b.op("sub", p, scaled(b, q, factor)), as_addend(b, x), as_addend(b, y), dtype=b.spec().dtype
@@ -187,21 +192,21 @@ def sub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
-def rsub(b: Builder, x: TensorValue, y: TensorValue | Index | float, alpha: Index | float = 1) -> TensorValue:
+def rsub(b: Builder, x: TensorValue, y: TensorValue | Scalar, alpha: Scalar = 1) -> TensorValue:
     factor = as_factor(b, alpha)
     return b.pointwise(
         lambda p, q: b.op("sub", q, scaled(b, p, factor)), as_addend(b, x), as_addend(b, y), dtype=b.spec().dtype
     )
 
 
-def _safe_divisor(b: Builder, y: TensorValue | Index | float) -> None:
+def _safe_divisor(b: Builder, y: TensorValue | Scalar) -> None:
     """For integers, eager raises on a zero divisor, so loops only divide by nonzero numbers."""
     if not b.spec().dtype.is_floating_point and not (isinstance(y, int) and y != 0):
         raise NotSupported("integer division by a tensor")
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
-def div_mode(b: Builder, x: TensorValue, y: TensorValue | Index | float, *, rounding_mode: str | None) -> TensorValue:
+def div_mode(b: Builder, x: TensorValue, y: TensorValue | Scalar, *, rounding_mode: str | None) -> TensorValue:
     if rounding_mode is None:
         return b.pointwise("div", x, y, dtype=b.spec().dtype)
     _safe_divisor(b, y)
@@ -209,19 +214,19 @@ def div_mode(b: Builder, x: TensorValue, y: TensorValue | Index | float, *, roun
 
 
 @lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
-def floor_divide(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+def floor_divide(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
     _safe_divisor(b, y)
     return b.pointwise("floordiv", x, y, dtype=b.spec().dtype)
 
 
 @lowers(aten.remainder.Tensor, aten.remainder.Scalar)
-def remainder(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+def remainder(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
     _safe_divisor(b, y)
     return b.pointwise("mod", x, as_element(x, y), dtype=b.spec().dtype)
 
 
 @lowers(aten.fmod.Tensor, aten.fmod.Scalar)
-def fmod(b: Builder, x: TensorValue, y: TensorValue | Index | float) -> TensorValue:
+def fmod(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
     _safe_divisor(b, y)
     return b.pointwise("fmod", x, as_element(x, y), dtype=b.spec().dtype)
 
@@ -244,13 +249,15 @@ def power(b: Builder, x: Node, exponent: float) -> Node:
 
 
 @lowers(aten.pow.Tensor_Scalar)
-def pow_scalar(b: Builder, x: TensorValue, exponent: Number) -> TensorValue:
+def pow_scalar(b: Builder, x: TensorValue, exponent: Number | ScalarValue) -> TensorValue:
     taken = as_factor(b, exponent)
+    if isinstance(taken, ScalarValue):
+        return pow_tensor(b, x, taken)
     return b.pointwise(lambda v: power(b, v, taken), x, dtype=b.spec().dtype)
 
 
 @lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
-def pow_tensor(b: Builder, x: TensorValue | Number, y: TensorValue) -> TensorValue:
+def pow_tensor(b: Builder, x: TensorValue | Number | ScalarValue, y: TensorValue | ScalarValue) -> TensorValue:
     if not b.spec().dtype.is_floating_point:
         raise NotSupported("a power of integers")
     if isinstance(x, (int, float)) and x == 2:
@@ -269,24 +276,24 @@ def classify(b: Builder, x: TensorValue) -> TensorValue:
 
 
 @lowers(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
-def where(b: Builder, cond: TensorValue, x: TensorValue | Number, y: TensorValue | Number) -> TensorValue:
+def where(b: Builder, cond: TensorValue, x: TensorValue | Scalar, y: TensorValue | Scalar) -> TensorValue:
     dtype = b.spec().dtype
     return b.loop(lambda p: b.where(b.read(cond, p, torch.bool), _item(b, x, p, dtype), _item(b, y, p, dtype)))
 
 
-def _item(b: Builder, value: TensorValue | Index | float, position: tuple[Index, ...], dtype: torch.dtype) -> Node:
+def _item(b: Builder, value: TensorValue | Scalar, position: tuple[Index, ...], dtype: torch.dtype) -> Node:
     # A selection needs no wider dtype: 16-bit floats are not converted.
     return b.read(value, position, dtype) if isinstance(value, TensorValue) else b.number(value, dtype)
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def masked_fill(b: Builder, x: TensorValue, mask: TensorValue, value: TensorValue | Number) -> TensorValue:
+def masked_fill(b: Builder, x: TensorValue, mask: TensorValue, value: TensorValue | Scalar) -> TensorValue:
     return where(b, mask, value, x)
 
 
 @lowers(aten.clamp.default, aten.clamp.Tensor)
 def clamp(
-    b: Builder, x: TensorValue, low: TensorValue | Number | None = None, high: TensorValue | Number | None = None
+    b: Builder, x: TensorValue, low: TensorValue | Scalar | None = None, high: TensorValue | Scalar | None = None
 ) -> TensorValue:
     bounds = [(op, v) for op, v in (("maximum", low), ("minimum", high)) if v is not None]
 
@@ -299,17 +306,17 @@ def clamp(
 
 
 @lowers(aten.clamp_min.default, aten.clamp_min.Tensor)
-def clamp_min(b: Builder, x: TensorValue, low: TensorValue | Number) -> TensorValue:
+def clamp_min(b: Builder, x: TensorValue, low: TensorValue | Scalar) -> TensorValue:
     return clamp(b, x, low)
 
 
 @lowers(aten.clamp_max.default, aten.clamp_max.Tensor)
-def clamp_max(b: Builder, x: TensorValue, high: TensorValue | Number) -> TensorValue:
+def clamp_max(b: Builder, x: TensorValue, high: TensorValue | Scalar) -> TensorValue:
     return clamp(b, x, None, high)
 
 
 @lowers(aten.lerp.Scalar, aten.lerp.Tensor)
-def lerp(b: Builder, start: TensorValue, end: TensorValue, weight: TensorValue | Number) -> TensorValue:
+def lerp(b: Builder, start: TensorValue, end: TensorValue, weight: TensorValue | Scalar) -> TensorValue:
     def compute(s: Node, e: Node, w: Node) -> Node:
         # The formula changes at one half so that weight 1 gives exactly `end`.
         gap = b.op("sub", e, s)
@@ -321,14 +328,14 @@ def lerp(b: Builder, start: TensorValue, end: TensorValue, weight: TensorValue |
 
 
 @lowers(aten.addcmul.default)
-def addcmul(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Number = 1) -> TensorValue:
+def addcmul(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Scalar = 1) -> TensorValue:
     return b.pointwise(
         lambda v, s, t: b.op("add", v, b.op("mul", scaled(b, s, value), t)), x, p, q, dtype=b.spec().dtype
     )
 
 
 @lowers(aten.addcdiv.default)
-def addcdiv(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Number = 1) -> TensorValue:
+def addcdiv(b: Builder, x: TensorValue, p: TensorValue, q: TensorValue, *, value: Scalar = 1) -> TensorValue:
     return b.pointwise(
         lambda v, s, t: b.op("add", v, b.op("div", scaled(b, s, value), t)), x, p, q, dtype=b.spec().dtype
     )

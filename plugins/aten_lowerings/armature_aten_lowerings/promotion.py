@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.backend_api import TensorValue
+from armature.backend_api import ScalarValue, TensorValue
 
 Argument = TensorValue | bool | int | float
 
@@ -18,7 +18,7 @@ def _category(dtype: torch.dtype) -> int:
 def _of_number(value: object) -> torch.dtype:
     if isinstance(value, bool):
         return torch.bool
-    if isinstance(value, float):
+    if isinstance(value, (float, ScalarValue)):
         return torch.get_default_dtype()
     return torch.int64  # an int, or a symbolic size
 

@@ -65,7 +65,10 @@ def keep_signs(module: object, ctx: object) -> object:
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.threshold_backward.default):
         grad, result, limit = node.args
-        if grad.meta["val"].dtype == node.meta["val"].dtype == result.meta["val"].dtype:
+        if (
+            not isinstance(limit, fx.Node)
+            and grad.meta["val"].dtype == node.meta["val"].dtype == result.meta["val"].dtype
+        ):
             (made,) = inlined(node, where_above(limit), grad, result)
             node.replace_all_uses_with(made)
             module.graph.erase_node(node)

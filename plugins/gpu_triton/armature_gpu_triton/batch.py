@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import torch
 
 from armature.backend_api import Batch, Body, Buffer, Row, Size, hint
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import INT32_MAX, Tile, tile
-from armature_gpu_triton.ops import POINTERS
+from armature_gpu_triton.ops import NUMBER, argument_type
 from armature_gpu_triton.spec import KernelSpec
 
 WIDEST = 16  # most elements that a thread accesses at once
@@ -116,16 +117,17 @@ class BatchPrinter(KernelPrinter):
         self.lines.add(f"first = {self.table.first[number]}")
 
 
-def spec_of(table: Table, name: str, buffers: Mapping[str, Buffer], device: int | None) -> KernelSpec:
+def spec_of(table: Table, name: str, buffers: Mapping[str, Buffer], device: torch.device) -> KernelSpec:
     """The data for building the table's function."""
     config = table.tile.config
+    types = tuple(argument_type(buffers[n], device) for n in table.arguments)
     return KernelSpec(
         name=name,
-        signature=tuple(POINTERS[buffers[n].dtype] for n in table.arguments),
-        aligned=tuple(range(len(table.arguments))),
+        signature=types,
+        aligned=tuple(at for at, type in enumerate(types) if type != NUMBER),
         constants=(("XBLOCK", config.xblock), *((("RBLOCK", config.rblock),) if table.tile.r is not None else ())),
         grid=(table.first[-1], 1, 1),
         num_warps=config.num_warps,
         num_stages=config.num_stages,
-        device=device,
+        device=device.index,
     )

@@ -23,6 +23,7 @@ FEATURES = Features(
     parallel=32,
     batch=MOST_ARGUMENTS,
     random=RANDOM,
+    scalars=True,
     products=frozenset((torch.float16, torch.bfloat16, torch.float32, torch.int8)),
     graph_calls=frozenset((FLEX_ATTENTION,)),
 )

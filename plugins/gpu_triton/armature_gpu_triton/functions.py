@@ -26,7 +26,7 @@ from armature_gpu_triton import batch, library
 from armature_gpu_triton.blocks import Blocks
 from armature_gpu_triton.kernel_printer import KernelPrinter, print_function
 from armature_gpu_triton.loops import Tile, nodes_of, tile
-from armature_gpu_triton.ops import POINTERS
+from armature_gpu_triton.ops import NUMBER, argument_type, is_number
 from armature_gpu_triton.product_printer import programs
 from armature_gpu_triton.products import Product
 from armature_gpu_triton.spec import Given, GroupSpec, KernelSpec, LibrarySpec, Part, Workspace
@@ -69,11 +69,11 @@ def spec_of(part: Tile, buffers: Mapping[str, Buffer]) -> KernelSpec:
 
 def plain_spec(kernel: Kernel, buffers: Mapping[str, Buffer]) -> KernelSpec:
     """The data that does not depend on tiles."""
-    names = (*kernel.reads, *kernel.writes)
+    types = [argument_type(buffers[n], kernel.device) for n in (*kernel.reads, *kernel.writes)]
     return KernelSpec(
         name=kernel.name,
-        signature=(*(POINTERS[buffers[n].dtype] for n in names), *("i64" for _ in kernel.sizes)),
-        aligned=tuple(range(len(names))),
+        signature=(*types, *("i64" for _ in kernel.sizes)),
+        aligned=tuple(at for at, type in enumerate(types) if type != NUMBER),
         constants=(),
         grid=(0, 0, 0),
         device=kernel.device.index,
@@ -125,7 +125,8 @@ def given_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Given, ...]
     for name in (*kernel.reads, *kernel.writes):
         buffer = buffers[name]
         last = sum(hint(mul(sub(size, 1), step)) for size, step in zip(buffer.shape, buffer.strides, strict=True))
-        found.append(Given(buffer.dtype, last + 1 + hint(buffer.offset)))
+        size = last + 1 + hint(buffer.offset)
+        found.append(Given(buffer.dtype, size, by_value=is_number(buffer, kernel.device)))
     return (*found, *(Given(None, size.hint) for size in kernel.sizes))
 
 
@@ -177,7 +178,7 @@ class Functions:
         parts: list[Part] = []
         position = {name: at for at, name in enumerate(work.arguments)}
         for number, table in enumerate(batch.tables(work, body_of(work, buffers))):
-            spec = batch.spec_of(table, f"{work.name}_{number}", buffers, work.device.index)
+            spec = batch.spec_of(table, f"{work.name}_{number}", buffers, work.device)
             spec = self.printed(batch.BatchPrinter(table), spec)
             parts.append(Part(spec, tuple(position[n] for n in table.arguments)))
         return GroupSpec(work.name, tuple(parts), (), work.device.index)

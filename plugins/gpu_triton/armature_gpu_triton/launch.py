@@ -21,6 +21,7 @@ import torch
 
 from armature.plugin_api import BackendError
 from armature_gpu_triton.binary import Binary
+from armature_gpu_triton.ops import NUMBER
 from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def native(ctx: Services, driver: str = DRIVER) -> object:
 
 def kinds_of(spec: KernelSpec) -> str:
     """A letter per argument, as the launcher expects."""
-    letters = {"i32": "i", "i64": "l"}
+    letters = {"i32": "i", "i64": "l", NUMBER: "n"}
     return "".join(letters.get(t, "a" if at in spec.aligned else "p") for at, t in enumerate(spec.signature))
 
 

@@ -75,6 +75,8 @@ def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]
     for given in group.given:
         if given.dtype is None:
             made.append(given.size)
+        elif given.by_value:
+            made.append(torch.ones(given.size, dtype=given.dtype))
         elif given.dtype.is_floating_point:
             made.append(torch.randn(given.size, device=place, generator=numbers).to(given.dtype))
         else:

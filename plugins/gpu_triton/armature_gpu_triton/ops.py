@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.backend_api import Const, Node, Op, OpForm
+from armature.backend_api import Buffer, Const, Node, Op, OpForm
 
 HALVES = frozenset((torch.float16, torch.bfloat16))
 UNSIGNED = frozenset((torch.uint8,))
@@ -46,6 +46,19 @@ POINTERS: Mapping[torch.dtype, str] = MappingProxyType(
         torch.float64: "*fp64",
     }
 )
+NUMBER = "fp64"  # the type of a number that is passed by value
+
+
+def is_number(buffer: Buffer, device: torch.device) -> bool:
+    """Whether kernels of a device take the element of a tensor of the CPU by value."""
+    return buffer.device.type == "cpu" != device.type and (buffer.shape, buffer.dtype) == ((), torch.float64)
+
+
+def argument_type(buffer: Buffer, device: torch.device) -> str:
+    """The type of an argument in the signature of a kernel of a device."""
+    return NUMBER if is_number(buffer, device) else POINTERS[buffer.dtype]
+
+
 WIDER: Mapping[torch.dtype, str] = MappingProxyType({torch.int8: "tl.int32"})
 BITS: Mapping[torch.dtype, str] = MappingProxyType({torch.float32: "tl.int32", torch.float64: "tl.int64"})
 

@@ -41,7 +41,7 @@ from armature_gpu_triton import autotune
 from armature_gpu_triton.blocks import Blocks
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import Tile, is_wide
-from armature_gpu_triton.ops import TYPES
+from armature_gpu_triton.ops import TYPES, is_number
 from armature_gpu_triton.products import Product
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -124,7 +124,8 @@ class Section(KernelPrinter):
         sum."""
         text = super().load(node)
         mask, _ = self.conditions(self.body.depends[node])
-        return f"{text[:-1]}, 0)" if mask and self.factor in SHAPES else text
+        by_value = is_number(self.buffers[node.buffer], self.kernel.device)
+        return f"{text[:-1]}, 0)" if mask and self.factor in SHAPES and not by_value else text
 
     def text(self, items: Iterable[Statement], depth: int) -> str:
         """The statements that name values."""

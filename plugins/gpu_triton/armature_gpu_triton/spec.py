@@ -16,10 +16,10 @@ MOST_ARGUMENTS = 250  # limit per kernel: below the launcher's (MAX_ARGS)
 class KernelSpec:
     """One Triton function.
 
-    signature: Triton type per argument, "*fp32" or "i64". aligned: positions of pointers assumed to be multiples of 16
-    bytes. constants: tile sizes. grid: the number of programs, a tuple of three numbers; with symbolic sizes, the text
-    of a Python lambda over the arguments that returns it. device: index, None for the current one. asserts: the kernel
-    checks indices, and traps if one is out of range.
+    signature: Triton type per argument, "*fp32", "i64" or "fp64". aligned: positions of pointers assumed to be
+    multiples of 16 bytes. constants: tile sizes. grid: the number of programs, a tuple of three numbers; with symbolic
+    sizes, the text of a Python lambda over the arguments that returns it. device: index, None for the current one.
+    asserts: the kernel checks indices, and traps if one is out of range.
     """
 
     name: str
@@ -73,10 +73,11 @@ class Alternative:
 @attrs.frozen
 class Given:
     """An argument of a call: a tensor of `dtype` whose memory has this many elements, or, without a dtype, the number
-    itself. Symbolic sizes are at their hints."""
+    itself. Symbolic sizes are at their hints. by_value: a tensor of the CPU, whose only element is passed."""
 
     dtype: torch.dtype | None
     size: int
+    by_value: bool = False
 
 
 @attrs.frozen

@@ -35,7 +35,7 @@ from armature.backend_api import (
 from armature_gpu_triton import draws
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.online import online_sums
-from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, widen
+from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, is_number, widen
 
 TAKEN = re.compile(
     r"(tmp|red|in|out)\d+(_\w+)?|x|r|x_in|r_in|r_start|fours|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
@@ -171,6 +171,8 @@ class ValuePrinter:
         return " + ".join([text, *(f"{name} * 0" for name in missing)])
 
     def load(self, node: Load) -> str:
+        if is_number(self.buffers[node.buffer], self.kernel.device):
+            return f"tl.full({self.shape()}, {self.arguments[node.buffer]}, {TYPES[node.dtype]})"
         mask, over = self.conditions(self.body.depends[node])
         offset = self.offset(node, over | self.body.depends[node])
         return f"tl.load({self.arguments[node.buffer]} + {offset}{', ' + mask if mask else ''})"

@@ -83,6 +83,13 @@ def test_grid_of_symbolic_sizes_is_computed_from_the_arguments(driver: Driver) -
     assert driver.launches == before + 1
 
 
+def test_a_number_is_read_from_the_memory_of_its_tensor(driver: Driver) -> None:
+    spec = KernelSpec("add_0", ("*fp32", "fp64"), (0,), (("XBLOCK", 128),), (5, 1, 1))
+    a, number = aligned(8), torch.tensor(0.1, dtype=torch.float64)
+    driver.kernel(spec)(a, number)
+    assert driver.params(2) == [a.data_ptr(), int(number.view(torch.int64))]
+
+
 def test_unaligned_pointer_goes_to_the_other_variant(driver: Driver) -> None:
     calls: list[tuple[object, ...]] = []
     kernel = driver.kernel(unaligned=lambda *args: calls.append(args))

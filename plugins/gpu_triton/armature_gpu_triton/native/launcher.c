@@ -119,7 +119,8 @@ typedef struct {
     CUcontext context;
     unsigned grid[3], block, shared;
     Py_ssize_t count;
-    char kinds[MAX_ARGS];  // p: pointer, a: pointer that must be 16-byte aligned, i: int32, l: int64
+    char kinds[MAX_ARGS];  // p: pointer, a: pointer that must be 16-byte aligned, i: int32, l: int64,
+                           // n: the 8 bytes at the address of a tensor of the CPU
     PyObject *device;      // index, as an int object
     PyObject *stream;      // callable(index) -> raw stream
     PyObject *grid_of;     // None, or callable(*arguments) -> (x, y, z)
@@ -145,6 +146,9 @@ static int read_arguments(Kernel *self, PyObject *const *args, uint64_t *values)
         if (kind == 'p' || kind == 'a') {
             if (pointer_of(args[i], &values[i]) < 0) return -1;
             if (kind == 'a' && values[i] % ALIGNMENT) return 1;
+        } else if (kind == 'n') {
+            if (pointer_of(args[i], &values[i]) < 0) return -1;
+            memcpy(&values[i], (const void *)(uintptr_t)values[i], sizeof(values[i]));
         } else {
             values[i] = (uint64_t)PyLong_AsLongLong(args[i]);
             if (PyErr_Occurred()) return -1;

@@ -1,0 +1,107 @@
+"""Floats of the program that vary, in functional graphs.
+
+A captured graph reads each from an input without axes on the CPU, by `item`. In a functional graph, that is a call of
+`_local_scalar_dense` whose result is a SymFloat: operators are given a number that is not known, as their schemas say.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import fx
+
+from armature.frame.sources import CallSource
+from armature.torch_abi.fake import DATA_DEPENDENT, NUMBER, tensor_of_number
+from armature.torch_abi.memory import on_host
+from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
+from armature.trace.data import GraphInput
+
+aten = torch.ops.aten
+
+# Arithmetic on such numbers, and what computes the same from tensors without axes.
+COMPUTED: Mapping[object, torch._ops.OpOverload] = MappingProxyType({
+    operator.add: aten.add.Tensor, operator.sub: aten.sub.Tensor, operator.mul: aten.mul.Tensor,
+    operator.truediv: aten.div.Tensor, operator.floordiv: aten.floor_divide.default,
+    operator.mod: aten.remainder.Tensor, operator.pow: aten.pow.Tensor_Tensor, operator.neg: aten.neg.default,
+    operator.abs: aten.abs.default, torch.sym_max: aten.maximum.default, torch.sym_min: aten.minimum.default,
+    **{found: getattr(aten, function.__name__).default for function, found in MATH_FUNCTIONS.items()},
+})  # fmt: skip
+
+# Those that can be called with a Python number in place of a tensor.
+TAKES_NUMBER = frozenset({
+    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.floor_divide.default,
+})  # fmt: skip
+
+
+class NotComputed(Exception):
+    """A functional graph computes with such a number in a way that lowering does not support."""
+
+
+STAYS_AS_CAPTURED: tuple[type[BaseException], ...] = (NotComputed, *DATA_DEPENDENT)
+
+
+def known_numbers(inputs: Iterable[GraphInput], graph: fx.Graph) -> frozenset[str]:
+    """The inputs that hold a number of the program: made for the call, so nothing writes to them."""
+    return frozenset(
+        place.name
+        for given, place in zip(inputs, graph.find_nodes(op="placeholder"))
+        if isinstance(given.source, CallSource) and given.source.fn is tensor_of_number
+    )
+
+
+def check(graph: fx.Graph) -> None:
+    """Check that lowering supports what a functional graph computes from such numbers. Errors: NotComputed."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, torch.SymFloat) or not is_unbacked(value):
+            continue
+        if node.target not in COMPUTED and not (node.target is NUMBER and _is_place(node.args[0])):
+            raise NotComputed(str(node.target))
+
+
+def _is_place(node: object) -> bool:
+    """Whether a node is a tensor in which a number is passed."""
+    fake = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return isinstance(fake, torch.Tensor) and not fake.dim() and fake.dtype == torch.float64 and on_host(fake)
+
+
+def differentiable(node: fx.Node) -> Callable[..., Any] | None:
+    """The function for a captured call whose own derivative asks for a number; None for other calls."""
+    found = OF_NUMBERS.get(node.target)
+    reads = any(isinstance(given.meta.get("example_value"), torch.SymFloat) for given in node.all_input_nodes)
+    return found if reads else None
+
+
+class _Lerp(torch.autograd.Function):
+    """`torch.lerp`; its own derivative asks for the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, start: torch.Tensor, end: torch.Tensor, weight: float) -> torch.Tensor:
+        ctx.weight, ctx.shapes = weight, (start.shape, end.shape)
+        return torch.lerp(start, end, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        factors = (1 - ctx.weight, ctx.weight)
+        wanted = zip(ctx.needs_input_grad, factors, ctx.shapes)
+        return (*((grad * factor).sum_to_size(shape) if needed else None for needed, factor, shape in wanted), None)
+
+
+def _lerp(input: torch.Tensor, end: torch.Tensor, weight: Any) -> torch.Tensor:
+    if not torch.is_grad_enabled():
+        return torch.lerp(input, end, weight)
+    apply: Callable[..., torch.Tensor] = _Lerp.apply
+    return apply(input, end, weight)
+
+
+def _foreach_lerp(self: Sequence[torch.Tensor], tensors1: Sequence[torch.Tensor], weight: Any) -> list[torch.Tensor]:
+    return [_lerp(start, end, weight) for start, end in zip(self, tensors1, strict=True)]
+
+
+OF_NUMBERS: Mapping[object, Callable[..., Any]] = MappingProxyType({
+    "lerp": _lerp, torch.lerp: _lerp, torch._foreach_lerp: _foreach_lerp,
+})  # fmt: skip
