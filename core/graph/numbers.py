@@ -17,6 +17,7 @@ from torch import fx
 from armature.frame.sources import CallSource
 from armature.torch_abi.fake import DATA_DEPENDENT, NUMBER, tensor_of_number
 from armature.torch_abi.memory import on_host
+from armature.torch_abi.operators import FOREACH_LERP
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.data import GraphInput
 
@@ -91,6 +92,52 @@ class _Lerp(torch.autograd.Function):
         return (*((grad * factor).sum_to_size(shape) if needed else None for needed, factor, shape in wanted), None)
 
 
+class _Power(torch.autograd.Function):
+    """`base ** number`; the operator's own derivative asks whether the number is 0."""
+
+    @staticmethod
+    def forward(ctx: Any, base: torch.Tensor, exponent: float) -> torch.Tensor:
+        ctx.save_for_backward(base)
+        ctx.exponent = exponent
+        return torch.pow(base, exponent)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (base,) = ctx.saved_tensors
+        slope = grad * (ctx.exponent * base.pow(ctx.exponent - 1))
+        return torch.where(_as_tensor(ctx.exponent, base) == 0, 0.0, slope), None
+
+
+class _PowerOfNumber(torch.autograd.Function):
+    """`number ** exponent`; the operator's own derivative asks for the number."""
+
+    @staticmethod
+    def forward(ctx: Any, base: float, exponent: torch.Tensor) -> torch.Tensor:
+        result = torch.pow(base, exponent)
+        ctx.save_for_backward(exponent, result)
+        ctx.base = base
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        exponent, result = ctx.saved_tensors
+        base = _as_tensor(ctx.base, exponent)
+        slope = grad * (result * base.log())
+        return None, torch.where((base == 0) & (exponent >= 0), 0.0, slope)
+
+
+def _as_tensor(number: Any, like: torch.Tensor) -> torch.Tensor:
+    return torch.full((), number, dtype=torch.float64, device=like.device)
+
+
+def _pow(input: Any, exponent: Any) -> torch.Tensor:
+    given = input if isinstance(input, torch.Tensor) else exponent
+    if not torch.is_grad_enabled() or not given.is_floating_point():
+        return torch.pow(input, exponent)
+    apply: Callable[..., torch.Tensor] = (_Power if given is input else _PowerOfNumber).apply
+    return apply(input, exponent)
+
+
 def _lerp(input: torch.Tensor, end: torch.Tensor, weight: Any) -> torch.Tensor:
     if not torch.is_grad_enabled():
         return torch.lerp(input, end, weight)
@@ -103,5 +150,6 @@ def _foreach_lerp(self: Sequence[torch.Tensor], tensors1: Sequence[torch.Tensor]
 
 
 OF_NUMBERS: Mapping[object, Callable[..., Any]] = MappingProxyType({
-    "lerp": _lerp, torch.lerp: _lerp, torch._foreach_lerp: _foreach_lerp,
+    "lerp": _lerp, torch.lerp: _lerp, FOREACH_LERP: _foreach_lerp,
+    "pow": _pow, torch.pow: _pow, operator.pow: _pow,
 })  # fmt: skip

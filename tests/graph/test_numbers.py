@@ -100,11 +100,27 @@ def test_backward_has_the_number_as_well(use: str) -> None:
     assert use == "weight" or not [one for one in given if isinstance(one, torch.SymFloat)]
 
 
+@pytest.mark.parametrize("use", ["exponent", "base", "celu"])
+def test_derivatives_that_would_ask_for_the_number(use: str, recwarn: pytest.WarningsRecorder) -> None:
+    fn = MORE_USES[use]
+    run = armature.compile(fn)
+    for value in (*VALUES, *((0.0, 2.0, -1.5) if use != "celu" else ())):
+        x = torch.randn(3, 70).index_fill(1, torch.tensor([0]), 0.0)
+        grads = []
+        for each in (fn, run):
+            given = x.clone().requires_grad_()
+            each(given * 1.5, x, value).square().sum().backward()
+            grads.append(given.grad)
+        torch.testing.assert_close(grads[1], grads[0], equal_nan=True)
+    assert len(session().compilations) == 3 and not recwarn.list
+    kernels = [len(graph.plan.launches) for graph in session().compilations[-1].graphs]
+    assert kernels == ([] if use == "celu" else [1, 1])  # that of celu does ask: the graph runs as captured
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("use", MORE_USES)
-def test_operators_for_which_tracing_makes_the_number_a_constant(
-    use: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_operators(use: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    # tracing makes the number a constant for some of them
     monkeypatch.setattr("armature.trace.recording.graph_nodes.takes_floats", lambda *_: True)
     fn, bound = MORE_USES[use], 8 * torch.finfo(dtype).eps
     run = armature.compile(fn)
