@@ -35,9 +35,9 @@ from armature.torch_abi.memory import (
 from armature.torch_abi.views import may_overlap_itself
 
 MOST = 8
-"""Recordings of one graph for the same parameters; calls that need another one run normally."""
+"""Recordings of one graph for one owner; calls that need another one run normally."""
 MOST_IN_ALL = 128
-"""Recordings of one graph for any parameters: layers of one class share graphs."""
+"""Recordings of one graph in all."""
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 Arguments = list[Any] | Mapping[int, Any]
@@ -168,7 +168,8 @@ class Replayed:
 
     fixed: positions of inputs for whose addresses recordings are made. sized: whether sizes are read from arguments.
     constants: storages of tensors that are part of the graph. tell: called with a text about each recording, or about
-    why a call is not recorded.
+    why a call is not recorded. owner: position of an input that tells the layers apart that share the graph, -1 if
+    there is none, and None before the first call.
     """
 
     call: Call
@@ -179,7 +180,8 @@ class Replayed:
     constants: frozenset[int]
     tell: Callable[[str], None]
     recordings: dict[Hashable, list[Recording]] = attrs.field(factory=dict)
-    counts: Counter[tuple[int, ...]] = attrs.field(factory=Counter)
+    counts: Counter[int] = attrs.field(factory=Counter)
+    owner: int | None = None
     given_up: bool = False
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
@@ -189,7 +191,7 @@ class Replayed:
         if place is None:
             return self.call(args)
         with self.recorder.arenas.lock:
-            key = (place, torch.is_inference_mode_enabled(), *self.kind(args))
+            key = (place, torch.is_inference_mode_enabled(), self.owner_of(args), *self.kind(args))
             known = self.recordings.get(key)
             if known is None:
                 self.recordings[key] = []
@@ -208,9 +210,16 @@ class Replayed:
             return numbers
         return (*numbers, *((arg.shape, arg.stride()) for arg in args if isinstance(arg, Tensor)))
 
+    def owner_of(self, args: list[Any]) -> int:
+        """What tells apart the layers that share the graph: the identity of their first parameter. Another object with
+        that identity does no harm, because it lies elsewhere."""
+        if self.owner is None:
+            self.owner = next((k for k, arg in enumerate(args) if isinstance(arg, torch.nn.Parameter)), -1)
+        return id(args[self.owner]) if self.owner >= 0 else 0
+
     def recordable(self, args: list[Any]) -> bool:
         """Whether another recording can be tried."""
-        if self.counts.total() == MOST_IN_ALL or self.counts[parameters(args)] == MOST:
+        if self.counts.total() == MOST_IN_ALL or self.counts[self.owner_of(args)] == MOST:
             return False
         elsewhere = [k for k, arg in enumerate(args) if isinstance(arg, Tensor) and arg.device != self.device]
         if elsewhere:
@@ -220,8 +229,8 @@ class Replayed:
     def recorded(self, args: list[Any], place: Hashable, known: list[Recording]) -> tuple[Any, ...]:
         """Make a recording for arguments like these, and launch it for the first time. The list is emptied, so that the
         recording can use the memory of inputs that nobody else holds. If it can't be made, the graph runs normally."""
-        of_these = parameters(args)
-        self.counts[of_these] += 1
+        owner = self.owner_of(args)
+        self.counts[owner] += 1
         arenas = self.recorder.arenas
         tensors = [k for k, arg in enumerate(args) if isinstance(arg, Tensor)]
         given = {k: memory for k in tensors if (memory := arenas.result_of(args[k])) is not None}
@@ -259,7 +268,7 @@ class Replayed:
                 kept, addresses, tuple(places), [*places.values()], launch, results, arena, held, before, consumed
             )
         )
-        last = self.counts[of_these] == MOST or self.counts.total() == MOST_IN_ALL
+        last = self.counts[owner] == MOST or self.counts.total() == MOST_IN_ALL
         more = "; this was the last one, other calls run normally" if last else ""
         self.tell(f"recorded: {len(kept)} inputs stay where they are, {len(places)} are copied{more}")
         launch()
@@ -294,11 +303,6 @@ class Source:
         number = storage_number(tensor)
         storage = StorageWeakRef(tensor.untyped_storage())
         return cls(weakref.ref(tensor), storage, number, int(tensor.storage_offset()))
-
-
-def parameters(args: list[Any]) -> tuple[int, ...]:
-    """The addresses of the parameters among the arguments."""
-    return tuple(arg.data_ptr() for arg in args if isinstance(arg, torch.nn.Parameter))
 
 
 def stays(tensor: Tensor) -> bool:

@@ -129,7 +129,8 @@ def test_a_few_steps_are_no_segment(recorder: Recorder) -> None:
 
 
 def test_layers_that_share_a_graph_have_recordings_of_their_own(recorder: Recorder) -> None:
-    """A stack of more layers than one layer may have recordings."""
+    """A stack of more layers than one layer may have recordings: each layer's first call runs, its second is recorded,
+    on what the recording of the layer before returns."""
     layers = [nn.Linear(4, 4) for _ in range(MOST + 4)]
     compiled = armature.compile(nn.Linear.forward, **OPTIONS)
     with torch.no_grad():
@@ -138,5 +139,23 @@ def test_layers_that_share_a_graph_have_recordings_of_their_own(recorder: Record
             for layer in layers:
                 found, wanted = compiled(layer, found), layer(wanted)
             torch.testing.assert_close(found, wanted)
-    assert recorder.records >= len(layers)
-    assert recorder.replays >= 2 * len(layers)
+    assert recorder.records == len(layers) and recorder.replays == 3 * len(layers)
+    lines = [text.partition(": ")[2] for text in told()]
+    assert lines.count("recorded: 3 inputs stay where they are, 0 are copied") == len(layers) - 1
+
+
+def test_layers_in_training(recorder: Recorder) -> None:
+    layers = [nn.Linear(4, 4) for _ in range(5)]
+    twins = copy.deepcopy(layers)
+    compiled = armature.compile(lambda layer, x: nn.Linear.forward(layer, x).sin(), **OPTIONS)
+    for _ in range(6):
+        found = wanted = torch.randn(3, 4)
+        for layer, twin in zip(layers, twins, strict=True):
+            found, wanted = compiled(layer, found), twin(wanted).sin()
+        found.sum().backward()
+        wanted.sum().backward()
+        for layer, twin in zip(layers, twins, strict=True):
+            torch.testing.assert_close([p.grad for p in layer.parameters()], [p.grad for p in twin.parameters()])
+            layer.zero_grad()
+            twin.zero_grad()
+    assert recorder.records == 2 * len(layers)
