@@ -6,7 +6,8 @@ A pointwise kernel has two-dimensional tiles if that is worth it: then one of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import attrs
@@ -36,11 +37,14 @@ from armature.backend_api import (
     rename_store,
     store_roots,
     stride_of,
+    substitute,
     variables,
 )
 from armature_gpu_triton import autotune
 
 INT32_MAX = 2**31 - 1
+SHORTEST_RUN = 32
+"""Points along which memory is contiguous, at least, where it is so in runs: a warp's threads load one."""
 
 
 @attrs.frozen(eq=False)
@@ -106,10 +110,30 @@ def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) ->
 
     Bytes, not accesses: batch norm reads four vectors along the channels, which cost nothing compared with the image.
     """
+    return _bytes(kernel, buffers, lambda place: stride_of(place, var) == 1)
+
+
+def bytes_in_runs(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
+    """Like `contiguous_bytes`, with accesses that are contiguous in runs: `var` stands for several loops, as in
+    `var % 3000 + 90000 * (var // 3000)`."""
+
+    def contiguous(place: Index) -> bool:
+        step = stride_of(place, var)
+        if step is not None or not isinstance(var.extent, int) or var.extent <= SHORTEST_RUN:
+            return step == 1
+        first = dict.fromkeys(variables(place), 0)
+        places = [hint(substitute(place, {**first, var: at})) for at in range(SHORTEST_RUN + 1)]
+        return all(after - before == 1 for before, after in itertools.pairwise(places))
+
+    return _bytes(kernel, buffers, contiguous)
+
+
+def _bytes(kernel: Kernel, buffers: Mapping[str, Buffer], counts: Callable[[Index], bool]) -> int:
+    """Bytes moved by the accesses whose place counts."""
     total = 0
     for access in accesses(kernel):
         place = position(access, buffers)
-        if not access.indirect and stride_of(place, var) == 1:
+        if not access.indirect and counts(place):
             touched = hint(numel(v.extent for v in variables(place)))
             total += touched * buffers[access.buffer].dtype.itemsize
     return total
@@ -197,8 +221,8 @@ def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
     if not kernel.inner:
         return attrs.evolve(shape, r=0)
     inner = [v for v in kernel.inner if v.extent != 1] or list(kernel.inner)
-    along_r = contiguous_bytes(kernel, buffers, inner[-1])
-    along_x = max((contiguous_bytes(kernel, buffers, v) for v in kernel.outer), default=0)
+    along_r = bytes_in_runs(kernel, buffers, inner[-1])
+    along_x = max((bytes_in_runs(kernel, buffers, v) for v in kernel.outer), default=0)
     return attrs.evolve(shape, along_r=along_r >= along_x)
 
 

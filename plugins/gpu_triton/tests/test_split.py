@@ -16,6 +16,7 @@ from armature.schedule.verify import verify_kernel
 from armature.testing.lowering_kit import context
 from armature_gpu_triton import launch, toolchain
 from armature_gpu_triton.backend import TritonBackend
+from armature_gpu_triton.loops import tile
 from armature_gpu_triton.split import chunk, split
 
 F32 = torch.float32
@@ -144,3 +145,20 @@ def test_what_a_kernel_stored_is_loaded_by_the_next(laid: str, compile_context: 
     torch.testing.assert_close(memory["z"], z)
     expected = (z - z.mean(along, keepdim=True)).square().sum(along)
     torch.testing.assert_close(memory["out"], expected, rtol=1e-4, atol=1e-3)
+
+
+def test_pieces_of_several_loops_are_read_along_memory() -> None:
+    """The gradient of a convolution's bias: a piece has several images, each contiguous."""
+    shape = (8, 512, 3000)
+    i, n, j = Var("i", 512), Var("n", 8), Var("j", 3000)
+    total = Reduce("sum", Load("x", (n, i, j), F32), (n, j), F32)
+    where = torch.device("cpu")
+    every = {
+        "x": Buffer("x", F32, where, shape, contiguous_strides(shape), kind=BufferKind.INPUT),
+        "out": Buffer("out", F32, where, (512,), (1,)),
+    }
+    kernel = Kernel("sum_0", where, (i,), (n, j), (Pass((total,), (), (Store("out", (i,), total),)),), ("x",), ("out",))
+    group = split(kernel, every)
+    pieces, _ = group.kernels
+    config = tile(pieces, {**every, **group.workspaces}).config
+    assert (config.xblock, config.rblock) == (1, 4096)
