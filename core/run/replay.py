@@ -185,22 +185,22 @@ class Replayed:
     given_up: bool = False
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        """Replay a recording that fits, or run the graph. The first call of a kind runs it, because kernels are built
-        then."""
+        """Replay a recording that fits, or run the graph. The graph's first call runs it, because kernels are built
+        then, and so does the first of each owner and kind, until they are given results of recordings."""
         place = None if self.given_up else self.recorder.place(self.device)
         if place is None:
             return self.call(args)
         with self.recorder.arenas.lock:
             key = (place, torch.is_inference_mode_enabled(), self.owner_of(args), *self.kind(args))
-            known = self.recordings.get(key)
+            built, known = bool(self.recordings), self.recordings.get(key)
+            early = known is None
             if known is None:
-                self.recordings[key] = []
-            else:
-                for recording in known:
-                    if recording.fits(args):
-                        return recording.run(args)
-                if self.recordable(args):
-                    return self.recorded(args, place, known)
+                known = self.recordings[key] = []
+            for recording in known:
+                if recording.fits(args):
+                    return recording.run(args)
+            if (not early or (built and self.follows(args))) and self.recordable(args):
+                return self.recorded(args, place, known)
         return self.call(args)
 
     def kind(self, args: list[Any]) -> tuple[Hashable, ...]:
@@ -216,6 +216,10 @@ class Replayed:
         if self.owner is None:
             self.owner = next((k for k, arg in enumerate(args) if isinstance(arg, torch.nn.Parameter)), -1)
         return id(args[self.owner]) if self.owner >= 0 else 0
+
+    def follows(self, args: list[Any]) -> bool:
+        """Whether the results of a recording are among the arguments."""
+        return any(isinstance(arg, Tensor) and self.recorder.arenas.result_of(arg) is not None for arg in args)
 
     def recordable(self, args: list[Any]) -> bool:
         """Whether another recording can be tried."""

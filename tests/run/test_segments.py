@@ -159,3 +159,19 @@ def test_layers_in_training(recorder: Recorder) -> None:
             layer.zero_grad()
             twin.zero_grad()
     assert recorder.records == 2 * len(layers)
+
+
+def test_a_layer_that_a_graph_serves_later_is_recorded_with_the_others(recorder: Recorder) -> None:
+    """As after a recompilation: the graph made for the second layer serves the first one from the next round on."""
+    before = armature.compile(lambda x: x.sin() + 1, **OPTIONS)
+    compiled = armature.compile(nn.Linear.forward, **OPTIONS)
+    layers = [nn.Linear(4, 4) for _ in range(4)]
+    with torch.no_grad():
+        for round_ in range(4):
+            x = torch.randn(3, 4)
+            found, wanted = before(x), x.sin() + 1
+            for layer in layers[not round_ :]:
+                found, wanted = compiled(layer, found), layer(wanted)
+            torch.testing.assert_close(found, wanted)
+            del found  # a result in use would need other recordings
+    assert recorder.records == 1 + len(layers)
