@@ -43,12 +43,12 @@ class Recordings:
                 return NO_RECORDER.format(device) if device else SEVERAL_DEVICES
             return recorder.refusal(step.target) if isinstance(step, ExternCall) else None
 
-        division = divide(plan, refusal) if ctx.config.record_launches else Division()
-        made = cls(attrs.evolve(plan, segments=division.segments), division, aten, record, ctx)
+        division = divide(plan, refusal) if ctx.config.record_launches else Division(plan)
+        made = cls(division.plan, division, aten, record, ctx)
         for reason, steps in division.refused.items():
             names = list(dict.fromkeys(s.kernel.name if isinstance(s, Launch) else str(s.target) for s in steps))
             more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            which = f"{', '.join(names[:MOST_NAMES])}{more}: " if division.segments else ""
+            which = f"{', '.join(names[:MOST_NAMES])}{more}: " if division.plan.segments else ""
             made.tell(aten.name, f"not recorded: {which}{reason}")
         return made
 

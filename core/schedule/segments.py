@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import torch
@@ -20,31 +21,94 @@ Refusal = Callable[[torch.device | None, Launch | ExternCall], str | None]
 
 @attrs.frozen
 class Division:
-    """Which steps of a plan are recorded. device: if it is given, all of them, as one. refused: those that can't be, by
-    the reason."""
+    """Which steps of a plan are recorded. plan: with its segments. device: if it is given, all steps are, as one.
+    refused: those that can't be, by the reason."""
 
+    plan: KernelPlan
     device: torch.device | None = None
-    segments: tuple[Segment, ...] = ()
     refused: Mapping[str, tuple[Launch | ExternCall, ...]] = attrs.field(factory=dict)
 
 
 def divide(plan: KernelPlan, refusal: Refusal) -> Division:
     """Find the segments of a plan that can't be recorded whole."""
     work = [step for step in plan.steps if isinstance(step, Launch | ExternCall)]
-    devices = [_device_of(step, plan) for step in work]
-    reasons = [refusal(device, step) for device, step in zip(devices, work, strict=True)]
-    if work and not any(reasons) and len(everywhere := {buffer.device for buffer in plan.buffers.values()}) == 1:
-        return Division(everywhere.pop())
-    places = [None if reason else device for device, reason in zip(devices, reasons, strict=True)]
-    runs = [(device, span) for device, span in _runs(plan.steps, places) if device is not None]
-    owner = {at: number for number, (_, span) in enumerate(runs) for at in span}
-    made = {name: owner.get(at) for at, step in enumerate(plan.steps) for name in _made(step)}
-    segments = tuple(_segment(plan, number, device, span, made) for number, (device, span) in enumerate(runs))
+    reasons = {id(step): refusal(_device_of(step, plan), step) for step in work}
+    if work and not any(reasons.values()) and len(everywhere := {one.device for one in plan.buffers.values()}) == 1:
+        return Division(plan, everywhere.pop())
     refused: dict[str, tuple[Launch | ExternCall, ...]] = {}
-    for step, reason in zip(work, reasons, strict=True):
-        if reason:
+    for step in work:
+        if reason := reasons[id(step)]:
             refused[reason] = (*refused.get(reason, ()), step)
-    return Division(segments=segments, refused=refused)
+    units = [_unit(steps, plan, reasons) for steps in _grouped(plan.steps)]
+    runs = list(_runs(_moved_forward(units)))
+    plan = attrs.evolve(plan, steps=tuple(step for unit in itertools.chain(*runs) for step in unit.steps))
+    spans: list[tuple[torch.device, range]] = []
+    at = 0
+    for run in runs:
+        span = range(at, at + sum(len(unit.steps) for unit in run))
+        if run[0].device is not None and len(run) >= FEWEST:
+            spans.append((run[0].device, span))
+        at = span.stop
+    owner = {at: number for number, (_, span) in enumerate(spans) for at in span}
+    made = {name: owner.get(at) for at, step in enumerate(plan.steps) for name in _made(step)}
+    segments = tuple(_segment(plan, number, device, span, made) for number, (device, span) in enumerate(spans))
+    return Division(attrs.evolve(plan, segments=segments), refused=refused)
+
+
+@attrs.frozen
+class _Unit:
+    """A kernel or call with the allocations before it and the releases after it. device: on which it is recorded.
+    names: of buffers. devices: where they are."""
+
+    steps: tuple[Step, ...]
+    device: torch.device | None
+    names: frozenset[str]
+    devices: frozenset[torch.device]
+
+
+def _grouped(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """The steps of each unit; releases of inputs that nothing uses are the first one."""
+    unit: list[Step] = []
+    worked = True
+    for step in steps:
+        if worked and not isinstance(step, Release):
+            if unit:
+                yield unit
+            unit, worked = [], False
+        unit.append(step)
+        worked = worked or isinstance(step, Launch | ExternCall)
+    if unit:
+        yield unit
+
+
+def _unit(steps: Sequence[Step], plan: KernelPlan, reasons: Mapping[int, str | None]) -> _Unit:
+    work = next((step for step in steps if isinstance(step, Launch | ExternCall)), None)
+    device = None if work is None or reasons[id(work)] else _device_of(work, plan)
+    names = {name for step in steps for name in (*_used(step), *_made(step))}
+    buffers = [plan.buffers[name] for name in names if name in plan.buffers]
+    return _Unit(tuple(steps), device, frozenset(names), frozenset(buffer.device for buffer in buffers))
+
+
+def _moved_forward(units: Sequence[_Unit]) -> list[_Unit]:
+    """The units, with those that are not recorded moved before others that have nothing to do with them: a number that
+    is drawn on the CPU then divides nothing. Those on one device keep their order, and so their random numbers."""
+    order: list[_Unit] = []
+    for unit in units:
+        at = len(order)
+        while unit.device is None and unit.devices and at and _independent(order[at - 1], unit):
+            at -= 1
+        order.insert(at, unit)
+    return order
+
+
+def _independent(one: _Unit, other: _Unit) -> bool:
+    return bool(one.devices) and not one.devices & other.devices and not one.names & other.names
+
+
+def _runs(units: Iterable[_Unit]) -> Iterator[list[_Unit]]:
+    """Successive units for one device."""
+    for _, run in itertools.groupby(units, lambda unit: unit.device):
+        yield list(run)
 
 
 def _device_of(step: Launch | ExternCall, plan: KernelPlan) -> torch.device | None:
@@ -52,27 +116,6 @@ def _device_of(step: Launch | ExternCall, plan: KernelPlan) -> torch.device | No
     names = touched(step.kernel if isinstance(step, Launch) else step)
     devices = {plan.buffers[name].device for name in names if name in plan.buffers}
     return devices.pop() if len(devices) == 1 else None
-
-
-def _runs(steps: Sequence[Step], places: Sequence[torch.device | None]) -> Iterator[tuple[torch.device | None, range]]:
-    """Successive steps for one device, from the first allocation for them to the last release, if they are enough."""
-    devices: list[
-        torch.device | None
-    ] = []  # by step: an allocation is for the work after it, a release for that before
-    number = 0
-    for step in steps:
-        if isinstance(step, Release):
-            devices.append(devices[-1] if number else None)
-        else:
-            devices.append(places[number] if number < len(places) else None)
-            number += isinstance(step, Launch | ExternCall)
-    start = 0
-    for at in range(1, len(steps) + 1):
-        if at == len(steps) or devices[at] != devices[start]:
-            span = range(start, at)
-            if sum(isinstance(steps[k], Launch | ExternCall) for k in span) >= FEWEST:
-                yield devices[start], span
-            start = at
 
 
 def _made(step: Step) -> tuple[str, ...]:

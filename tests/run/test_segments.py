@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
+import attrs
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,14 @@ from torch import Tensor, nn
 import armature
 from armature.pipeline.session import session
 from armature.run.replay import MOST
+from armature.schedule.data import Launch
+from armature.schedule.schedule import schedule
+from armature.schedule.segments import divide
+from armature.testing.lowering_kit import context
+from tests.support.loop_graphs import LoopWriter
 from tests.support.recording import OPTIONS, Recorder, recording, told
+
+aten = torch.ops.aten
 
 
 @pytest.fixture
@@ -175,3 +183,21 @@ def test_a_layer_that_a_graph_serves_later_is_recorded_with_the_others(recorder:
             torch.testing.assert_close(found, wanted)
             del found  # a result in use would need other recordings
     assert recorder.records == 1 + len(layers)
+
+
+def test_a_step_that_has_nothing_to_do_with_the_others_divides_nothing() -> None:
+    """As a number that is drawn on the CPU, between steps on another device."""
+    w = LoopWriter()
+    x, given = w.input(6, 6), w.input(2)
+    first = w.op("tanh", w.extern(aten.mm.default, x, x, shape=(6, 6)))
+    number = w.op("exp", given)
+    graph = w.graph(w.extern(aten.mm.default, first, first, shape=(6, 6)), number)
+    here, there = torch.device("cpu"), torch.device("meta")
+    own = {given.buffer, number.buffer}
+    buffers = {k: attrs.evolve(one, device=here if k in own else there) for k, one in graph.buffers.items()}
+    plan = schedule(attrs.evolve(graph, buffers=buffers), context(()))
+    found = divide(plan, lambda device, step: None if device == there else "not there")
+    (segment,) = found.plan.segments
+    assert segment.device == there and len(found.refused["not there"]) == 1
+    devices = [step.kernel.device for step in found.plan.steps if isinstance(step, Launch)]
+    assert devices == [here, there] != [step.kernel.device for step in plan.steps if isinstance(step, Launch)]
