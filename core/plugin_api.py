@@ -28,6 +28,7 @@ from armature.frame.sources import (
     CachedCallSource,
     CallSource,
     DictOfSource,
+    FormulaSource,
     ItemSource,
     ObjectSource,
     PartSource,
@@ -133,7 +134,6 @@ from armature.trace.values.context import (
 )
 from armature.trace.values.derived import DerivedObjectValue, derives, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
-from armature.trace.values.floats import KEEPS as TAKES_NUMBERS
 from armature.trace.values.floats import formula as float_before_graph
 from armature.trace.values.floats import now as number_now
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
@@ -173,7 +173,6 @@ __all__ = [
     "NUMBER_SLOTS",
     "PLAIN_TENSORS",
     "SKIPPED",
-    "TAKES_NUMBERS",
     "TUPLE_METHODS",
     "UNCOMPILED",
     "Address",
@@ -209,6 +208,7 @@ __all__ = [
     "Example",
     "ExceptionValue",
     "FakeResult",
+    "FormulaSource",
     "FrameSummary",
     "FrameView",
     "Function",

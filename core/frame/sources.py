@@ -475,10 +475,11 @@ class CallSource(Source):
 @attrs.frozen(cache_hash=True)
 class FormulaSource(Source):
     """A number that Python computes from numbers at other sources. words: the expression, with {0} for the first
-    number; it may use the names of `symbols.NAMESPACE`."""
+    number; it may use `symbols.NAMESPACE` and `names`, pairs of a name and an object."""
 
     words: str
     parts: tuple[Source, ...]
+    names: tuple[tuple[str, Any], ...] = ()
 
     @property
     def expr(self) -> str:
@@ -499,17 +500,16 @@ class FormulaSource(Source):
         return reach.root.lambda_manager(read, self.expr, value, None)
 
     def load(self, out: Loader) -> None:
-        function = self.function()
-        skip_code(function.__code__)
+        skip_code((function := self.function()).__code__)
         out.null_function(function)
         for part in self.parts:
             out.load_source(part)
         out.call(len(self.parts))
 
     def function(self) -> Callable[..., Any]:
-        """Computes it from the numbers."""
         names = [f"n{place}" for place in range(len(self.parts))]
-        made: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {self.words.format(*names)}", dict(NAMESPACE))
+        words = f"lambda {', '.join(names)}: {self.words.format(*names)}"
+        made: Callable[..., Any] = eval(words, {**NAMESPACE, **dict(self.names)})
         return made
 
 

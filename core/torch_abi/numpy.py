@@ -185,6 +185,11 @@ def reports_errors() -> bool:
     return bool(reports) and next(heeding, "default") == "error"
 
 
+def calls_for_errors() -> bool:
+    """Whether numpy is set to do something else than warn or raise at an error: call a function, print or log."""
+    return not {"ignore", "warn", "raise"}.issuperset(numpy.geterr().values())
+
+
 def share_memory(first: Any, second: Any) -> bool:
     """Whether two arrays lie in the same memory."""
     return bool(numpy.may_share_memory(first, second))

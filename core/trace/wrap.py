@@ -77,7 +77,8 @@ def wrap(tables: Tables, tracer: Tracing, obj: object, source: Source) -> Value:
         tracer.guards.type_is(source, type(obj))
         found: Value | None = plugin.build(obj, source, tracer)
         if found is not None:
-            return found if isinstance(found, ConstantValue) else tracer.objects.remember(obj, found)
+            plain = isinstance(found, ConstantValue) or found.is_symbolic
+            return found if plain else tracer.objects.remember(obj, found)
     return next(build for _, matches, build in ROWS if matches(obj))(tracer, obj, source)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,47 @@ def breaks(t, s):
     return y + s * 2, s
 
 
+def arithmetic(t, s):
+    made = s + 1, 1 - s, s * 0.5, s * np.float32(2.5), np.float64(3) / s, s // 2, 7 % s, s**2, 2**s, -s, abs(s), +s
+    return [t * (s * 2 + 1), t - made[2], t / (s + 1), *(t * one for one in made)], made, sum([s, s, 1]), s * s - s / 3
+
+
+def functions(t, s):
+    of_numpy = np.sqrt(s), np.exp(-s), np.minimum(s, 3), np.clip(s, 1, 4), np.round(s, 1), np.hypot(s, 2), np.isnan(s)
+    kinds = np.float32(s), np.float16(s), np.int64(s), s.astype(np.float32), s.astype(np.dtype("int16")), s.real
+    of_python = float(s), s.item(), abs(-s), math.sqrt(s), math.fmod(s, 2), max(s, 1), min(1000, s), bool(s), not s
+    return t * np.sqrt(s), t * float(s), t * s.item(), of_numpy, kinds, of_python, t * kinds[0]
+
+
+def facts(t, s):
+    known = s.dtype, s.shape, s.ndim, s.itemsize, type(s), isinstance(s, float), isinstance(s, np.number), s is s
+    return known, s == "a", s != "a", s == None, s < 100, s > 0, s != -1, t * s, t + (s if s > 0 else -s)  # noqa: E711
+
+
+def tensors(t, s):
+    alone = torch.tensor(s), torch.as_tensor(s), torch.asarray(s), torch.tensor(s, dtype=torch.float64), t.new_tensor(s)
+    made = torch.tensor(s)
+    made += 1
+    return (
+        alone,
+        torch.tensor([s, 1], dtype=torch.float64),
+        t * torch.tensor(s),
+        made,
+        torch.tensor(s),
+        [(one.dtype, one.shape) for one in alone],
+    )
+
+
+def lists_of_them(t, s):
+    made = torch.tensor([s, s * 2]), torch.tensor([[s], [np.float32(0.5)]]), torch.as_tensor((s, s))
+    return made, [one.dtype for one in made]
+
+
+def operators(t, s):
+    compared = t > s, t == s, torch.where(t > 0, t, s), t.clamp(min=s), t.masked_fill(t > 0, s), torch.full_like(t, s)
+    return compared, t.clone().fill_(s), torch.add(t, t, alpha=s), torch.lerp(t, t * 2, s), t**s, torch.full((3,), s)
+
+
 def in_a_container(t, s):
     held = {"scale": s, "both": (s, s)}
     return t * held["scale"], held, [s, t + held["both"][1]]
@@ -75,6 +118,7 @@ def in_a_container(t, s):
 
 PROGRAMS = [
     scales, in_place, other_dtypes, needs_the_scalar, decides, breaks, in_a_container, sizes, places, powers, shapes,
+    arithmetic, functions, facts, tensors, lists_of_them, operators,
 ]  # fmt: skip
 
 
@@ -94,7 +138,7 @@ def agree(program: Any, mine: Any, scalar: Any, tolerance: float = 0.0) -> None:
 
 KINDS = (*FLOATS, *INTS, np.bool_, np.complex128, np.uint64)
 CASES = [(program, kind, "eager") for program in PROGRAMS for kind in KINDS]
-CASES += [(scales, kind, "auto") for kind in (np.float32, np.int64)]
+CASES += [(fn, kind, "auto") for fn in (scales, arithmetic, tensors) for kind in (np.float32, np.int64)]
 
 
 @pytest.mark.filterwarnings("ignore")  # numpy warns of scalars that overflow or lose their imaginary part
@@ -120,17 +164,23 @@ def graphs_for(program: Any, numbers: Any) -> int:
     return made
 
 
-@pytest.mark.parametrize("program", [scales, in_place])
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("program", [scales, in_place, arithmetic, functions, facts, tensors, operators])
 def test_one_graph_for_all_that_come(program: Any) -> None:
     """As for numbers of Python: the second int and the third float are taken for all."""
     for kind in FLOATS:
-        assert graphs_for(program, [kind(n / 2) for n in range(1, 9)]) == 3
+        assert graphs_for(program, [kind(2 + n / 64) for n in range(1, 9)]) == 3
     for kind in INTS:
-        assert graphs_for(program, [kind(n) for n in range(2, 9)]) == 2
+        assert graphs_for(program, [kind(n) for n in range(4, 9)]) == 2
 
 
 def one_of_each(t, s):
     return torch.zeros(s), t[:s], t.expand(s, 7), t.repeat(s, 1), torch.full((s,), s), torch.arange(s), t**s
+
+
+def test_lists_of_them_are_one_tensor_each() -> None:
+    assert graphs_for(lists_of_them, [np.float32(n / 2) for n in range(1, 9)]) == 3
+    assert graphs_for(lists_of_them, [np.int64(n) for n in range(4, 9)]) == 2
 
 
 def test_sizes_and_places_are_numbers_that_change() -> None:
@@ -144,4 +194,49 @@ def test_another_type_is_another_graph() -> None:
 
 
 def test_a_branch_is_guarded() -> None:
-    assert graphs_for(decides, [np.float64(n) for n in (1, 2, 3, 4, 5, 2, 4)]) == 5
+    assert graphs_for(decides, [np.float64(n) for n in (1, 2, 3, 4, 5, 2, 4)]) == 4
+
+
+def test_an_error_of_numpy_is_raised_where_it_happens() -> None:
+    def fn(t: torch.Tensor, s: Any) -> Any:
+        return t * (1 / s)
+
+    mine = armature.compile(fn, backend="eager")
+    with np.errstate(all="raise"):
+        for number in (1, 2, 3, 4, 0.0, 5):
+            given = np.float64(number)
+            same(calls(mine, given), calls(fn, given), f"for {number}")
+    for number in (4, 0.0, 5):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            same(mine(x(), np.float64(number)), x() * (1 / np.float64(number or 1e-320)), f"for {number}")
+        assert bool(caught) == (number == 0.0)
+
+
+def calls(fn: Any, scalar: Any) -> Any:
+    """What a call gives, or the class of numpy's error."""
+    try:
+        return fn(x(), scalar)
+    except FloatingPointError as error:
+        return type(error)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_that_torch_refuses() -> None:
+    """An int beyond 64 bits: numpy computes with the tensor as an array."""
+    mine = armature.compile(lambda t, s: t * -s, backend="eager")
+    for number in (1, 2, 3):
+        found, expected = mine(x(), np.uint64(number)), x() * -np.uint64(number)
+        assert type(found) is type(expected)
+        assert np.array_equal(found, expected)
+
+
+def test_formulas_that_use_their_parts_twice() -> None:
+    def fn(t: torch.Tensor, s: Any) -> Any:
+        for _ in range(40):
+            s = s + s
+        return t * s
+
+    mine = armature.compile(fn, backend="eager", options={"recompile_limit": 32})
+    for number in range(1, 6):
+        same(mine(x(), np.float64(number)), fn(x(), np.float64(number)), f"for {number}")

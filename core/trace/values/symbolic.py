@@ -137,6 +137,7 @@ def compare(tracer: Tracing, relation: Callable[[Any, Any], Any], left: Value, r
     if a is None or b is None:
         other = right if b is None else left
         unlike = isinstance(other, ConstantValue) and not isinstance(other.value, (int, float, complex))
+        unlike = unlike and any(side.python_type() in TYPES.values() for side in (left, right))  # not numpy's
         return ConstantValue(relation is operator.ne) if unlike and relation in EQUALITY else None
     if type(a) is type(b) is torch.SymFloat and expression(a) == expression(b):
         raise NotConstant(left)  # a NaN does not equal itself

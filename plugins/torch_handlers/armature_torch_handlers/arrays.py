@@ -41,7 +41,6 @@ from armature.plugin_api import (
     handles,
 )
 from armature.plugin_api import numpy_layer as layer
-from armature_torch_handlers.lists import of_tensors
 
 np = layer.numpy
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
@@ -242,7 +241,7 @@ def _known(tracer: Tracing, obj: object) -> Value:
 def _is_operand(value: Value) -> bool:
     """Whether numpy treats the value as an operand."""
     return isinstance(value, (ArrayValue, ListValue, TupleValue)) or (
-        value.is_constant and isinstance(value.as_constant(), (int, float, complex, np.generic))
+        (value.is_constant or value.is_symbolic) and issubclass(value.python_type(), (int, float, complex, np.generic))
     )
 
 
@@ -395,21 +394,22 @@ def _for_graph(tracer: Tracing, value: Value) -> Value:
         return make([_for_graph(tracer, part) for part in parts(value)])
     if value.is_tensor:
         tracer.graph_break("tensor-in-numpy")
-    return ConstantValue(value.as_constant()) if value.is_symbolic else _known_for_graph(tracer, value)
+    return _known_for_graph(tracer, ConstantValue(value.as_constant()) if value.is_symbolic else value)
 
 
 def _known_for_graph(tracer: Tracing, value: Value) -> Value:
     """The same for an argument that is known: torch's dtypes and numbers for numpy's."""
     held = _object(tracer, value)
     if isinstance(held, np.dtype) or (isinstance(held, type) and issubclass(held, (np.generic, bool, int, float))):
-        return ConstantValue(_dtype(tracer, held))
+        return ConstantValue(torch_dtype(tracer, held))
     if isinstance(held, np.generic):  # it has a dtype of its own, unlike a Python number
-        dtype = ConstantValue(_dtype(tracer, held.dtype))
+        dtype = ConstantValue(torch_dtype(tracer, held.dtype))
         return _known(tracer, tracer.graph.call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
     return value
 
 
-def _dtype(tracer: Tracing, kind: object) -> torch.dtype:
+def torch_dtype(tracer: Tracing, kind: object) -> torch.dtype:
+    """torch's dtype for numpy's."""
     found = np.dtype(kind)
     if found.name not in layer.DTYPES or not found.isnative:
         tracer.graph_break("array-dtype", dtype=found)
@@ -436,7 +436,7 @@ def _object(tracer: Tracing, value: Value) -> object:
 # Functions of numpy.
 
 
-def _traced() -> tuple[Any, ...]:
+def traced_functions() -> tuple[Any, ...]:
     """numpy's functions that torch implements, by name; resolved when they are called."""
     homes = () if np is None else ((np, layer.layer), (np.linalg, layer.layer.linalg), (np.fft, layer.layer.fft))
     found = [getattr(home, name, None) for home, other in homes for name in vars(other) if name[:1] != "_"]
@@ -448,7 +448,7 @@ def _traced() -> tuple[Any, ...]:
 ANSWERED = ("isscalar", "issubdtype", "result_type", "promote_types", "can_cast", "dtype")
 
 
-@handles(*_traced())
+@handles(*traced_functions())
 def function(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A function of numpy: folded for constants; otherwise torch's function in the graph."""
     name = getattr(call.fn, "__name__", "function")
@@ -524,20 +524,6 @@ def from_numpy(call: Call, array: Value) -> Value | None:
     return array.tensor.get_attribute(call.tracing, "data")  # with the same memory, and a version counter of its own
 
 
-@handles(torch.as_tensor, torch.asarray)
-def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
-    """`torch.as_tensor(array)`: shares memory if dtype and device stay the same; for a list it is `torch.tensor`."""
-    if isinstance(data, ArrayValue) and data.is_scalar:
-        return tensor_of(call, data, options)
-    if not isinstance(data, ArrayValue):
-        scalar = scalar_of(call, data, options)
-        return of_tensors(call, data, options) if scalar is None else call.tracing.graph.call(call.fn, *scalar)
-    shared = from_numpy(call, data)
-    if set(options) - {"dtype", "device"}:
-        return None
-    return call.graph_call("to", shared, **options) if options and shared is not None else shared
-
-
 def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
     """`torch.tensor(array)`: a copy; None if it is not an array."""
     if not isinstance(data, ArrayValue):
@@ -546,25 +532,6 @@ def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | Non
         call.graph_break("tensor-of-array")
     result = call.graph_call("clone", data.tensor)
     return call.graph_call("to", result, **options) if options else result
-
-
-def scalar_of(call: Call, data: Value, options: dict[str, Value]) -> tuple[list[Value], dict[str, Value]] | None:
-    """Arguments for a tensor of numpy numbers, alone or in lists, which determine its dtype; None if there are none."""
-    if np is None or "dtype" in options or not any(isinstance(one, np.generic) for one in _constants_in(data)):
-        return None
-    try:
-        held: object = data.as_constant()
-        dtype = _dtype(call.tracing, held.dtype) if isinstance(held, np.generic) else torch.tensor(held).dtype
-    except (NotConstant, TypeError, ValueError, RuntimeError):  # torch refuses it, as eager mode will show
-        call.graph_break("tensor-of-numpy-numbers")
-    return [data], {**options, "dtype": ConstantValue(dtype)}
-
-
-def _constants_in(data: Value) -> Iterator[object]:
-    if isinstance(data, (ListValue, TupleValue)):
-        yield from (found for item in data.items for found in _constants_in(item))
-    elif data.is_constant:
-        yield data.as_constant()
 
 
 # Objects of the program.

@@ -14,8 +14,9 @@ from armature.plugin_api import (
     existing,
     handles,
 )
-from armature_torch_handlers.arrays import scalar_of, tensor_of
+from armature_torch_handlers.arrays import ArrayValue, from_numpy, tensor_of
 from armature_torch_handlers.lists import of_tensors
+from armature_torch_handlers.numpy_numbers import number_of, tensor_of_scalars
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -28,10 +29,22 @@ def tensor(call: Call, data: Value, **options: Value) -> Value | None:
     of_array = tensor_of(call, data, options)
     if of_array is not None:
         return of_array
-    scalar = scalar_of(call, data, options)
-    if scalar is not None:
-        return call.tracing.graph.call(call.fn, *scalar)
-    return of_tensors(call, data, options)
+    made = tensor_of_scalars(call, data, options)
+    return of_tensors(call, data, options) if made is None else made
+
+
+@handles(torch.as_tensor, torch.asarray)
+def as_tensor(call: Call, data: Value, **options: Value) -> Value | None:
+    """`torch.as_tensor(array)`: shares memory if dtype and device stay the same; for a list it is `torch.tensor`."""
+    if isinstance(data, ArrayValue) and data.is_scalar:
+        return tensor_of(call, data, options)
+    if not isinstance(data, ArrayValue):
+        made = tensor_of_scalars(call, data, options)
+        return of_tensors(call, data, options) if made is None else made
+    shared = from_numpy(call, data)
+    if set(options) - {"dtype", "device"}:
+        return None
+    return call.graph_call("to", shared, **options) if options and shared is not None else shared
 
 
 def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
@@ -54,7 +67,7 @@ def new_tensor(call: Call, self: Value, data: Value, **options: Value) -> Value 
         return None
     on = {"dtype": call.constant(self.dtype), "device": call.constant(self.device)}
     given = {name: value for name, value in options.items() if not value.is_constant or value.as_constant() is not None}
-    return of_tensors(call, data, on | given)
+    return of_tensors(call, number_of(data), on | given)
 
 
 @handles(torch.nn.Parameter)

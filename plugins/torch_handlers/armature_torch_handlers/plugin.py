@@ -103,6 +103,7 @@ def armature_handlers() -> Iterable[Handler]:
         arrays,
         items,
         number_tensors,
+        numpy_numbers,
         flags,
         known_numbers,
         limits,
