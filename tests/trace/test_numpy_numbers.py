@@ -221,6 +221,21 @@ def calls(fn: Any, scalar: Any) -> Any:
         return type(error)
 
 
+def of_bools(t, s):
+    made = t * s, s - t, t + s, t / (s + 1), t**s, s * t, t == s, torch.where(t > 0, t, s), torch.where(t > 0, s, 1)
+    chosen = torch.where(torch.tensor(s), t, -t), torch.tensor([s, True]), t.masked_fill(t > 0, s), torch.full((2,), s)
+    t = t.clone()
+    t *= s
+    return made, chosen, t.add_(s), torch.arange(3) * s, t * (not s), t * float(s), t * int(~s), t + 1 if s else t
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_bools_are_the_floats_that_they_convert_to(backend: str) -> None:
+    mine = armature.compile(of_bools, backend=backend, fullgraph=True)
+    for value in (True, False, True):
+        same(mine(x(), np.bool_(value)), of_bools(x(), np.bool_(value)), f"for {value}", 0.0)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_numbers_that_torch_refuses() -> None:
     """An int beyond 64 bits: numpy computes with the tensor as an array."""

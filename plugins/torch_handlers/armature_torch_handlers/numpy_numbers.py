@@ -68,6 +68,11 @@ METHODS = frozenset({
     "__int__", "__float__", "__abs__", "__round__", "__trunc__", "__floor__", "__ceil__", "astype", "conjugate",
     "clip", "round", "is_integer",
 })  # fmt: skip
+# Calls that take a bool of numpy for the float which it converts to, as torch's operators take it.
+TAKE_FLOATS = frozenset({
+    "add", "sub", "mul", "truediv", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "where", "full", "full_like",
+    "masked_fill", "fill", "clamp", "iadd", "isub", "imul", "itruediv",
+})  # fmt: skip
 PYTHONS: tuple[Callable[..., Any], ...] = (int, float, abs, round, operator.index, *MATH)
 NUMPYS: tuple[Any, ...] = () if np is None else (np.clip, np.round, np.around)
 
@@ -313,9 +318,11 @@ def plain_numbers(data: Value) -> Value:
 
 
 def known(data: Value) -> Value:
-    """Nested lists and tuples with constants in place of numbers that vary."""
+    """Nested lists and tuples with constants in place of numbers that vary, and Python's bools in place of numpy's."""
     if isinstance(data, (ListValue, TupleValue)):
         return ListValue([known(item) for item in data.items])
+    if isinstance(data, NumpyScalar) and isinstance(data.value, np.bool_):
+        return ConstantValue(bool(data.value))
     return data.known() if isinstance(data, NumpyNumber) else data
 
 
@@ -331,6 +338,7 @@ def of_program(scalar: object, source: Source, tracer: Tracing) -> Value:
 def constant(scalar: object, source: Source, tracer: Tracing) -> Value:
     """The value of a scalar that is a guarded constant."""
     tracer.guards.equal(source, scalar)
+    tracer.recorder.rewrites[with_numbers] = None
     return NumpyScalar(scalar, source=source)
 
 
@@ -341,8 +349,16 @@ def dtype(obj: Any, source: Source, tracer: Tracing) -> Value:
 
 
 def with_numbers(name: str, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """The arguments of a graph call with Python numbers in place of scalars that vary."""
+    """The arguments of a graph call with Python numbers in place of scalars that vary, and of bools."""
+    if name.strip("_") in TAKE_FLOATS:
+        args, kwargs = tuple(map(float_of, args)), {name: float_of(value) for name, value in kwargs.items()}
     return tuple(map(number_of, args)), {name: number_of(value) for name, value in kwargs.items()}
+
+
+def float_of(value: Value) -> Value:
+    """The float for a bool of numpy; other values unchanged."""
+    held = value.value if isinstance(value, NumpyScalar) else None
+    return ConstantValue(float(held)) if isinstance(held, np.bool_) else value
 
 
 def number_of(value: Value) -> Value:
@@ -366,6 +382,7 @@ def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
 
 def fresh(scalar: object, tracer: Tracing) -> Value:
     """The value of a scalar that tracing has computed."""
+    tracer.recorder.rewrites[with_numbers] = None
     return NumpyScalar(scalar)
 
 
