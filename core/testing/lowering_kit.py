@@ -32,6 +32,7 @@ from armature.testing.differential import difference
 from armature.testing.loop_evaluator import run_loops
 from armature.torch_abi import pytree
 from armature.torch_abi.fake_rules import FakeRules
+from armature.torch_abi.functions import NO_FUNCTIONS, Functions
 
 DTYPES = frozenset(
     (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -62,6 +63,7 @@ class KitTables:
     decompositions: Mapping[Any, Decomposition] = attrs.field(factory=dict)
     all_passes: tuple[Pass, ...] = ()
     operators: Mapping[Any, Operator] = attrs.field(factory=dict)
+    functions: Functions = NO_FUNCTIONS
     fake_rules: FakeRules = attrs.field(init=False)
     _chains: dict[object, list[Lowering]] = attrs.field(init=False)
 
