@@ -35,7 +35,7 @@ def sum_gradient_of_bias(node: fx.Node) -> None:
     value = gradient.meta["val"]
     for result in [user for user in node.users if user.args[1] == 2]:
         with node.graph.inserting_before(result):
-            total = add_call(result, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
+            total = add_call(node, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
         result.replace_all_uses_with(total)
         node.graph.erase_node(result)
     node.args = (gradient, *between, [image, weight, False])
