@@ -15,6 +15,7 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
+from armature.schedule.late import postponed
 from armature.schedule.score import CHEAP, LONGEST_HELD, cost
 from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
 from armature.torch_abi.memory import HOST
@@ -48,27 +49,9 @@ class Held:
     spare: list[int]
 
     @classmethod
-    def of(cls, steps: Iterable[Step], buffers: Mapping[str, Buffer]) -> Held:
-        """From a plan that keeps nothing. Symbolic sizes count at their hints."""
-        bytes_of = {name: hint(room(buffer).bytes) for name, buffer in buffers.items()}
-        given = {name: size for name, size in bytes_of.items() if buffers[name].kind is BufferKind.INPUT}
-        own, inputs = 0, sum(given.values())
-        used: list[tuple[int, int]] = []
-        for step in steps:
-            if isinstance(step, Allocate):
-                own += bytes_of[step.buffer] if step.reuse is None else 0
-                inputs -= given.pop(step.over, 0) if step.over is not None else 0
-            elif isinstance(step, Release):
-                size = bytes_of[step.buffer]
-                if buffers[step.buffer].kind is BufferKind.INPUT:
-                    inputs -= given.pop(step.buffer, 0)
-                else:
-                    own -= size
-            else:
-                if isinstance(step, ExternCall):
-                    own += sum(bytes_of[name] for name in step.outputs if name is not None)
-                used.append((own, own + inputs))
-        peaks = [max((each[k] for each in used), default=0) for k in range(2)]
+    def of(cls, used: Sequence[tuple[int, int]]) -> Held:
+        """From what each step of a plan that keeps nothing uses (`usage`)."""
+        peaks = peak(used)
         return cls([min(peaks[0] - alone, peaks[1] - both) for alone, both in used])
 
     def hold(self, after: int, until: int, size: int) -> bool:
@@ -79,6 +62,33 @@ class Held:
         for k in between:
             self.spare[k] -= size
         return True
+
+
+def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer]) -> list[tuple[int, int]]:
+    """Bytes that are live at each kernel or call, without and with the inputs. Symbolic sizes count at their hints."""
+    bytes_of = {name: hint(room(buffer).bytes) for name, buffer in buffers.items()}
+    given = {name: size for name, size in bytes_of.items() if buffers[name].kind is BufferKind.INPUT}
+    own, inputs = 0, sum(given.values())
+    used: list[tuple[int, int]] = []
+    for step in steps:
+        if isinstance(step, Allocate):
+            own += bytes_of[step.buffer] if step.reuse is None else 0
+            inputs -= given.pop(step.over, 0) if step.over is not None else 0
+        elif isinstance(step, Release):
+            if buffers[step.buffer].kind is BufferKind.INPUT:
+                inputs -= given.pop(step.buffer, 0)
+            else:
+                own -= bytes_of[step.buffer]
+        else:
+            if isinstance(step, ExternCall):
+                own += sum(bytes_of[name] for name in step.outputs if name is not None)
+            used.append((own, own + inputs))
+    return used
+
+
+def peak(used: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The most bytes, without and with the inputs."""
+    return max((one for one, _ in used), default=0), max((both for _, both in used), default=0)
 
 
 def touched(step: Work | ExternCall) -> tuple[str, ...]:
@@ -270,8 +280,16 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
 
 
 def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
-    """The steps with allocations and releases added."""
-    return _planned(work, loops, buffers, Held.of(_planned(work, loops, buffers, None), buffers))
+    """The steps with allocations and releases added, in the order of the work, or with some of it postponed."""
+    order = work
+    used = usage(_planned(work, loops, buffers, None), buffers)
+    later = postponed(work, loops, buffers)
+    if any(one is not other for one, other in zip(work, later, strict=True)):
+        instead = usage(_planned(later, loops, buffers, None), buffers)
+        (alone, both), (other_alone, other_both) = peak(used), peak(instead)
+        if other_alone <= alone and other_both <= both and other_alone + other_both < alone + both:
+            order, used = later, instead
+    return _planned(order, loops, buffers, Held.of(used))
 
 
 def _planned(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from armature.lower import layout
-from armature.lower.data import LoopGraph
+from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.values import TensorValue
 from armature.reports.graphs import memory_steps
 from armature.schedule.data import Allocate, KernelPlan, Release
@@ -141,3 +141,37 @@ def test_a_value_made_while_rows_are_summed_is_stored_once_the_sums_are_known() 
     back = w.op("mul", scores, w.op("sub", came, total))
     graph = w.graph(dropped, back)
     assert sorted(map(str, overlaid(graph, scores, came))) == sorted((scores.buffer, came.buffer))
+
+
+def gradients(rows: int, *, later: bool = False) -> tuple[LoopGraph, list[str]]:
+    """Backward of two linear layers on so many rows, and its products of matrices in the order of the graph. later:
+    whether something else reads the first gradient of a weight."""
+    w = LoopWriter()
+    came, inner, outer = w.input(rows, 32), w.input(rows, 32), w.input(rows, 32)
+    weight, second = w.input(32, 32), w.input(32, 32)
+    first = w.extern(aten.mm.default, layout.permute(came, (1, 0)), inner, shape=(32, 32))
+    through = w.extern(aten.mm.default, came, weight, shape=(rows, 32))
+    back = w.op("mul", through, inner)
+    last = w.extern(aten.mm.default, layout.permute(back, (1, 0)), outer, shape=(32, 32))
+    wide = w.extern(aten.mm.default, back, second, shape=(rows, 32))
+    returned = [first, last, w.op("exp", wide)]
+    graph = w.graph(*returned, *([w.op("sin", first)] if later else []))
+    return graph, [first.buffer, through.buffer, last.buffer, wide.buffer]
+
+
+def products(plan: KernelPlan) -> list[str | None]:
+    return [step.outputs[0] for step in plan.steps if isinstance(step, ExternCall)]
+
+
+@pytest.mark.parametrize(("rows", "waits"), [(2, True), (256, False)], ids=["few rows", "many rows"])
+def test_a_large_gradient_of_a_weight_is_made_last(rows: int, waits: bool) -> None:
+    graph, (first, through, last, wide) = gradients(rows)
+    plan = schedule(graph, context(()))
+    assert products(plan) == ([through, wide, first, last] if waits else [first, through, last, wide])
+    args = LoopWriter().arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+def test_what_is_read_again_is_not_postponed() -> None:
+    graph, (first, *_) = gradients(2, later=True)
+    assert products(schedule(graph, context(())))[0] == first
