@@ -21,6 +21,9 @@ MOST_SCALARS = 512  # the same for a kernel of one point
 SCALAR_NODES = 4  # factor by which such a kernel may be longer
 MOST_MADE = 64 << 20  # bytes of new temporaries in one batch of kernels, which are all live at once
 LONGEST_HELD = 400  # steps for which released memory is kept for another buffer: bounds the cost of planning
+FEWEST_RECORDED = (
+    3  # kernels and calls that are recorded as one: the inputs are copied by one launch, the replay is another
+)
 
 # Limits of the search for groups to join.
 NEIGHBOURS = 8  # groups per buffer: the nearest ones

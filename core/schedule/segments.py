@@ -11,9 +11,7 @@ import torch
 from armature.lower.data import Argument, ExternCall, Given
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Segment, Step
 from armature.schedule.memory import touched
-
-FEWEST = 3
-"""Steps that a segment has at least: its inputs are copied by one launch, and its replay is another."""
+from armature.schedule.score import FEWEST_RECORDED
 
 Refusal = Callable[[torch.device | None, Launch | ExternCall], str | None]
 """Why a step on a device can't be recorded; None if it can. Without a device: it has tensors of several, or none."""
@@ -46,7 +44,7 @@ def divide(plan: KernelPlan, refusal: Refusal) -> Division:
     at = 0
     for run in runs:
         span = range(at, at + sum(len(unit.steps) for unit in run))
-        if run[0].device is not None and len(run) >= FEWEST:
+        if run[0].device is not None and len(run) >= FEWEST_RECORDED:
             spans.append((run[0].device, span))
         at = span.stop
     owner = {at: number for number, (_, span) in enumerate(spans) for at in span}
