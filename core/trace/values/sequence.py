@@ -10,16 +10,7 @@ import attrs
 import torch
 
 from armature.introspection import class_member
-from armature.trace.base import (
-    Args,
-    Kwargs,
-    NotConstant,
-    Value,
-    Write,
-    is_nan,
-    raise_unordered,
-    type_name,
-)
+from armature.trace.base import Args, Kwargs, NotConstant, Value, Write, is_nan, raise_unordered, type_name
 from armature.trace.slots import COLLECTION_SLOTS, COMPARED_BY, UNARY, Comparison
 from armature.trace.values.methods import ContainerValue
 
