@@ -47,16 +47,19 @@ def needed_scalars(graph: fx.Graph) -> dict[tuple[torch.device, torch.dtype], di
 
 
 def is_on_cpu(value: object) -> bool:
-    """Whether a node's value is one or several CPU tensors."""
+    """Whether a node's value is one or several CPU tensors, or a number that varies."""
     if isinstance(value, (tuple, list)):
         return all(is_on_cpu(item) for item in value)
-    return isinstance(value, Tensor) and value.device.type == "cpu"
+    return isinstance(value, (torch.SymFloat, torch.SymInt)) or (
+        isinstance(value, Tensor) and value.device.type == "cpu"
+    )
 
 
 def is_pure(node: fx.Node) -> bool:
-    """Whether the node is an operator that writes nothing and draws no random numbers, or one of its results."""
+    """Whether the node is an operator that writes nothing and draws no random numbers, or one of its results, or
+    arithmetic of numbers."""
     target = node.target
-    if target is operator.getitem:
+    if getattr(operator, getattr(target, "__name__", ""), None) is target:
         return True
     return (
         isinstance(target, torch._ops.OpOverload)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import armature
 from armature.pipeline.session import session
@@ -42,6 +43,21 @@ def test_one_copy_serves_all() -> None:
         value = node.meta["val"]
         if isinstance(value, Tensor) and value.device.type == "cuda" and node is not copies[0]:
             assert all(given.meta["val"].device.type == "cuda" for given in node.all_input_nodes)
+
+
+def test_numbers_that_vary_are_on_the_cpu_too() -> None:
+    """A bias correction of a learning rate that changes."""
+
+    def program(x: Tensor, step: Tensor, rate: Tensor) -> Tensor:
+        return x.sin() * (step / (rate.item() * 0.5 + 1)).neg()
+
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        numbers = torch.empty(()), torch.empty((), dtype=torch.float64)
+        module = make_fx(program, tracing_mode="real")(torch.empty(4, device="cuda"), *numbers)
+    gather_scalars(module, None)
+    module.graph.lint()
+    (product,) = module.graph.find_nodes(op="call_function", target=aten.mul.Tensor)
+    assert [given.meta["val"].device.type for given in product.all_input_nodes] == ["cuda", "cuda"]
 
 
 def test_a_graph_without_them_stays() -> None:
