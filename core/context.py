@@ -71,3 +71,8 @@ class CompileContext:
     def lowered(self, op: torch._ops.OpOverload) -> bool:
         """Whether a plugin has a lowering for the operator; it may still decline, leaving an ATen call."""
         return bool(self.tables.lowering_chain(op))
+
+    def draws(self, device_type: str) -> bool:
+        """Whether kernels for this type of device compute random numbers themselves."""
+        backend = self.tables.device_backend(device_type)
+        return backend is not None and backend.features.random is not None

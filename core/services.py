@@ -52,3 +52,6 @@ class Services(Protocol):
 
     def lowered(self, op: torch._ops.OpOverload) -> bool:
         """Whether a plugin has a lowering for the operator; it may still decline, leaving an ATen call."""
+
+    def draws(self, device_type: str) -> bool:
+        """Whether kernels for this type of device compute random numbers themselves."""

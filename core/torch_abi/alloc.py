@@ -30,6 +30,9 @@ def empty_strided(device_type: str) -> Allocator:
     return short if short is not None else partial(_public, torch.device(device_type))
 
 
+_ONE = empty_strided("cpu")
+
+
 def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     """The tensor, copied if it has other strides along an axis of more than one element."""
     pairs = zip(tensor.shape, tensor.stride(), strides)
@@ -44,17 +47,9 @@ def _held(tensor: Any) -> tuple[int, int, int]:
     return getrefcount(tensor), tensor._use_count(), memory.uses(memory.storage_number(tensor))
 
 
-def _held_once() -> tuple[int, int, int]:
-    """`_held` for a tensor that only the caller's variable holds, called as `overlaid` calls it."""
-
-    def asked(tensor: torch.Tensor) -> tuple[int, int, int]:
-        return _held(tensor)
-
-    alone = torch.empty(1)
-    return asked(alone)
-
-
-ONCE = _held_once()
+def _asked(tensor: torch.Tensor) -> tuple[int, int, int]:
+    """`_held` for a tensor in a variable of the caller."""
+    return _held(tensor)
 
 
 def overlaid(
@@ -64,7 +59,9 @@ def overlaid(
 
     Storages that can't be resized, as those of NumPy's arrays and of files, are known to others.
     """
-    if type(tensor) is torch.Tensor and _held(tensor) == ONCE:
+    alone = _ONE((1,), (1,), torch.float32)
+    # How often Python counts a call's argument depends on who evaluates frames at the moment.
+    if type(tensor) is torch.Tensor and _held(tensor) == _asked(alone):
         storage = tensor.untyped_storage()
         if storage.resizable() and not (memory.on_host(tensor) and storage.is_shared()):
             return reinterpret(tensor, sizes, strides, 0)

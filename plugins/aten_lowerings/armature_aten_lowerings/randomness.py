@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.backend_api import Builder, CallInstead, Node, Position, TensorValue
-from armature.plugin_api import Lowering
+from armature.plugin_api import Lowering, Services
 from armature_aten_lowerings.common import add_call
 
 aten = torch.ops.aten
@@ -67,10 +67,10 @@ def mask_drawing() -> Overload:
     return torch.ops.armature.drawn_mask.default
 
 
-def draw_masks_alone(module: object, ctx: object) -> object:
-    """The pass: on a CPU, dropout draws its mask in a call, and loops apply it. The library's kernel copies the mask to
-    the dtype of the argument first, and runs over its result again to scale it."""
-    if not isinstance(module, fx.GraphModule):
+def draw_masks_alone(module: object, ctx: Services) -> object:
+    """The pass: on a CPU, dropout draws its mask in a call, and loops apply it, unless they draw it themselves. The
+    library's kernel copies the mask to the dtype of the argument first, and runs over its result again to scale it."""
+    if not isinstance(module, fx.GraphModule) or ctx.draws("cpu"):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         given, chance, training = node.args
