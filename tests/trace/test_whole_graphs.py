@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
 
 import armature
 from armature.errors import Unsupported
-from armature.pipeline.session import session
 
 Program = Callable[[torch.Tensor], Any]
 EXTREMES: dict[str, Program] = {
@@ -51,44 +48,6 @@ def test_of_another_dtype_or_shape_is_not_chosen_in_a_graph(number: Any) -> None
     x = torch.arange(6)
     with pytest.raises(Unsupported):
         armature.compile(program, backend="eager", fullgraph=True)(x)
-
-
-CHOSEN: dict[str, Program] = {
-    "with a tensor": lambda x: x * max(x.sum(), 2.5),
-    "of a choice": lambda x: x / max(min(x.amax(), 4), 1e-3) + 1,
-    "by operators": lambda x: (2 * -max(x.sum(), 0.5) - 1) * x,
-    "of an int": lambda x: x + max(x.long().sum(), 3),
-    "of tensors": lambda x: min(x.sum(), x.mean()) * 2,
-    "and what is computed of a choice of tensors": lambda x: [max(x.sum(), x.mean()) + 1],
-}
-NOT_CHOSEN: dict[str, Program] = {
-    "the number itself": lambda x: (x + 1, max(x.sum(), 100.5)),
-    "computed from the number": lambda x: (x + 1, 2 * max(x.sum(), 100.5)),
-    "the tensor itself": lambda x: max(x.sum(), 0.5),
-    "kept in a list": lambda x: [x + 1, max(x.sum(), 100.5)],
-    "written to": lambda x: (s := x.sum(), min(s, 100.5).add_(1)),
-    "written to by an operator": lambda x: (s := x.sum(), operator.iadd(min(s, 100.5), 1)),
-    "seen after another break": lambda x: (m := max(x.sum(), 100.5), print(end=""), x * 2, m),
-    "computed before another break": lambda x: (m := max(x.sum(), 100.5) + 1, print(end=""), x * 2, m),
-    "of half precision": lambda x: max(x.half().sum(), 0.5) * x,
-}
-
-
-@pytest.mark.parametrize("program", [*CHOSEN.values(), *NOT_CHOSEN.values()], ids=[*CHOSEN, *NOT_CHOSEN])
-@pytest.mark.parametrize("trains", [False, True])
-def test_choices_that_the_program_does_not_get_stay_in_the_graph(program: Program, trains: bool) -> None:
-    """Others give the object that is chosen."""
-    armature.reset()
-    found = []
-    for run in (program, armature.compile(program, backend="eager")):
-        x = torch.arange(1.0, 7).reshape(2, 3).requires_grad_(trains)
-        leaves = tree_leaves(run(x))
-        if trains:
-            sum(leaf.sum() for leaf in leaves if isinstance(leaf, torch.Tensor)).backward()  # type: ignore[union-attr]
-        found.append((leaves, list(map(type, leaves)), x.grad))
-    assert found[0][1] == found[1][1]
-    torch.testing.assert_close(found[1][0::2], found[0][0::2])
-    assert bool(session().totals().breaks) is (program in NOT_CHOSEN.values())
 
 
 def test_broken_graphs_give_the_number_itself() -> None:

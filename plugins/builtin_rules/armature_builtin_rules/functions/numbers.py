@@ -6,8 +6,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Mapping
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
 import torch
 
@@ -15,6 +15,7 @@ from armature.plugin_api import (
     MISSING,
     Args,
     Call,
+    ConstantValue,
     Kwargs,
     ListValue,
     NotConstant,
@@ -35,7 +36,6 @@ from armature.plugin_api import (
     type_name,
 )
 from armature_builtin_rules.functions import unknown_numbers
-from armature_builtin_rules.functions.choices import extreme_of_tensors
 from armature_builtin_rules.functions.sets import in_any_order
 
 MATH = tuple(fn for name, fn in vars(math).items() if type(fn) is type(math.sqrt) and name != "prod")
@@ -47,6 +47,7 @@ CONVERSIONS: Mapping[type, tuple[str, ...]] = {
     complex: ("__complex__", "__float__", "__index__"),
     bytes: ("__bytes__",),
 }
+RELATIONS: dict[str, Callable[[Any, Any], object]] = {"<": operator.lt, ">": operator.gt}
 
 
 @handles(bool)
@@ -168,7 +169,7 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
     found = None
     if keyed is None:
         found = unknown_numbers.extreme(tracer, op, items)
-    if found is None and keyed is None:
+    if found is None and keyed is None and tracer.request.fullgraph:
         found = extreme_of_tensors(call, op, items, stream)
     if found is not None:
         return found
@@ -194,6 +195,38 @@ def leading_items(call: Call, args: Args, keyed: Value | None) -> tuple[list[Val
         if keyed is not None or not unknown_numbers.is_number(item):  # comparing numbers runs no code of the program
             return items, stream
     return items, iter(())
+
+
+def extreme_of_tensors(call: Call, op: str, items: list[Value], rest: Iterator[Value]) -> Value | None:
+    """The choice of `min` ("<") or `max` as a tensor, even where it is a number; None if dtype or shape would differ
+    from the program's. Only for graphs that must be whole: others break, so that the program gets the original object.
+
+    rest: items that were not requested yet; requested ones are added to `items`.
+    """
+    dtype = next((item.fake.dtype for item in items if isinstance(item, TracedTensor)), None)
+    if dtype is None or not all(fits(item, dtype) for item in items):
+        return None
+    for item in rest:
+        items.append(item)
+        if not fits(item, dtype):
+            return None
+    best = items[0]
+    for item in items[1:]:  # the first of equal ones wins, as in Python
+        if isinstance(item, ConstantValue) and isinstance(best, ConstantValue):
+            best = item if RELATIONS[op](item.value, best.value) else best
+        else:
+            best = call.graph_call(torch.where, call.graph_call(RELATIONS[op], item, best), item, best)
+    return best
+
+
+def fits(item: Value, dtype: torch.dtype) -> bool:
+    """Whether choosing between the item and tensors of a dtype results in that dtype, without dimensions."""
+    if isinstance(item, TracedTensor):
+        return item.kind is None and item.fake.dim() == 0 and item.fake.dtype is dtype
+    number: Any = item.value if isinstance(item, ConstantValue) else None
+    if type(number) not in (int, float, bool):
+        return False
+    return torch.result_type(torch.empty((), dtype=dtype, device="meta"), number) is dtype
 
 
 @handles(round)
