@@ -169,7 +169,8 @@ class Replayed:
     fixed: positions of inputs for whose addresses recordings are made. sized: whether sizes are read from arguments.
     constants: storages of tensors that are part of the graph. tell: called with a text about each recording, or about
     why a call is not recorded. owner: position of an input that tells the layers apart that share the graph, -1 if
-    there is none, and None before the first call.
+    there is none, and None before the first call. built: kinds of calls that have run, so that nothing is built or
+    measured for them any more.
     """
 
     call: Call
@@ -182,23 +183,27 @@ class Replayed:
     recordings: dict[Hashable, list[Recording]] = attrs.field(factory=dict)
     counts: Counter[int] = attrs.field(factory=Counter)
     owner: int | None = None
+    built: set[Hashable] = attrs.field(factory=set)
     given_up: bool = False
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
-        """Replay a recording that fits, or run the graph. The graph's first call runs it, because kernels are built
-        then, and so does the first of each owner and kind, until they are given results of recordings."""
+        """Replay a recording that fits, or run the graph. The first call of a kind runs it, because kernels are built
+        then, and so does each owner's first, unless it is given results of recordings."""
         place = None if self.given_up else self.recorder.place(self.device)
         if place is None:
             return self.call(args)
         with self.recorder.arenas.lock:
-            key = (place, torch.is_inference_mode_enabled(), self.owner_of(args), *self.kind(args))
-            built, known = bool(self.recordings), self.recordings.get(key)
+            kind = (place, torch.is_inference_mode_enabled(), *self.kind(args))
+            key = (self.owner_of(args), *kind)
+            known = self.recordings.get(key)
             early = known is None
             if known is None:
                 known = self.recordings[key] = []
             for recording in known:
                 if recording.fits(args):
                     return recording.run(args)
+            built = kind in self.built
+            self.built.add(kind)
             if (not early or (built and self.follows(args))) and self.recordable(args):
                 return self.recorded(args, place, known)
         return self.call(args)

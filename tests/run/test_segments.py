@@ -185,6 +185,21 @@ def test_a_layer_that_a_graph_serves_later_is_recorded_with_the_others(recorder:
     assert recorder.records == 1 + len(layers)
 
 
+def test_the_first_call_of_a_kind_runs_whatever_it_is_given(recorder: Recorder) -> None:
+    """What libraries choose for other sizes they may choose by measuring, which can't be recorded."""
+    before = armature.compile(lambda x: x.sin() + 1, dynamic=True, **OPTIONS)
+    compiled = armature.compile(nn.Linear.forward, dynamic=True, **OPTIONS)
+    layers = [nn.Linear(4, 4) for _ in range(3)]
+    with torch.no_grad():
+        for rows, used in ((3, layers), (3, layers), (3, layers), (5, []), (5, []), (5, layers)):
+            records = recorder.records
+            given = before(torch.randn(rows, 4))
+            for layer in used:
+                torch.testing.assert_close(compiled(layer, given), layer(given))
+            del given  # a result in use would need other recordings
+    assert recorder.records - records == len(layers) - 1
+
+
 def test_a_step_that_has_nothing_to_do_with_the_others_divides_nothing() -> None:
     """As a number that is drawn on the CPU, between steps on another device."""
     w = LoopWriter()
