@@ -94,6 +94,8 @@ def main(
     rounds: Annotated[int, typer.Option(help="traces of each model in each tree")] = 5,
 ) -> None:
     """Measure and print."""
+    if unknown := set(models.split(",")) - set(ZOO):
+        raise typer.BadParameter(f"no such models: {', '.join(sorted(unknown))}; there are {', '.join(ZOO)}")
     trees = {"this": started(ROOT), "beside": started(beside.resolve())}
     for mode in modes.split(","):
         ratios = []
