@@ -42,7 +42,7 @@ from armature.lower.data import (
     Scan,
     Store,
 )
-from armature.lower.elements import NotSupported, Position, compute_dtype
+from armature.lower.elements import Position, compute_dtype
 from armature.lower.features import Features, Numbering, RandomNumbers
 from armature.lower.index import (
     Index,
@@ -64,6 +64,7 @@ from armature.lower.index import (
     variables,
 )
 from armature.lower.ops import OPS, REDUCTIONS
+from armature.lower.reasons import NotSupported
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Scalar, ScalarValue, Spec, TensorValue
 from armature.run.arenas import Arenas

@@ -111,18 +111,38 @@ def causes_table(rows: list[Row]) -> Table:
 
 def calls_table(rows: list[Row]) -> Table:
     """Operators that stay calls in compiled graphs."""
+    table = Table("operator", "why", "calls", title="what stays a call in compiled graphs")
+    for name, count in calls_in(rows).most_common(LISTED):
+        operator, _, why = name.partition("; ")
+        table.add_row(operator, why, str(count))
+    return table
+
+
+def calls_in(rows: Iterable[Row]) -> Counter[str]:
+    """The calls of all rows together."""
     calls: Counter[str] = Counter()
     for row in rows:
         calls.update(row.get("calls", {}))
-    table = Table("operator", "calls", title="what stays a call in compiled graphs")
-    for name, count in calls.most_common(LISTED):
-        table.add_row(name, str(count))
+    return calls
+
+
+def reasons_table(rows: list[Row]) -> Table:
+    """Why operators stay calls."""
+    reasons: Counter[str] = Counter()
+    operators: dict[str, set[str]] = defaultdict(set)
+    for name, count in calls_in(rows).items():
+        operator, _, why = name.partition("; ")
+        reasons[why] += count
+        operators[why].add(operator)
+    table = Table("why", "operators", "calls", title="why these are calls")
+    for why, count in reasons.most_common(LISTED):
+        table.add_row(why, str(len(operators[why])), str(count))
     return table
 
 
 def terminal(rows: list[Row]) -> Group:
     """All tables."""
-    return Group(counts_table(rows), causes_table(rows), calls_table(rows))
+    return Group(counts_table(rows), causes_table(rows), reasons_table(rows), calls_table(rows))
 
 
 def ended_badly(row: Row) -> bool:

@@ -232,8 +232,8 @@ def makes_views_alone(module: fx.GraphModule) -> bool:
 
 
 def _left_as_calls(graph: CompiledGraph) -> Iterator[str]:
-    """The operators of a compiled graph that remain calls."""
-    return (str(step.target) for step in graph.plan.steps if isinstance(step, ExternCall))
+    """The operators of a compiled graph that remain calls, each with the reason."""
+    return (f"{step.target}; {step.reason.text}" for step in graph.plan.steps if isinstance(step, ExternCall))
 
 
 def _short(sample: Any) -> str:

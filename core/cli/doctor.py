@@ -166,6 +166,16 @@ def check_cache(settings: Config) -> Iterator[Check]:
         yield Check("cache", State.MISSING, found, "export ARMATURE_CACHE_DIR=/a/folder")
 
 
+def check_operators(tables: Tables) -> Iterator[Check]:
+    """How many operators plugins lower; a report tells what a program's graphs still call, and why."""
+    lowered = {row.subject for row in tables.registries.lowerings.winners()}
+    decomposed = set(tables.decompositions) - lowered
+    libraries = {op for op, row in tables.operators.items() if row.library} - lowered - decomposed
+    counts = f"{len(lowered)} lowered, {len(decomposed)} decomposed, {len(libraries)} left to libraries"
+    state = State.OK if lowered else State.ABSENT
+    yield Check("operators", state, f"{counts}; `armature explain` tells what a program calls besides, and why")
+
+
 def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
     """The checks of one kind; if they raise, that is reported, and the others go on."""
     try:
@@ -185,6 +195,7 @@ def examine() -> list[Check]:
         "C++ compiler": lambda: check_compiler(settings),
         "GPU": check_gpu,
         "plugins": lambda: check_plugins(tables),
+        "operators": lambda: check_operators(tables),
         "back ends": lambda: check_backends(tables),
         "cache": lambda: check_cache(settings),
     }

@@ -24,7 +24,8 @@ class Operator:
     kernel. understood: `understood(args)`, the same arguments in a form for which the meta kernel's result is right.
     fake: why calls of the operator get no fake result, although it has a meta kernel. axes_of_one: the results'
     strides along axes of size 1, unless `relaid` and torch's tags determine them. writes: `writes(args)`, the
-    positions of the arguments that a call writes to, if the schema does not say.
+    positions of the arguments that a call writes to, if the schema does not say. library: what it is that a library
+    computes better than loops, for reports; "": it stays a call for other reasons, or is none.
 
     Flags about the results. unset: they are uninitialised memory. may_return_view: they may be views, though the
     schema does not say so. changes_part: the result is a copy of the first argument with part of its elements
@@ -41,6 +42,7 @@ class Operator:
     fake: FakeResult | None = None
     axes_of_one: AxesOfOne | None = None
     writes: Callable[[Sequence[Any]], Iterable[int]] | None = None
+    library: str = ""
     unset: bool = False
     may_return_view: bool = False
     changes_part: bool = False

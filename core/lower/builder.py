@@ -18,9 +18,10 @@ from torch import fx
 from armature.lower import draws, layout
 from armature.lower import index as ix
 from armature.lower.data import Buffer, BufferKind, ExternCall, Loop, LoopNode, Node, Origin, Store
-from armature.lower.elements import Elements, NotSupported, Position, compute_dtype
+from armature.lower.elements import Elements, Position, compute_dtype
 from armature.lower.features import RandomNumbers
 from armature.lower.index import Index, Var
+from armature.lower.reasons import NotSupported, Reason
 from armature.lower.values import Scalar, Spec, TensorValue, axes, coordinates
 from armature.torch_abi import computing
 from armature.torch_abi.memory import HOST
@@ -109,7 +110,7 @@ class Builder(Elements):
         self.need_dtype(spec.dtype)
         self.need_sizes((*spec.shape, *spec.strides))
         if 0 in spec.shape:
-            raise NotSupported("a loop over nothing")
+            raise NotSupported("a result without elements", "nothing")
         value = self.cast(element(coordinates(spec.shape)), spec.dtype)
         name = self.new_buffer(spec)
         space = axes(spec.shape)
@@ -183,9 +184,10 @@ class Builder(Elements):
         self.need_dtype(buffer.dtype)
         self.need_sizes((*space, *buffer.shape, *buffer.strides))
         if atomic and buffer.dtype not in self.features.atomic_add:
-            raise NotSupported(f"atomic addition of {buffer.dtype}")
+            name = str(buffer.dtype).removeprefix("torch.")
+            raise NotSupported(f"atomic addition of {name}", "operation")
         if combine != "sum" and combine not in self.features.combining:
-            raise NotSupported(f"stores that combine by {combine}")
+            raise NotSupported(f"stores that combine by {combine}", "operation")
         in_order = combine in ("sum", "prod") and buffer.dtype.is_floating_point
         if atomic and in_order and torch.are_deterministic_algorithms_enabled():
             raise NotSupported("additions in any order, but deterministic algorithms are required")
@@ -208,12 +210,12 @@ class Builder(Elements):
         """
         source, elements = self.features.random, ix.numel(value.shape)
         if source is None or not draws.is_dense(value.shape, value.strides):
-            raise NotSupported("eager's random numbers")
+            raise NotSupported("eager's random numbers", "random")
         with computing.undisturbed():
             whole = source.numbering(value.device, value.dtype)
         numbering = None if whole is None else draws.narrowed(whole, elements)
         if numbering is None:
-            raise NotSupported("eager's way of numbering")
+            raise NotSupported("eager's way of numbering", "random")
         self.need_sizes((*value.shape, *value.strides))
         count, integer = draws.drawn(elements, numbering), torch.int64
         self.op("uniform", *(self.const(0, integer) for _ in range(5)), dtype=torch.float32)
@@ -236,7 +238,9 @@ class Builder(Elements):
             return self.whole(held.state), held.take(count, self.nodes)
         state = self.new_buffer(Spec.dense((2,), torch.int64, device))
         args = (device, count)
-        call = ExternCall(self.fresh(self.name), draws.RESERVE, args, {}, (state,), (), self._origins(), source.reserve)
+        reserve, reason = source.reserve, Reason("random", "the generator's state for kernels")
+        name = self.fresh(self.name)
+        call = ExternCall(name, draws.RESERVE, args, {}, (state,), (), self._origins(), reserve, reason=reason)
         self._reserved[device] = draws.Reservation(call, len(self.nodes), len(self.nodes) + 1, state, count)
         self.nodes.append(call)
         return self.whole(state), 0

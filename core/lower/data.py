@@ -17,6 +17,7 @@ import torch
 
 from armature.graph.data import Origin as Origin
 from armature.lower.index import Index, Size, Var
+from armature.lower.reasons import Reason
 
 
 class BufferKind(Enum):
@@ -200,7 +201,7 @@ class ExternCall:
     `outputs` names the buffers of its results, None for an unused result; the graph's buffers have their layout.
     `mutates` names the buffers that the call writes in place. `run`, if a lowering supplies it, is called instead of
     the operator, with the same arguments. `may_return_view`: results may be views of arguments, though the schema does
-    not say so.
+    not say so. `reason`: why it is no loop.
     """
 
     name: str
@@ -212,13 +213,16 @@ class ExternCall:
     origins: tuple[Origin, ...] = ()
     run: Callable[..., object] | None = None
     may_return_view: bool = False
+    reason: Reason = attrs.field(kw_only=True)
 
 
 @attrs.frozen
 class CallInstead:
-    """Returned by a lowering to have `run` called with the operator's arguments, bypassing the dispatcher."""
+    """Returned by a lowering to have `run` called with the operator's arguments, bypassing the dispatcher. reason: what
+    it is, for reports."""
 
     run: Callable[..., object]
+    reason: str = ""
 
 
 LoopNode: TypeAlias = Loop | ExternCall

@@ -18,6 +18,7 @@ from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origi
 from armature.lower.features import Features
 from armature.lower.index import Index, Var
 from armature.lower.ops import OPS, REDUCTIONS
+from armature.lower.reasons import NotSupported
 from armature.lower.values import Scalar, ScalarValue, TensorValue
 from armature.torch_abi.memory import HOST
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 Position = tuple[Index, ...]
 MOST_PLANES = 8  # most elements of a reduction that are unrolled
 _NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
-
-
-class NotSupported(Exception):
-    """The device's back end lacks a feature; the message names it. Never leaves the lowering stage."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -59,17 +56,17 @@ class Elements:
         """The features of the back end for the loop being built. Errors: NotSupported when there is none."""
         found = self.features_of(torch.device(self.device))
         if found is None:
-            raise NotSupported(f"no back end for {self.device}")
+            raise NotSupported(self.device, "device")
         return found
 
     def need_dtype(self, dtype: torch.dtype) -> None:
         if dtype not in self.features.dtypes:
-            raise NotSupported(f"dtype {dtype}")
+            raise NotSupported(str(dtype).removeprefix("torch."), "dtype")
 
     def need_sizes(self, sizes: Iterable[Index]) -> None:
         """Check that sizes and strides are numbers, or that the back end supports symbols."""
         if not self.features.symbolic_sizes and any(ix.sizes(size) for size in sizes):
-            raise NotSupported("sizes that change")
+            raise NotSupported("sizes in kernels", "changing")
 
     # -- element values
 
@@ -89,7 +86,7 @@ class Elements:
     def _scalar(self, value: ScalarValue, dtype: torch.dtype) -> Node:
         source = value.tensor
         if torch.device(self.device).type != source.device.type and not self.features.scalars:
-            raise NotSupported("a number that is passed by value")
+            raise NotSupported("a number that is passed by value", "changing")
         self.need_dtype(source.dtype)
         read = Load(source.buffer, layout.at(source, ()), source.dtype)
         return self.cast(read if value.rounded is None else self.cast(read, value.rounded), dtype)
@@ -107,7 +104,7 @@ class Elements:
             name in OPS and OPS[name].arity == len(args), "no such operation of that arity", op=name, args=len(args)
         )
         if name not in self.features.ops:
-            raise NotSupported(f"operation {name}")
+            raise NotSupported(name, "operation")
         if dtype is None:
             dtype = torch.bool if OPS[name].gives_bool else args[1 if name == "where" else 0].dtype
         self.need_dtype(dtype)
@@ -162,7 +159,7 @@ class Elements:
     def indirect(self, number: int, size: Index, position: Node) -> tuple[Var, Node]:
         """An index variable bound to a computed position, wrapped when negative and checked against `size`."""
         if not self.features.check_index:
-            raise NotSupported("checked indices")
+            raise NotSupported("checked indices", "operation")
         wide = self.cast(position, torch.int64)
         return Var(f"x{number}", size), self.op("check_index", wide, self.index_value(size))
 
@@ -205,7 +202,7 @@ class Elements:
         """A value combined with those at all points before, along a variable of the loop; `along` may be 0, one
         point."""
         if op not in self.features.scans:
-            raise NotSupported(f"scan {op}")
+            raise NotSupported(f"scan {op}", "operation")
         return Scan(op, node, (along,), node.dtype, self.origin) if isinstance(along, Var) else node
 
     def reduce_over(self, op: str, extents: Sequence[Index], element: Callable[[Position], Node]) -> Node:
@@ -215,9 +212,9 @@ class Elements:
 
     def _combined(self, op: str, node: Node, over: tuple[Var, ...]) -> Node:
         if any(v.extent == 0 for v in over):
-            raise NotSupported("a reduction of nothing")
+            raise NotSupported("a reduction over no elements")
         if op not in self.features.reductions:
-            raise NotSupported(f"reduction {op}")
+            raise NotSupported(f"reduction {op}", "operation")
         if not over:
             return node
         result = torch.int64 if op.startswith("arg") else node.dtype

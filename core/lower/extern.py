@@ -12,8 +12,8 @@ from armature.errors import LoweringError
 from armature.lower import layout
 from armature.lower.builder import Builder
 from armature.lower.data import Argument, AsNumber, ExternCall, View
-from armature.lower.elements import NotSupported
 from armature.lower.index import contiguous_strides
+from armature.lower.reasons import NotSupported, Reason
 from armature.lower.values import ScalarValue, Spec, TensorValue
 
 
@@ -37,14 +37,15 @@ def call_extern(
     args: Sequence[object],
     kwargs: Mapping[str, object],
     specs: Sequence[Spec | None],
+    reason: Reason,
     used: Iterable[bool] | None = None,
     run: Callable[..., object] | None = None,
     may_return_view: bool = False,
 ) -> tuple[TensorValue | None, ...]:
     """Append the call; returns one value per result, None for a result that is None.
 
-    `used`: whether result number k is read; an unread result gets no buffer. `run`: called instead of the operator.
-    `may_return_view`: results may be views, though the schema does not say so.
+    `reason`: why it is no loop. `used`: whether result number k is read; an unread result gets no buffer. `run`: called
+    instead of the operator. `may_return_view`: results may be views, though the schema does not say so.
     """
     mutated = _mutated(target, args, kwargs)
     new_args = tuple(_argument(builder, a) for a in args)
@@ -54,7 +55,7 @@ def call_extern(
     origins = () if builder.origin is None else (builder.origin,)
     name = builder.fresh(builder.name)
     builder.nodes.append(
-        ExternCall(name, target, new_args, new_kwargs, names, mutated, origins, run, may_return_view),
+        ExternCall(name, target, new_args, new_kwargs, names, mutated, origins, run, may_return_view, reason=reason),
     )
     return tuple(None if n is None else builder.whole(n) for n in names)
 

@@ -6,7 +6,7 @@ Nothing is inlined here, so time and result are linear in the graph; fusion is t
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import attrs
@@ -21,9 +21,9 @@ from armature.graph.numbers import COMPUTED, TAKES_NUMBER
 from armature.lower import layout, symints
 from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGraph, Origin, Reading, View
-from armature.lower.elements import NotSupported
 from armature.lower.extern import as_number, as_view, call_extern
 from armature.lower.index import Index, Size, Sum
+from armature.lower.reasons import NotSupported, Reason, reason_for
 from armature.lower.registry import takes
 from armature.lower.sharing import shared_memory
 from armature.lower.values import ScalarValue, Spec, TensorValue
@@ -185,7 +185,7 @@ class _Lowering:
     ) -> ScalarValue:
         spec = Spec((), torch.float64, HOST, ())
         self.builder.begin(node.name, target, [spec], node.meta.get("origin"))
-        made = call_extern(self.builder, target, args, options, [spec])[0]
+        made = call_extern(self.builder, target, args, options, [spec], Reason("number"))[0]
         return ScalarValue(cast(TensorValue, made))
 
     # -- operators
@@ -223,34 +223,38 @@ class _Lowering:
         self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
-        if results is None and _computes_nothing(target, wanted, self.ctx.operators):
+        if isinstance(results, Reason) and _computes_nothing(target, wanted, self.ctx.operators):
             b = self.builder
             results = tuple(None if spec is None else b.whole(b.new_buffer(spec)) for spec in wanted)
-        if results is None or isinstance(results, CallInstead):
-            run = results.run if results is not None else None
+        if isinstance(results, (CallInstead, Reason)):
+            reason, run = _of_call(target, results)
             row = self.ctx.operators.get(target)
             view = row is not None and row.may_return_view
-            results = call_extern(self.builder, target, cast("Any", args), cast("Any", kwargs), specs, used, run, view)
+            given = (cast("Any", args), cast("Any", kwargs))
+            results = call_extern(self.builder, target, *given, specs, reason, used, run, view)
         fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
         self.values[node] = fixed if several else fixed[0]
 
     def _try_lowerings(
         self, target: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object]
-    ) -> tuple[TensorValue | None, ...] | CallInstead | None:
+    ) -> tuple[TensorValue | None, ...] | CallInstead | Reason:
+        """The results of the first lowering that takes the arguments, or why there are no loops."""
+        tried: Reason | None = None
         for row in self.ctx.tables.lowering_chain(target):
             try:
                 with self.builder.attempt():
                     if not takes(row.fn, args, kwargs):
-                        raise NotSupported("a number that changes")
+                        raise NotSupported("a number among the arguments", "changing")
                     result = row.fn(self.builder, *args, **kwargs)
                     if result is None:
-                        raise NotSupported("the lowering declined")
-            except NotSupported:
+                        raise NotSupported("")
+            except NotSupported as missing:
+                tried = missing.reason
                 continue
             if isinstance(result, CallInstead):
                 return result
             return tuple(result) if isinstance(result, (list, tuple)) else (cast(TensorValue, result),)
-        return None
+        return reason_for(target, self.ctx.operators, tried)
 
     def _checked(
         self, target: torch._ops.OpOverload, value: TensorValue | None, spec: Spec | None
@@ -334,10 +338,18 @@ class _Lowering:
             target, whole = torch.ops.aten.clone.default, self.builder.whole(name)
             self.builder.begin(name, target, [whole.spec], None)
             results = self._try_lowerings(target, (whole,), {})
-            if results is None or isinstance(results, CallInstead):
-                results = call_extern(self.builder, target, (whole,), {}, [whole.spec])
+            if isinstance(results, (CallInstead, Reason)):
+                results = call_extern(self.builder, target, (whole,), {}, [whole.spec], _of_call(target, results)[0])
             self.copies[name] = cast(TensorValue, results[0]).buffer
         return self.copies[name]
+
+
+def _of_call(target: torch._ops.OpOverload, found: CallInstead | Reason) -> tuple[Reason, Callable[..., object] | None]:
+    """Why a call is no loop, and what is called in the operator's place, if anything is."""
+    if isinstance(found, Reason):
+        return found, None
+    random = torch.Tag.nondeterministic_seeded in target.tags
+    return Reason("random" if random else "function", found.reason), found.run
 
 
 def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None], rows: Rows) -> bool:

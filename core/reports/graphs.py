@@ -13,6 +13,7 @@ from armature.codegen.data import KernelSource
 from armature.frame.guards.explain import spoken
 from armature.graph.data import Origin
 from armature.lower.data import Buffer, BufferKind, ExternCall
+from armature.lower.reasons import KINDS
 from armature.reports.record import Choice, Graph, Kernel, MemoryStep, Node, Place, Tried
 from armature.run.data import CompiledGraph
 from armature.schedule import data as plans
@@ -59,7 +60,7 @@ def nodes_in(graph: fx.Graph, computed: Mapping[str, Sequence[str]]) -> Iterator
     for node in graph.nodes:
         yield Node(
             name=node.name,
-            kind=KINDS.get(node.op, "operator"),
+            kind=NODE_KINDS.get(node.op, "operator"),
             target=target_of(node),
             inputs=tuple(used.name for used in node.all_input_nodes),
             type=type_of(node.meta.get("val", node.meta.get("example_value"))),
@@ -68,7 +69,7 @@ def nodes_in(graph: fx.Graph, computed: Mapping[str, Sequence[str]]) -> Iterator
         )
 
 
-KINDS = {"placeholder": "input", "get_attr": "input", "output": "output"}
+NODE_KINDS = {"placeholder": "input", "get_attr": "input", "output": "output"}
 
 
 def target_of(node: fx.Node) -> str:
@@ -153,6 +154,8 @@ def of_call(call: ExternCall, buffers: Mapping[str, Buffer]) -> Kernel:
         nodes=nodes,
         writes=(*made, *call.mutates),
         bytes_written=total((*made, *call.mutates), buffers),
+        reason=KINDS[call.reason.kind],
+        detail=call.reason.detail,
         places=places(call.origins),
     )
 

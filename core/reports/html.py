@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from armature.frame.guards.explain import together
+from armature.reports.calls import by_reason
 from armature.reports.layout import layout
 from armature.reports.memory_chart import size
 from armature.reports.record import Break, Frame, Graph, Outcome, Recording
@@ -87,6 +88,7 @@ def page(recording: Recording) -> str:
         most=FIRST,
         compiling=sum(frame.seconds for frame in recording.frames),
         slowest=max((frame.seconds for frame in recording.frames), default=0.0),
+        calls=by_reason(recording),
         left=left_alone(recording.frames),
         wrong=[frame for frame in looked_at if frame.outcome in WRONG],
         data=script_data(recording),

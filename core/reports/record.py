@@ -201,6 +201,8 @@ class Kernel:
     writes: tuple[str, ...] = documented("buffers it writes", default=())
     bytes_read: int | None = documented("size of what it reads; null where sizes are symbols", default=None)
     bytes_written: int | None = documented("size of what it writes; null where sizes are symbols", default=None)
+    reason: str = documented("why torch's operator is called, in words; empty for a kernel of ours", default="")
+    detail: str = documented("which dtype, argument or library that is, if it is known", default="")
     choice: Choice | None = documented("how it was chosen among several; null where there was one way", default=None)
     places: tuple[Place, ...] = documented("the lines of the program that it comes from", default=())
 
@@ -299,6 +301,11 @@ class Recording:
     def count(self, *outcomes: Outcome) -> int:
         """The number of frames with one of these outcomes."""
         return sum(frame.outcome in outcomes for frame in self.frames)
+
+    @property
+    def calls(self) -> tuple[Kernel, ...]:
+        """All calls of torch's operators in graphs that were compiled to kernels."""
+        return tuple(kernel for graph in self.graphs for kernel in graph.kernels if not kernel.generated)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

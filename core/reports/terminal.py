@@ -13,6 +13,7 @@ from rich.tree import Tree
 from armature.breaks.report import Indented
 from armature.frame.guards.explain import together
 from armature.reports import carets, memory_chart
+from armature.reports.calls import by_reason
 from armature.reports.collect import counted
 from armature.reports.memory_chart import size
 from armature.reports.record import Break, End, Frame, GuardFailure, Outcome, Place, Recording, Tried
@@ -46,6 +47,7 @@ def report(recording: Recording, guards: bool = False, memory: bool = False) -> 
     yield from left_alone([frame for frame in recording.frames if frame.outcome in LEFT])
     if recording.kernels:
         yield kernels(recording)
+    yield from calls(recording)
     yield from choices(recording)
     if memory:
         yield from section("Memory over time", memory_chart.entries(recording))
@@ -65,6 +67,7 @@ def headline(recording: Recording) -> Text:
         f"{len(recording.recompiled)} compiled again",
         f"{recording.count(*WRONG)} left to eager",
         counted(len(recording.kernels), "kernel"),
+        f"{counted(len(recording.calls), 'call')} of torch's operators",
         f"{sum(frame.seconds for frame in recording.frames):.1f} s compiling",
     ]
     return Text(", ".join(parts), style="bold")
@@ -191,6 +194,22 @@ def kernels(recording: Recording) -> Table:
 
 
 MOST_KERNELS = 20
+
+
+def calls(recording: Recording) -> Iterator[Table]:
+    """The operators of torch that compiled graphs call, by the reason why they are no kernels."""
+    table = Table(title="calls of torch's operators")
+    for name in ("why", "operators", "from"):
+        table.add_column(name)
+    table.add_column("calls", justify="right")
+    for group in by_reason(recording):
+        why = f"{group.reason}: {group.detail}" if group.detail else group.reason
+        named = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in group.operators)
+        more = [f"and {len(group.lines) - NAMED} more"] if len(group.lines) > NAMED else []
+        lines = ", ".join([*group.lines[:NAMED], *more])
+        table.add_row(Text(why), Text(named), Text(lines), str(len(group.calls)))
+    if table.row_count:
+        yield table
 
 
 def choices(recording: Recording) -> Iterator[Table]:

@@ -303,3 +303,24 @@ def test_operators_of_others_are_called_on_tensors_without_elements() -> None:
     for _ in range(2):
         compiled(torch.ones(0, 3))
     assert seen == [(0, 3)] * 2
+
+
+def reason(features: Features = EVERYTHING, *, op: Any, args: tuple[Any, ...]) -> tuple[str, str]:
+    graph = Graph(*(arg for arg in args if isinstance(arg, torch.Tensor)))
+    places = iter(graph.places)
+    node = graph.call(op, *(next(places) if isinstance(arg, torch.Tensor) else arg for arg in args))
+    (call,) = graph.loops(node, features=features).nodes
+    assert isinstance(call, ExternCall)
+    return call.reason.kind, call.reason.detail
+
+
+def test_a_call_has_a_reason() -> None:
+    x = torch.rand(3, 4)
+    without_exp = attrs.evolve(EVERYTHING, ops=EVERYTHING.ops - {"exp"})
+    without_doubles = attrs.evolve(EVERYTHING, dtypes=EVERYTHING.dtypes - {torch.float64})
+    assert reason(without_exp, op=aten.exp.default, args=(x,)) == ("operation", "exp")
+    assert reason(without_doubles, op=aten.exp.default, args=(x.double(),)) == ("dtype", "float64")
+    assert reason(op=aten.cummax.default, args=(x > 0, 0)) == ("arguments", "extremes of bools")
+    assert reason(op=aten.special_bessel_y0.default, args=(x,)) == ("no-lowering", "")
+    assert reason(op=aten.bernoulli.default, args=(x,)) == ("random", "")
+    assert reason(op=aten.exp.default, args=(torch.rand(2, device="meta"),)) == ("device", "meta")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from armature.lower.data import ExternCall, View
+from armature.lower.reasons import Reason
 from armature.lower.sharing import shared_memory
 
 aten = torch.ops.aten
@@ -14,7 +15,7 @@ aten = torch.ops.aten
 
 def call(target: Any, *args: Any, outputs: tuple[str, ...], may_return_view: bool = False) -> ExternCall:
     given = tuple(View(a, (4,), (1,)) if isinstance(a, str) else a for a in args)
-    return ExternCall("call", target, given, {}, outputs, may_return_view=may_return_view)
+    return ExternCall("call", target, given, {}, outputs, may_return_view=may_return_view, reason=Reason("no-lowering"))
 
 
 def test_what_shares_memory() -> None:

@@ -8,13 +8,14 @@ from torch import nn
 
 import armature
 from armature.lower.data import ExternCall, LoopGraph
+from armature.lower.reasons import Reason
 from armature.schedule.dependencies import dependencies
 
 aten = torch.ops.aten
 
 
 def call(name: str, target: torch._ops.OpOverload) -> ExternCall:
-    return ExternCall(name, target, (), {}, (name,))
+    return ExternCall(name, target, (), {}, (name,), reason=Reason("no-lowering"))
 
 
 def test_each_draw_waits_for_the_one_before() -> None:

@@ -16,6 +16,7 @@ from armature.lower.data import Buffer, BufferKind, LoopGraph, Node, Origin
 from armature.lower.elements import Position
 from armature.lower.extern import as_view, call_extern
 from armature.lower.index import Index, add, contiguous_strides, mul, sub
+from armature.lower.reasons import Reason
 from armature.lower.values import Spec, TensorValue
 from armature.testing.lowering_kit import context
 
@@ -120,7 +121,7 @@ class LoopWriter:
     def extern(self, target: torch._ops.OpOverload, *values: TensorValue, shape: Sequence[Index]) -> TensorValue:
         """An operator that stays an ATen call, with one row-major result."""
         self.begin(target._schema.name.split("::")[1], shape)
-        (result,) = call_extern(self.builder, target, values, {}, [self.builder.spec()])
+        (result,) = call_extern(self.builder, target, values, {}, [self.builder.spec()], Reason("no-lowering"))
         if result is None:
             raise ValueError("the operator gives nothing")
         return result

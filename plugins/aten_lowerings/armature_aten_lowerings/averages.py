@@ -206,7 +206,7 @@ def spread(b: Builder, grad: TensorValue, windows: Windows) -> TensorValue:
     axes, dtype = windows.axes, compute_dtype(grad.dtype)
     outer = grad.ndim - len(axes)
     if _in_rows_of_a_cpu(grad) and axes[-1].stride > 1 and any(axis.touching > 1 for axis in axes):
-        raise NotSupported("several reads for each element, of which the library needs fewer")
+        raise NotSupported("several reads for each element, of which the library needs fewer", "cost")
 
     def item(p: Position, step: Position) -> Node:
         pairs = [axis.holder(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
@@ -323,7 +323,7 @@ def dividing_windows(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis
     axes: list[Axis | EvenWindows] = []
     for size, count in zip(image, out, strict=True):
         if not isinstance(size, int) or not isinstance(count, int) or not count or not size:
-            raise NotSupported("windows whose sizes change")
+            raise NotSupported("windows whose sizes change", "changing")
         whole = not size % count
         axes.append(
             Axis(size, count, size // count, size // count, 0, partial=False) if whole else EvenWindows(size, count)
@@ -335,7 +335,7 @@ def refuse_wide(x: TensorValue, axes: Sequence[Axis | EvenWindows]) -> None:
     """Errors: NotSupported for wide windows of unequal sizes, for which ATen's kernel is faster: each lane of a vector
     along rows would read many elements from positions of its own."""
     if isinstance(axes[-1], EvenWindows) and _in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
-        raise NotSupported("wide windows of several sizes in rows")
+        raise NotSupported("wide windows of several sizes in rows", "cost")
 
 
 def _adaptive(b: Builder, x: TensorValue, size: Sequence[Index]) -> TensorValue:

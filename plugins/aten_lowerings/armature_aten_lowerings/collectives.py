@@ -31,7 +31,7 @@ def started_by(op: Any) -> Callable[..., CallInstead]:
         return made
 
     def lowering(b: Builder, *args: object) -> CallInstead:
-        return CallInstead(run)
+        return CallInstead(run, "a collective is started, and waited for")
 
     return lowering
 
@@ -49,4 +49,4 @@ def wait(b: Builder, x: TensorValue) -> TensorValue | CallInstead:
     started = (getattr(node, "outputs", ()) for node in b.nodes if getattr(node, "target", None) in starting)
     if any(x.buffer in outputs for outputs in started):
         return x
-    return CallInstead(lambda tensor: waited_for(tensor).clone())
+    return CallInstead(lambda tensor: waited_for(tensor).clone(), "waits for a collective")

@@ -62,7 +62,7 @@ def mse_loss_backward(b: Builder, grad: TensorValue, x: TensorValue, y: TensorVa
     dtype = compute_dtype(b.spec().dtype)
     count = index.numel(x.shape)
     if not isinstance(count, int):
-        raise NotSupported("a mean over a symbolic size")
+        raise NotSupported("a mean over a symbolic size", "changing")
     factor = 2 / count if reduction == MEAN else 2.0
 
     def compute(g: Node, p: Node, q: Node) -> Node:

@@ -13,6 +13,7 @@ from armature.plugin_api import Operator
 from armature_aten_lowerings.kernel_checks import CHECKS, UNDERSTOOD
 from armature_aten_lowerings.kernel_facts import AXES_OF_ONE, FAKES, PROBED
 from armature_aten_lowerings.kernel_layouts import LAYOUTS
+from armature_aten_lowerings.libraries import LIBRARIES
 
 aten = torch.ops.aten
 
@@ -71,7 +72,7 @@ BY_FIELD: Mapping[str, Mapping[torch._ops.OpOverload, Any]] = {
     "axes_of_one": AXES_OF_ONE, "changes_part": dict.fromkeys(CHANGING_PART, True),
     "writes": dict.fromkeys(BATCH_NORMS, running_statistics), "unset": dict.fromkeys(UNSET, True),
     "may_return_view": dict.fromkeys(VIEWS_UNTOLD, True), "layout_only": {aten.copy.default: True},
-    "commutes": dict.fromkeys(COMMUTING, True),
+    "commutes": dict.fromkeys(COMMUTING, True), "library": LIBRARIES,
 }  # fmt: skip
 
 

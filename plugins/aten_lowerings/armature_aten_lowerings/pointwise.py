@@ -177,7 +177,7 @@ def add(b: Builder, x: TensorValue, y: TensorValue | Scalar, alpha: Scalar = 1) 
     dtype = b.spec().dtype
     if dtype == torch.bool:
         if not isinstance(alpha, (int, float)):
-            raise NotSupported("a sum of bools, scaled by a symbolic number")
+            raise NotSupported("a sum of bools, scaled by a symbolic number", "changing")
         return b.pointwise(lambda p, q: b.op("logical_or", p, q) if alpha else p, x, y, dtype=dtype)
     factor = as_factor(b, alpha)
     return b.pointwise(lambda p, q: b.op("add", p, scaled(b, q, factor)), as_addend(b, x), as_addend(b, y), dtype=dtype)

@@ -172,12 +172,12 @@ def _variance(
 ) -> tuple[TensorValue, TensorValue]:
     """Variance (or its root) in the layout of result number `position`, and the mean."""
     if x.dtype.is_complex:
-        raise NotSupported("complex numbers")
+        raise NotSupported("complex numbers", "dtype")
     gone = axes_of(x, dims)
     mean, squares = mean_and_squares(b, x, gone)
     count = count_of(x, gone)
     if not isinstance(count, int):
-        raise NotSupported("a variance over a symbolic size")
+        raise NotSupported("a variance over a symbolic size", "changing")
     divisor = max(count - (1 if correction is None else correction), 0)
 
     def compute(total: Node) -> Node:

@@ -14,6 +14,7 @@ from armature.plugin_api import Lowering
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # cuDNN's number for an LSTM, an argument of _cudnn_rnn
+LAYER = "a recurrent layer of cuDNN"
 NAME, BACKWARD_NAME = "armature::cudnn_lstm", "armature::cudnn_lstm_backward"
 Offsets = tuple[int, ...]
 
@@ -177,8 +178,9 @@ def _layout(
 def lowerings() -> Iterator[Lowering]:
     """The operators' own functions: the dispatcher would enter Python twice on the way to them."""
     forward = _operator()
-    yield Lowering(forward, lambda builder, *args: CallInstead(_run))
-    yield Lowering(torch.ops.armature.cudnn_lstm_backward.default, lambda builder, *args: CallInstead(_run_backward))
+    yield Lowering(forward, lambda builder, *args: CallInstead(_run, LAYER))
+    backward = torch.ops.armature.cudnn_lstm_backward.default
+    yield Lowering(backward, lambda builder, *args: CallInstead(_run_backward, LAYER))
 
 
 @cache

@@ -44,7 +44,7 @@ def _scan(b: Builder, op: str, x: TensorValue, dim: int) -> TensorValue:
         # single program.
         alone = hint(rows) == 1 and x.dtype.itemsize >= spec.dtype.itemsize
         if alone or b.features.parallel < MANY:
-            raise NotSupported("a scan along few long rows")
+            raise NotSupported("a scan along few long rows", "cost")
         return _in_pieces(b, op, x, axis, spec)
 
     def element(position: Position) -> Node:

@@ -17,7 +17,7 @@ def _place(b: Builder, boundaries: TensorValue, row: Position, value: Node, righ
     """The number of boundaries in a row before the value; those equal to it count only if `right`."""
     count = boundaries.shape[-1]
     if not isinstance(count, int) or not count:
-        raise NotSupported("boundaries whose number is not known")
+        raise NotSupported("boundaries whose number is not known", "changing")
 
     def is_before(boundary: Node) -> Node:
         # A NaN is behind all boundaries, as in the kernel.

@@ -81,7 +81,7 @@ def _start(start: Index | None, size: Index) -> Index:
     if start is None:
         return 0
     if not isinstance(start, int):
-        raise NotSupported("a symbolic start")
+        raise NotSupported("a symbolic start", "changing")
     if isinstance(size, int):
         return min(max(start + size if start < 0 else start, 0), size)
     return layout.normal_place(start, size)
