@@ -98,7 +98,9 @@ def armature_polyfills() -> Iterable[Polyfill]:
 
 @hookspec
 def armature_signatures() -> Iterable[Signature]:
-    """The parameters of C functions that have no signature. A call with other arguments breaks the graph.
+    """The parameters of C functions that have no signature; modules in which all C functions have arguments checked.
+
+    A call with other arguments breaks the graph.
 
     Called when tables are built. None: no rows.
 
@@ -157,7 +159,7 @@ def armature_operators() -> Iterable[Operator]:
 
 @hookspec
 def armature_functions() -> Iterable[Function]:
-    """Facts about functions of captured graphs: which give the same, which may raise because of tensors' values.
+    """Facts about functions: which give the same, which may raise because of tensors' values, what numbers may be.
 
     Called by the tables when they are first needed. None: no rows.
 

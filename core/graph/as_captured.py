@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-
 import torch
 from torch import fx
 
@@ -14,18 +12,13 @@ from armature.graph.in_place import loses_layout
 from armature.graph.numbers import known_numbers
 from armature.graph.wrapped import loses_wrappers
 from armature.torch_abi import altering, symbols
+from armature.torch_abi.functions import Functions
 from armature.torch_abi.jagged import meets_jagged
-from armature.torch_abi.pytree import tree_leaves
 from armature.trace.data import GraphInput, TracedFrame
 from armature.trace.recording.tensor_state import AS_CAPTURED, LEAF_VIEW
 
-SUBTRACTIONS: frozenset[object] = frozenset({
-    operator.sub, operator.isub, torch.sub, torch.subtract, torch.rsub, "sub", "sub_", "subtract", "subtract_",
-    "__sub__", "__rsub__", "__isub__",
-})  # fmt: skip
 
-
-def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
+def runs_as_captured(traced: TracedFrame, module: fx.GraphModule, functions: Functions) -> bool:
     """Whether a graph must run operator by operator."""
     return (
         loses_wrappers(module.graph, traced.writes)
@@ -38,7 +31,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule) -> bool:
         or inference.returns_other_kinds(module)
         or returns_other_dtypes(module)
         or loses_layout(module.graph)
-        or only_as_captured(module.graph)
+        or only_as_captured(module.graph, functions)
     )
 
 
@@ -47,31 +40,18 @@ def _is_zero_tensor(given: GraphInput) -> bool:
     return isinstance(real, torch.Tensor) and altering.is_zero_tensor(real)
 
 
-def only_as_captured(graph: fx.Graph) -> bool:
+def only_as_captured(graph: fx.Graph, functions: Functions) -> bool:
     """Whether a compiled graph would compute something different from eager mode.
 
-    The cases: Python's `sum`, which adds in another order; calls under another default dtype, which operators would
-    read at run time; changes of a tensor's state, which would be lost or get a gradient of zeros; views made under
-    no_grad, which would require gradients; subtraction of bools, which real tensors reject.
+    The cases: calls under another default dtype, which operators would read at run time; changes of a tensor's state,
+    which would be lost or get a gradient of zeros; views made under no_grad, which would require gradients; and calls
+    that plugins' rows tell of, such as Python's `sum`, which adds in another order.
     """
     if lacks_gradient_path(graph) or returns_leaf_view(graph):
         return True
     return any(
-        AS_CAPTURED in node.meta
-        or node.target is sum
-        or hasattr(node.target, "in_default_dtype")
-        or subtracts_bools(node)
+        AS_CAPTURED in node.meta or hasattr(node.target, "in_default_dtype") or functions.runs_as_captured(node)
         for node in graph.nodes
-    )
-
-
-def subtracts_bools(node: fx.Node) -> bool:
-    """Whether a node subtracts bools, which real tensors reject but fake tensors accept."""
-    if node.target not in SUBTRACTIONS:
-        return False
-    given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in tree_leaves(node.args))
-    return any(
-        value.dtype is torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool) for value in given
     )
 
 

@@ -59,7 +59,7 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
 def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> GraphCallable:
     """Compile the graph for the current grad mode; return it uncompiled if it has to run operator by operator."""
     module = traced.graph
-    if module is not None and runs_as_captured(traced, module):
+    if module is not None and runs_as_captured(traced, module, ctx.functions):
         return module.forward
     if module is not None and any(map(pieces.runs_between_kernels, module.graph.nodes)):
         run = pieces.compiled(
@@ -136,7 +136,7 @@ class ForeignBackend:
         module = traced.graph
         if module is None:
             raise InvariantError(what="a backend is given a graph", details=traced.name)
-        if only_as_captured(module.graph):
+        if only_as_captured(module.graph, ctx.functions):
             return module.forward
         if any(map(pieces.runs_between_pieces, module.graph.nodes)):
             around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.runs_between_pieces)

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -192,6 +192,7 @@ class Tables:
     ids_with_rows: frozenset[int] = attrs.field(init=False)
     base_readers: dict[type, Callable[..., Value]] = attrs.field(init=False)
     constant_types: frozenset[type] = attrs.field(init=False)
+    checked_modules: frozenset[str] = attrs.field(init=False)
 
     @ids_with_rows.default
     def _ids_with_rows(self) -> frozenset[int]:
@@ -208,6 +209,12 @@ class Tables:
     @constant_types.default
     def _constant_types(self) -> frozenset[type]:
         return frozenset(kind for kind, row in self._exact_types.items() if row.constant)
+
+    @checked_modules.default
+    def _checked_modules(self) -> frozenset[str]:
+        # The arguments of C functions in these modules are checked.
+        rows = self._signature_index.values()
+        return frozenset(row.fn.__name__ for row in rows if isinstance(row.fn, ModuleType))
 
     def handler(self, fn: object) -> Handler | None:
         """The handler of this very function."""
@@ -392,18 +399,23 @@ def of_operator(row: Operator) -> object:
     return row.function or row.relaid or row.takes or row.understood
 
 
+def of_signature(row: Signature) -> object:
+    """The function of a row, unless it is about a module."""
+    return None if isinstance(row.fn, ModuleType) else row.fn
+
+
 OVERLOAD = torch._ops.OpOverload
 ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_rules": RowKind("rules", Rule, lambda r: [(r.target, r.requires)]),
     "armature_handlers": RowKind("handlers", Handler, lambda r: r.targets, lambda r: inspect.unwrap(r.fn)),
     "armature_value_types": RowKind("value_types", ValueType, lambda r: [r.match], lambda r: r.build),
     "armature_polyfills": RowKind("polyfills", Polyfill, lambda r: [r.original], lambda r: r.replacement),
-    "armature_signatures": RowKind("signatures", Signature, lambda r: [r.fn], lambda r: r.fn),
+    "armature_signatures": RowKind("signatures", Signature, lambda r: [r.fn], of_signature),
     "armature_break_types": RowKind("break_types", BreakType, lambda r: [r.id]),
     "armature_decompositions": RowKind("decompositions", Decomposition, lambda r: [r.op], lambda r: r.fn),
     "armature_lowerings": RowKind("lowerings", Lowering, lambda r: [r.op], lambda r: r.fn),
     "armature_operators": RowKind("operators", Operator, lambda r: [r.op], of_operator),
-    "armature_functions": RowKind("functions", Function, lambda r: [r.target], lambda r: r.raises),
+    "armature_functions": RowKind("functions", Function, lambda r: [r.target], lambda r: r.raises or r.as_captured),
     "armature_passes": RowKind("passes", Pass, lambda r: [r.name], lambda r: r.run),
     "armature_graph_backends": RowKind("graph_backends", tuple, lambda r: [r[0]], lambda r: r[1]),
 }

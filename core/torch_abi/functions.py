@@ -14,49 +14,59 @@ from torch import fx
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.symbols import is_unbacked
 
-Raises = Callable[[fx.Node], bool]
+Asks = Callable[[fx.Node], bool]
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @attrs.frozen(eq=False)
 class Function:
-    """Facts about a function that captured graphs call.
+    """Facts about a function that the program or a captured graph calls.
 
     target: the function, or a pattern for the beginning of the names of functions and tensor methods. same_as: a
     function that gives the same result, if arguments are named by its parameters. unused: its parameters that results
     do not depend on. raises: `raises(node)`, whether a call may raise an error that depends on the values of tensors,
-    which fake tensors don't have. A pattern can only have `raises`.
+    which fake tensors don't have. as_captured: `as_captured(node)`, whether operators would do something different, so
+    that the graph runs as it was captured. any_number: results have the same dtype and sizes whatever the value of a
+    number among the arguments is. as_tensor: the positions of a number that may be a 0-d tensor instead, with the same
+    result to the last bit. changes_state: a method in place changes other state of the tensor than its elements.
+    chooses_class: for an object of a derived class, C code decides which class the result has. A pattern has neither
+    `same_as`, `unused` nor `chooses_class`.
     """
 
     target: Callable[..., Any] | re.Pattern[str]
     same_as: Callable[..., Any] | None = None
     unused: frozenset[str] = frozenset()
-    raises: Raises | None = None
+    raises: Asks | None = None
+    as_captured: Asks | None = None
+    any_number: bool = False
+    as_tensor: frozenset[int] = frozenset()
+    changes_state: bool = False
+    chooses_class: bool = False
 
 
 @attrs.frozen(eq=False)
 class Functions:
-    """The rows, indexed by what is asked. patterns: those of rows for names, in the order of the rows."""
+    """The rows, indexed by what is asked. rows: by function. patterns: rows for names, in the order of the rows."""
 
     same: Mapping[Hashable, Callable[..., Any]] = NONE
     unused: Mapping[Hashable, frozenset[str]] = NONE
-    raising: Mapping[Hashable, Raises] = NONE
-    patterns: tuple[tuple[re.Pattern[str], Raises], ...] = ()
-    _by_name: dict[str, Raises | None] = attrs.field(factory=dict, init=False, repr=False)
+    rows: Mapping[Hashable, Function] = NONE
+    patterns: tuple[tuple[re.Pattern[str], Function], ...] = ()
+    _by_name: dict[tuple[str, str], Any] = attrs.field(factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, rows: Iterable[Function]) -> Functions:
         """The index of rows."""
         patterns, single = [], list[Function]()
         for row in rows:
-            if not isinstance(row.target, re.Pattern):
+            if isinstance(row.target, re.Pattern):
+                patterns.append((row.target, row))
+            else:
                 single.append(row)
-            elif row.raises is not None:
-                patterns.append((row.target, row.raises))
         return cls(
             {row.target: row.same_as for row in single if row.same_as is not None},
             {row.target: row.unused for row in single if row.unused},
-            {row.target: row.raises for row in single if row.raises is not None},
+            {row.target: row for row in single},
             tuple(patterns),
         )
 
@@ -64,18 +74,42 @@ class Functions:
         """Whether a node's function may raise because of its arguments' values."""
         if node.op == "call_module" or any(is_unbacked(value) for value in values_of(node)):
             return True
-        raises = self.raising.get(node.target)
-        if raises is None:
-            name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-            raises = self._named(name)
+        raises: Asks | None = self._fact("raises", node.target)
         return raises is not None and raises(node)
 
-    def _named(self, name: str) -> Raises | None:
-        """What the first pattern says that matches a name."""
-        if name not in self._by_name:
-            found = (raises for pattern, raises in self.patterns if pattern.match(name))
-            self._by_name[name] = next(found, None)
-        return self._by_name[name]
+    def runs_as_captured(self, node: fx.Node) -> bool:
+        """Whether operators would do something different from the node's function."""
+        asks: Asks | None = self._fact("as_captured", node.target)
+        return asks is not None and asks(node)
+
+    def takes_any_number(self, fn: Callable[..., Any] | str) -> bool:
+        """Whether the dtype and sizes of a function's results depend on no number among its arguments."""
+        return bool(self._fact("any_number", fn))
+
+    def tensor_positions(self, fn: Callable[..., Any] | str) -> frozenset[int]:
+        """The positions at which a 0-d tensor gives the same result as the number in it."""
+        return self._fact("as_tensor", fn) or frozenset()
+
+    def changes_state(self, fn: Callable[..., Any] | str) -> bool:
+        """Whether a method in place changes other state of the tensor than its elements."""
+        return bool(self._fact("changes_state", fn))
+
+    def chooses_class(self, kind: type, method: str) -> bool:
+        """Whether C code decides which class the result of a type's method has, for an object of a derived class."""
+        row = self.rows.get(getattr(kind, method, None))
+        return row is not None and row.chooses_class
+
+    def _fact(self, field: str, target: Any) -> Any:
+        """The field in the row of a function, or else in the first row that sets it of those that match its name."""
+        row = self.rows.get(target)
+        found = None if row is None else getattr(row, field)
+        if found:
+            return found
+        key = field, target if isinstance(target, str) else getattr(target, "__name__", "")
+        if key not in self._by_name:
+            named = (getattr(row, field) for pattern, row in self.patterns if pattern.match(key[1]))
+            self._by_name[key] = next(filter(None, named), None)
+        return self._by_name[key]
 
 
 NO_FUNCTIONS = Functions()

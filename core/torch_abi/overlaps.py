@@ -13,9 +13,6 @@ import torch
 
 from armature.torch_abi.fake import of_transform
 
-# These methods change a tensor's state, not its elements, and have no operators that say so.
-CHANGING_STATE = frozenset({"requires_grad_", "set_data_", "rename_", "share_memory_"})
-
 
 def writes_numbers(name: str, written: torch.Tensor) -> bool:
     """Whether an in-place operator checks the memory of its target."""
@@ -24,10 +21,10 @@ def writes_numbers(name: str, written: torch.Tensor) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def changes_view(name: str) -> bool:
-    """Whether a method in place changes how a tensor looks at its memory, or other state, but no elements."""
+    """Whether the operator of a method in place changes how a tensor looks at its memory, but no elements."""
     packet = getattr(torch.ops.aten, name, None)
     overloads = () if packet is None else [getattr(packet, one) for one in packet.overloads()]
-    return name in CHANGING_STATE or any(torch.Tag.inplace_view in overload.tags for overload in overloads)
+    return any(torch.Tag.inplace_view in overload.tags for overload in overloads)
 
 
 def sharing(written: torch.Tensor, others: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -160,7 +160,7 @@ def _known_method(tracer: Tracing, fn: Any, value: Value, args: Args, kwargs: Kw
             return found
     if type(fn) in C_METHODS:
         method = method_of_base(tracer.types, fn, owner)
-        if chooses_class_in_c(owner, fn.__name__):
+        if chooses_class_in_c(tracer.types, owner, fn.__name__):
             tracer.graph_break("copy-of-derived-class", method=value.describe())
         if method is not None:
             result = method.call_method(tracer, fn.__name__, rest, kwargs)

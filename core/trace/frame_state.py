@@ -141,7 +141,8 @@ class Trace(Tracing):
         self.names = Names(self.objects, self.guards, self.effects, self.constant, self.raise_error, self.graph_break)
         tables = self.knowledge.tables
         bases, atoms = READERS | tables.base_readers, tables.constant_types | ATOMS
-        self.types = type_rules.TypeRules(bases, atoms, tables.handler, tables.value_type_of_class)
+        classes, chooses = tables.value_type_of_class, tables.functions.chooses_class
+        self.types = type_rules.TypeRules(bases, atoms, tables.handler, classes, chooses)
 
     def end(self) -> None:
         """Release everything that the trace holds; using it afterwards is an AttributeError.

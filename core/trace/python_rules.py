@@ -17,16 +17,16 @@ from armature.trace.values.derived import derives
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
+    from armature.plugins.tables import Tables
     from armature.trace.base import Tracing
     from armature.trace.names import Names
-    from armature.trace.signatures import Signature
 
 
 class PythonRules:
-    """Implements `protocols.PythonVerbs`, which documents each verb. signature: the row that describes a function."""
+    """Implements `protocols.PythonVerbs`, which documents each verb."""
 
-    def __init__(self, tracing: Tracing, names: Names, signature: Callable[[object], Signature | None]) -> None:
-        self.tracing, self.signature = tracing, signature
+    def __init__(self, tracing: Tracing, names: Names, tables: Tables) -> None:
+        self.tracing, self.tables = tracing, tables
         self.iterator = partial(iteration.iterator, tracing)
         self.reversed_iterator = partial(iteration.reverse, tracing)
         self.collect_items = partial(iteration.collect_items, tracing)
@@ -42,7 +42,7 @@ class PythonRules:
         self.store_global = names.store
 
     def takes(self, fn: object, positional: int, names: Iterable[str]) -> bool:
-        return signatures.takes(fn, positional, names, self.signature(fn))
+        return signatures.takes(fn, positional, names, self.tables.signature(fn), self.tables.checked_modules)
 
     def index(self, value: Value) -> Value:
         if value.is_tensor:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
-from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
+from collections.abc import Callable, Collection, Iterable
+from types import FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 import attrs
@@ -19,32 +19,36 @@ from armature.introspection import is_written_in_c
 ANY = "**"
 Kind = inspect._ParameterKind
 METHODS = (MethodDescriptorType, WrapperDescriptorType)
-HOMES = frozenset({
-    "builtins", "itertools", "_heapq", "_bisect",
-    "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
-})  # fmt: skip
 
 
 @attrs.frozen(eq=False)
 class Signature:
-    """The parameters of a C function for which `inspect.signature` fails.
+    """The parameters of a C function for which `inspect.signature` fails; or a module, and the arguments of all that
+    it has in C are checked.
 
     keywords: the names that it takes, `("**",)` for any name; None: those that `inspect` finds. counts: the minimum and
     maximum number of positional arguments, including self for a method; None: what `inspect` finds, or any number.
     """
 
-    fn: Callable[..., object]
+    fn: Callable[..., object] | ModuleType
     keywords: tuple[str, ...] | None = None
     counts: tuple[int, float] | None = None
     priority: int = 0
 
 
-def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], row: Signature | None = None) -> bool:
-    """Whether a C function or method of Python itself raises TypeError for this many arguments and these keywords.
+def refuses(
+    fn: Callable[..., Any],
+    positional: int,
+    names: Iterable[str],
+    row: Signature | None = None,
+    modules: Collection[str] = (),
+) -> bool:
+    """Whether a C function or method raises TypeError for this many arguments and these keywords.
 
-    positional: the number of other arguments. row: the plugins' `Signature` of the function.
+    positional: the number of other arguments. row: the plugins' `Signature` of the function. modules: the names of
+    those for which plugins have a row; False for functions of others.
     """
-    if not _is_pythons(fn):
+    if _module_of(fn) not in modules:
         return False
     names = tuple(names)
     if not names:
@@ -59,10 +63,16 @@ def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str], row: 
     return not _binds(signature, positional, names)
 
 
-def takes(fn: Any, positional: int, names: Iterable[str] = (), row: Signature | None = None) -> bool:
+def takes(
+    fn: Any,
+    positional: int,
+    names: Iterable[str] = (),
+    row: Signature | None = None,
+    modules: Collection[str] = (),
+) -> bool:
     """Whether a function takes this many arguments and keywords of these names; True if that is unknown."""
     if type(fn) is not FunctionType:
-        return not refuses(fn, positional, names, row)
+        return not refuses(fn, positional, names, row, modules)
     signature = _signature(fn)
     return signature is None or _binds(signature, positional, tuple(names))
 
@@ -93,26 +103,29 @@ def _is_positional(signature: inspect.Signature, name: str) -> bool:
     return name in parameters and parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY
 
 
-def _is_pythons(fn: Any) -> bool:
-    return _is_method_of_python(fn) if type(fn) in METHODS else _is_function_of_python(fn)
+def _module_of(fn: Any) -> str | None:
+    """The module of a function or method written in C; None if it is not, or unknown."""
+    return _module_of_method(fn) if type(fn) in METHODS else _module_of_function(fn)
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_method_of_python(method: Any) -> bool:
-    kind = method.__objclass__
-    return kind.__module__ in HOMES and is_written_in_c(kind)
+def _module_of_method(method: Any) -> str | None:
+    return _module_of_class(method.__objclass__)
 
 
-def _is_function_of_python(fn: Any) -> bool:
+def _module_of_class(kind: type) -> str | None:
+    return kind.__module__ if is_written_in_c(kind) else None
+
+
+def _module_of_function(fn: Any) -> str | None:
     if not is_written_in_c(fn):
-        return False
+        return None
     owner = getattr(fn, "__objclass__", None)
     if isinstance(fn, type) or owner is not None:
-        kind = fn if owner is None else owner
-        return kind.__module__ in HOMES and is_written_in_c(kind)
+        return _module_of_class(fn if owner is None else owner)
     home = getattr(fn, "__self__", None)  # the class, for a static method or class method
     module = home.__module__ if isinstance(home, type) else getattr(fn, "__module__", None)
-    return module in HOMES and callable(fn)
+    return module if isinstance(module, str) and callable(fn) else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -66,7 +66,7 @@ class Tracer(Trace):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.python = PythonRules(self, self.names, self.knowledge.tables.signature)
+        self.python = PythonRules(self, self.names, self.knowledge.tables)
         self.calls = Calls(self, self.knowledge)
         self.graph = Graph(self, self.recorder, self.breaks)
         self.objects.wrap = partial(wrap, self.knowledge.tables, self)

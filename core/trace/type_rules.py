@@ -19,13 +19,14 @@ class TypeRules(Generic[V]):
 
     bases: the types of which an object of a derived class has a value of its own, with what makes that value: types of
     the language, and types of plugins' rows with `base`. atoms: the types of constants, those of plugins' rows among
-    them. handler, row_of_class: look up a plugin's row.
+    them. handler, row_of_class: look up a plugin's row. chooses_class: see `Functions`.
     """
 
     bases: Mapping[type, Callable[..., V]]
     atoms: frozenset[type]
     handler: Callable[[object], Any]
     row_of_class: Callable[[type], Any]
+    chooses_class: Callable[[type, str], bool]
     _own: dict[tuple[type, str], bool] = attrs.field(factory=dict)
 
     def is_atom(self, obj: object) -> bool:

@@ -21,7 +21,8 @@ OF_CONTAINERS = (list, tuple, dict, set, frozenset, collections.OrderedDict, col
 
 def refuses(fn: Callable[..., Any], positional: int, names: Iterable[str]) -> bool:
     """Whether a call is refused, by what plugins say of the function too."""
-    return signatures.refuses(fn, positional, names, manager().tables().signature(fn))
+    tables = manager().tables()
+    return signatures.refuses(fn, positional, names, tables.signature(fn), tables.checked_modules)
 
 
 def stand_ins() -> Iterator[tuple[Any, Callable[..., Any], tuple[Any, ...]]]:

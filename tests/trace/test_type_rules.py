@@ -23,7 +23,7 @@ from armature.trace.values.derived import READERS
 def rules() -> TypeRules[Value]:
     tables = manager().tables()
     bases, atoms = READERS | tables.base_readers, tables.constant_types | ATOMS
-    return TypeRules(bases, atoms, tables.handler, tables.value_type_of_class)
+    return TypeRules(bases, atoms, tables.handler, tables.value_type_of_class, tables.functions.chooses_class)
 
 
 def derived(*bases: type, **members: object) -> type:
@@ -46,7 +46,7 @@ def test_other_types_have_no_value_for_what_is_inherited(kind: type) -> None:
 
 
 def test_the_core_knows_the_language_alone() -> None:
-    alone: TypeRules[Value] = TypeRules(READERS, ATOMS, lambda fn: None, lambda cls: None)
+    alone: TypeRules[Value] = TypeRules(READERS, ATOMS, lambda fn: None, lambda cls: None, lambda kind, method: False)
     assert alone.base_of(derived(dict)) is dict and alone.base_of(derived(int)) is int
     assert alone.base_of(derived(collections.OrderedDict)) is None  # a class in C is in between
     assert alone.has_own(derived(collections.deque), "__getattribute__")

@@ -36,13 +36,14 @@ from armature.trace.recording import folding, mutation, tensor_state, torch_func
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
 from armature.trace.values.computed import real_power
 from armature.trace.values.constant import is_atom
-from armature.trace.values.floats import KEEPS, FloatValue
+from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import as_tensors
 from armature.trace.values.sequence import ListValue, TupleValue, leaves
 from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from armature.torch_abi.functions import Functions
     from armature.trace.base import Recorder, Tracing
     from armature.trace.stack import Breaks
 
@@ -79,7 +80,8 @@ def graph_call(
         if found is not None:
             return found
     fn, args, kwargs = in_graphs_terms(tracer, fn, args, kwargs)
-    found = _of_numbers(tracer, fn, args, kwargs) or folding.compile_time_answer(tracer, fn, args, kwargs)
+    found = _of_numbers(tracer, breaks.tables.functions, fn, args, kwargs)
+    found = found or folding.compile_time_answer(tracer, fn, args, kwargs)
     if found is not None:
         return found
     if fake is None and not isinstance(fn, str) and of_torch(fn):
@@ -87,16 +89,16 @@ def graph_call(
     return _recorded(tracer, breaks, fn, args, kwargs, fake)
 
 
-def _of_numbers(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Value | None:
+def _of_numbers(tracer: Tracing, functions: Functions, fn: Called, args: Args, kwargs: Kwargs) -> Value | None:
     """The result of a call with floats of the program, or with numbers known before the graph; None if it has none, or
     needs their values."""
     state = tracer.overrides
     if (tracer.sizes.floats or tracer.precalls.calls) and not kwargs and not state.present:
-        given = as_tensors(tracer, fn, args)
+        given = as_tensors(tracer, functions, fn, args)
         if given is not None:
             return tracer.graph.call(fn, given, {})
     keeps = tracer.recorder.keeps_floats or tracer.recorder.subgraph_depth or state.has_modes
-    if not tracer.sizes.floats or keeps or not takes_floats(fn, args, kwargs):
+    if not tracer.sizes.floats or keeps or not takes_floats(functions, fn, args, kwargs):
         return None
     tracer.recorder.keeps_floats = True
     try:
@@ -115,7 +117,7 @@ def _recorded(
     named = {name: value.as_argument(tracer) for name, value in kwargs.items()}
     targets = mutation.written(fn, args, kwargs)
     if targets:
-        mutation.check(tracer, fn, args, kwargs, targets)
+        mutation.check(tracer, breaks.tables.functions, fn, args, kwargs, targets)
     tracer.fakes.take_written()
     given = (*args, *kwargs.values()) if tracer.overrides.wrappers else ()
     held = wrapper_subclasses.holding(value.as_fake(tracer) for value in given)
@@ -170,10 +172,9 @@ def under_default_dtype(tracer: Tracing, fn: Called, chosen: torch.dtype) -> Cal
     return with_default_dtype(chosen, getattr(torch.Tensor, fn) if isinstance(fn, str) else fn)
 
 
-def takes_floats(fn: Called, args: Args, kwargs: Kwargs) -> bool:
+def takes_floats(functions: Functions, fn: Called, args: Args, kwargs: Kwargs) -> bool:
     """Whether floats of the program may stay unknown as arguments."""
-    name = (fn if isinstance(fn, str) else getattr(fn, "__name__", "")).removeprefix("_foreach_").strip("_")
-    if name not in KEEPS or not (of_torch(fn) or fn in PURE):
+    if not functions.takes_any_number(fn) or not (of_torch(fn) or fn in PURE):
         return False
     values = [leaf for value in (*args, *kwargs.values()) for leaf in leaves(value)]
     dtypes = [value.dtype if isinstance(value, TensorValue) else getattr(value, "value", None) for value in values]

@@ -23,6 +23,7 @@ from armature.trace.values.tensor import TensorValue
 if TYPE_CHECKING:
     from torch import fx
 
+    from armature.torch_abi.functions import Functions
     from armature.trace.base import Tracing
     from armature.trace.stack import Breaks
 
@@ -84,12 +85,19 @@ def _argument(one: WrittenArgument, args: Args, kwargs: Kwargs) -> Value | None:
     return value if value.is_tensor or isinstance(value, (ListValue, TupleValue)) else None
 
 
-def check(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs: Kwargs, targets: list[Value]) -> None:
+def check(
+    tracer: Tracing,
+    functions: Functions,
+    fn: Callable[..., Any] | str,
+    args: Args,
+    kwargs: Kwargs,
+    targets: list[Value],
+) -> None:
     """Break the graph where torch would refuse a write: because memory overlaps, or to a tensor of inference mode."""
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     given = tensors_among(tracer, [value for value in (*args, *kwargs.values()) if value.is_tensor])
     for written in tensors_among(tracer, [target for target in targets if target.is_tensor]):
-        if not overlaps.writes_numbers(name, written):
+        if not overlaps.writes_numbers(name, written) or functions.changes_state(fn):
             continue
         near = overlaps.sharing(written, given)
         part: torch.Tensor | None = written

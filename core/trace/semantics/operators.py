@@ -25,7 +25,7 @@ from armature.trace.values.derived import derives, native, overrides_method_for_
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.base import Tracing
+    from armature.trace.base import Tracing, TypeRules
 
 Ask = Callable[["Tracing", str, str, Value, Value], Value | None]
 P = TypeVar("P", Operator, Comparison)
@@ -89,7 +89,7 @@ def _text_of_tensor(tracer: Tracing, op: Operator, left: Value, right: Value, in
 def _of_derived(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     """Call a method in Python if that comes first, else those of the builtin types. None: a text is formatted."""
     own = has_own(tracer, left, right, op.method, op.reflected)
-    if _calls_program(op, left, right, in_place, own):
+    if _calls_program(tracer.types, op, left, right, in_place, own):
         break_at_method_order(tracer, op.method, left, right)
     if _formats(op, left, right):
         return None
@@ -134,13 +134,14 @@ def _is_template(op: Operator, left: Value) -> bool:
     return op.name == "mod" and left.is_constant and isinstance(left.as_constant(), str)
 
 
-def _calls_program(op: Operator, left: Value, right: Value, in_place: bool, own: bool) -> bool:
+def _calls_program(types: TypeRules, op: Operator, left: Value, right: Value, in_place: bool, own: bool) -> bool:
     """Whether C code may call what the class of an operand defines, which derives from a builtin type. own: a method
     of an operand in Python is called instead."""
     formats = op.name == "mod" and issubclass(left.python_type(), (str, bytes))
     if formats and overrides_method_for_c(right, *slots.AS_ARGUMENT, *slots.AS_TEXT):
         return True
-    made = derived.chooses_class_in_c(left, op.method) or derived.chooses_class_in_c(right, op.reflected)
+    sides = ((left, op.method), (right, op.reflected))
+    made = any(derived.chooses_class_in_c(types, side, method) for side, method in sides)
     calls = (made and not in_place) or any(overrides_method_for_c(side, *slots.AS_OPERAND) for side in (left, right))
     return calls and not own
 

@@ -20,11 +20,9 @@ from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.user_object import UserObjectValue
 
 if TYPE_CHECKING:
-    from armature.trace.base import Rebuilding, Tracing
+    from armature.trace.base import Rebuilding, Tracing, TypeRules
 
 SCALARS: tuple[type, ...] = (int, float, complex, str, bytes)
-COPIES = frozenset({"copy", "__copy__", "__or__", "__ror__"})
-KEEPS = frozenset({"format", "format_map", "partition", "rpartition", "__mod__"})  # these may return the object itself
 UNREAD = ConstantValue(None)  # the builtin part of an object while its items are read, one of which may be the object
 
 
@@ -96,12 +94,9 @@ def native(value: Value) -> Value:
     return value.base if value.base is not None else value
 
 
-def chooses_class_in_c(value: Value, method: str) -> bool:
-    """Whether the class of the object that a method returns is decided in C: special dicts call the class to make a
-    copy, and a text that has nothing to change may return itself."""
-    if isinstance(value.base, DictValue):
-        return value.base.kind is not dict and method in COPIES
-    return isinstance(value.base, ConstantValue) and issubclass(value.python_type(), (str, bytes)) and method in KEEPS
+def chooses_class_in_c(types: TypeRules, value: Value, method: str) -> bool:
+    """Whether the class of the object that a method returns is decided in C."""
+    return value.base is not None and types.chooses_class(value.base.python_type(), method)
 
 
 def overrides_method_for_c(value: Value, *names: str) -> bool:

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 LONGEST = 8000  # characters of a formula: one that uses its parts twice grows with each step
-# Calls whose result has the same dtype and sizes whatever the number is, also in place.
-KEEPS = frozenset({
-    "add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "iadd", "isub", "imul", "itruediv", "ifloordiv",
-    "imod", "ipow", "multiply", "subtract", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcmul",
-    "addcdiv", "clamp", "clamp_max", "clamp_min", "clip", "lerp", "maximum", "minimum", "where", "gt", "ge", "lt", "le",
-    "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal", "masked_fill", "index_fill", "scatter",
-    "setitem", "fill", "full", "full_like", "new_full", "linspace", "logspace", "scalar_tensor", "copysign", "xlogy",
-    "threshold", "leaky_relu", "elu", "celu", "softplus", "hardshrink", "baddbmm", "renorm", "normalize",
-})  # fmt: skip
 
 
 @attrs.define(eq=False)

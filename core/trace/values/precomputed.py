@@ -26,6 +26,7 @@ from armature.trace.values.symbolic import SymbolicValue
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from armature.torch_abi.functions import Functions
     from armature.trace.base import Tracing
 
 NUMBERS = (int, float, bool)
@@ -111,27 +112,23 @@ class PrecomputedNumber(VaryingNumber):
         return compute(tracer, function, (other, self) if swapped else (self, other))
 
 
-# Calls that compute the same, bit for bit, with a 0-d tensor in place of the number; whether the number may come first.
-SAME_WITH_TENSORS = {
-    "add": True, "sub": True, "mul": True, "truediv": False, "div": False, "add_": False, "sub_": False, "mul_": False,
-    "div_": False, "iadd": False, "isub": False, "imul": False, "itruediv": False,
-}  # fmt: skip
 FLOATS = (torch.float32, torch.float64)
 
 
-def as_tensors(tracer: Tracing, fn: Callable[..., Any] | str, args: Args) -> tuple[Value, ...] | None:
+def as_tensors(
+    tracer: Tracing, functions: Functions, fn: Callable[..., Any] | str, args: Args
+) -> tuple[Value, ...] | None:
     """The arguments of a call with a varying number replaced by a tensor, so that kernels can be built for it; None if
     the call is not such a one, or its result might differ."""
-    name = fn if isinstance(fn, str) else str(getattr(fn, "__name__", ""))
-    first = SAME_WITH_TENSORS.get(name)
-    if first is None or len(args) != 2:
+    positions = functions.tensor_positions(fn) if len(args) == 2 else ()
+    if not positions:
         return None
     place = next((place for place, value in enumerate(args) if isinstance(value, VaryingNumber)), None)
-    if place is None:
+    if place not in positions:
         return None
     number: Any = args[place]
     tensor = args[1 - place]
-    if (place == 0 and not first) or not isinstance(tensor, TensorValue) or not takes(tensor, number.python_type()):
+    if not isinstance(tensor, TensorValue) or not takes(tensor, number.python_type()):
         return None
     given = number.as_tensor()
     # between 0-d tensors, the dtypes must agree for the result's dtype to be right

@@ -1,5 +1,5 @@
-"""Facts about torch's functions and Python's operators in captured graphs: which give the same results, and which may
-raise errors that depend on the values of tensors."""
+"""Facts about torch's functions and Python's operators in captured graphs: which give the same results, which may raise
+errors that depend on the values of tensors, and what numbers among their arguments may be."""
 
 from __future__ import annotations
 
@@ -98,9 +98,42 @@ RAISING: Mapping[str, Callable[[fx.Node], bool]] = {
 }  # fmt: skip
 
 
+# By their whole names, in any of torch's spellings: `add`, `add_`, `__add__`, `_foreach_add_`.
+ANY_NUMBER = (
+    r"(_foreach_)?_*("
+    "add|sub|mul|div|truediv|floordiv|mod|pow|iadd|isub|imul|itruediv|ifloordiv|imod|ipow|multiply|subtract|divide|"
+    "true_divide|floor_divide|fmod|remainder|addcmul|addcdiv|clamp|clamp_max|clamp_min|clip|lerp|maximum|minimum|where|"
+    "gt|ge|lt|le|eq|ne|greater|greater_equal|less|less_equal|not_equal|masked_fill|index_fill|scatter|setitem|fill|"
+    "full|full_like|new_full|linspace|logspace|scalar_tensor|copysign|xlogy|threshold|leaky_relu|elu|celu|softplus|"
+    "hardshrink|baddbmm|renorm|normalize"
+    r")_*$"
+)
+# A number may come first only where kernels compute the same with a tensor there.
+AS_TENSOR: Mapping[str, frozenset[int]] = {
+    r"(add|sub|mul)$": frozenset({0, 1}),
+    r"(truediv|div|(add|sub|mul|div)_|i(add|sub|mul|truediv))$": frozenset({1}),
+}
+# No operator says so.
+CHANGES_STATE = r"(requires_grad_|set_data_|rename_|share_memory_)$"
+SUBTRACTIONS = r"(r?sub|isub|sub_|subtract_?|__[ri]?sub__)$"
+
+
+def subtracts_bools(node: fx.Node) -> bool:
+    """Real tensors refuse to subtract bools, fake tensors don't."""
+    given = (one.meta.get("example_value") if isinstance(one, fx.Node) else one for one in node.args)
+    return any(
+        value.dtype is torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool) for value in given
+    )
+
+
 def rows() -> Iterable[Function]:
     """A row for each function, and for each pattern of names."""
     yield from (Function(fn, same_as=same) for fn, same in SAME.items())
     yield from (Function(fn, unused=frozenset({"_stacklevel"})) for fn in WITH_WARNINGS)
     yield from (Function(fn, raises=by_tensors) for fn in (operator.getitem, operator.setitem))
     yield from (Function(re.compile(names), raises=raises) for names, raises in RAISING.items())
+    yield Function(re.compile(SUBTRACTIONS), as_captured=subtracts_bools)
+    yield Function(sum, as_captured=always)  # adds in another order
+    yield Function(re.compile(ANY_NUMBER), any_number=True)
+    yield from (Function(re.compile(names), as_tensor=positions) for names, positions in AS_TENSOR.items())
+    yield Function(re.compile(CHANGES_STATE), changes_state=True)

@@ -80,3 +80,34 @@ def test_rows_say_which_calls_are_the_same() -> None:
     assert function_of(one, KNOWN) is function_of(other, KNOWN) is torch.softmax
     assert spelled(one, KNOWN) == spelled(other, KNOWN)
     assert function_of(one) is torch.nn.functional.softmax
+
+
+@pytest.mark.parametrize("name", ["add", "add_", "__radd__", "_foreach_add_", "clamp_min"])
+def test_any_number_is_known_by_the_whole_name(name: str) -> None:
+    known = KNOWN.takes_any_number(name)
+    assert known is (name != "__radd__")
+    assert not KNOWN.takes_any_number(f"{name}_mm")
+
+
+def test_a_number_as_a_tensor_may_come_first_where_the_result_is_the_same() -> None:
+    assert KNOWN.tensor_positions(operator.add) == KNOWN.tensor_positions("mul") == {0, 1}
+    assert KNOWN.tensor_positions(operator.truediv) == KNOWN.tensor_positions("add_") == {1}
+    assert not KNOWN.tensor_positions("addmm") and not KNOWN.tensor_positions(operator.pow)
+
+
+def test_methods_that_change_state_write_no_elements() -> None:
+    assert KNOWN.changes_state("requires_grad_") and KNOWN.changes_state(torch.Tensor.share_memory_)
+    assert not KNOWN.changes_state("add_") and not KNOWN.changes_state("requires_grad_of_")
+
+
+@pytest.mark.parametrize("fn", [torch.sub, torch.rsub, operator.isub])
+def test_a_subtraction_of_bools_runs_as_captured(fn: Callable[..., Any]) -> None:
+    bools = FLOATS > 0
+    assert KNOWN.runs_as_captured(node_of(fn, (bools, bools), bools))
+    assert KNOWN.runs_as_captured(node_of(fn, (FLOATS, True), FLOATS))
+    assert not KNOWN.runs_as_captured(node_of(fn, (FLOATS, FLOATS), FLOATS))
+
+
+def test_pythons_sum_runs_as_captured() -> None:
+    assert KNOWN.runs_as_captured(node_of(sum, (FLOATS,), FLOATS[0]))
+    assert not KNOWN.runs_as_captured(node_of(torch.sum, (FLOATS,), FLOATS[0]))

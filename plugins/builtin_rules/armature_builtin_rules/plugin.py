@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from armature.plugin_api import (
     BreakType,
+    Function,
     Handler,
     Polyfill,
     RuleTable,
@@ -19,6 +20,7 @@ from armature.plugin_api import (
 from armature_builtin_rules import (
     buffers,
     builtin_functions,
+    chosen_classes,
     deques,
     derived,
     getters,
@@ -64,8 +66,14 @@ def armature_handlers() -> Iterable[Handler]:
 
 @hookimpl
 def armature_signatures() -> Iterable[Signature]:
-    """Signatures of C functions in the standard library that have none."""
+    """Signatures of C functions in the standard library that have none, and the modules whose calls are checked."""
     return signatures.ROWS
+
+
+@hookimpl
+def armature_functions() -> Iterable[Function]:
+    """Methods that choose the class of their result."""
+    return chosen_classes.ROWS
 
 
 @hookimpl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import importlib
 import itertools
 import math
 import operator
@@ -14,7 +15,13 @@ from armature.plugin_api import Signature
 
 ANY = ("**",)
 MANY = (0, math.inf)
+# The arguments of what they have in C are checked.
+MODULES = (
+    "builtins", "itertools", "_heapq", "_bisect",
+    "_functools", "functools", "_operator", "operator", "math", "_collections", "collections",
+)  # fmt: skip
 ROWS = (
+    *(Signature(importlib.import_module(name)) for name in MODULES),
     Signature(int, ("base",), MANY),
     Signature(bytes, ("source", "encoding", "errors"), MANY),
     Signature(str, ("object", "encoding", "errors"), MANY),
