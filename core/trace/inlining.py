@@ -73,7 +73,7 @@ def new_frame(
     variables: dict[str, Value],
     cells: tuple[CellValue, ...],
 ) -> Frame:
-    """A frame at the start of its code."""
+    """A frame at the start of its code. Opcode functions use all verbs, so the frame gets the whole trace."""
     if code.co_flags & COROUTINE:
         tracer.graph_break("coroutine", function=code.co_name)
     if has_own_builtins(code, namespace, tracer.request.builtins):

@@ -58,14 +58,14 @@ TOOLS = {"partial", "lru_cache", "cache", "wraps", "nullcontext", "islice", "cha
 LAYERS = {"numpy", "armature.torch_abi.numpy", "armature.torch_abi.scripts"}
 LAYERS_IN = {"core/plugin_api.py", "core/testing/differential.py"}
 
-# Modules of core/trace whose functions and classes take the whole trace: those that run it, and those that write its
-# code. Others take `Tracing`, or the parts that they need.
+# Modules of core/trace whose functions and classes take the whole trace. Others take `Tracing`, or the parts that they
+# need.
 WHOLE_TRACE = {
-    "core/trace/emit/value_writer.py",
-    "core/trace/frame_state.py",
-    "core/trace/interpreter.py",
-    "core/trace/inlining.py",
-    "core/trace/tracer.py",
+    "core/trace/emit/value_writer.py",  # the code that it writes depends on every part
+    "core/trace/frame_state.py",  # a frame has it, for opcode functions
+    "core/trace/interpreter.py",  # begins and ends it
+    "core/trace/inlining.py",  # makes frames
+    "core/trace/tracer.py",  # extends it by its verbs
 }
 
 # The work that each of our back ends does for kernels: a module of the same name in both.
