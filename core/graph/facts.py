@@ -56,10 +56,10 @@ def fake_rules(rows: Iterable[Operator]) -> FakeRules:
     counts."""
     rows = tuple(rows)
 
-    def told(field: str) -> dict[Any, Any]:
+    def by_operator(field: str) -> dict[Any, Any]:
         return {row.op: getattr(row, field) for row in reversed(rows) if getattr(row, field) is not None}
 
-    return FakeRules(*map(told, ("relaid", "takes", "understood", "axes_of_one", "fake", "probed", "writes")))
+    return FakeRules(*map(by_operator, ("relaid", "takes", "understood", "axes_of_one", "fake", "probed", "writes")))
 
 
 Rows: TypeAlias = Mapping[Any, Operator]

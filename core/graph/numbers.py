@@ -29,7 +29,7 @@ COMPUTED: Mapping[object, torch._ops.OpOverload] = MappingProxyType({
     operator.truediv: aten.div.Tensor, operator.floordiv: aten.floor_divide.default,
     operator.mod: aten.remainder.Tensor, operator.pow: aten.pow.Tensor_Tensor, operator.neg: aten.neg.default,
     operator.abs: aten.abs.default, torch.sym_max: aten.maximum.default, torch.sym_min: aten.minimum.default,
-    **{found: getattr(aten, function.__name__).default for function, found in MATH_FUNCTIONS.items()},
+    **{target: getattr(aten, function.__name__).default for function, target in MATH_FUNCTIONS.items()},
 })  # fmt: skip
 
 # Those that can be called with a Python number in place of a tensor.

@@ -26,14 +26,14 @@ from armature.torch_abi.wrappers import is_wrapper
 class OutputViews:
     """The calls at the end of a graph that make views, in order, and the graph without them.
 
-    given: the results of that graph. made: the nodes that make views. switched: the nodes of `made` that run in
+    results: those of that graph. views: the nodes that make views. switched: the nodes of `views` that run in
     another grad mode.
     """
 
     whole: fx.GraphModule
     inner: fx.GraphModule
-    given: tuple[fx.Node, ...]
-    made: tuple[fx.Node, ...]
+    results: tuple[fx.Node, ...]
+    views: tuple[fx.Node, ...]
     switched: frozenset[fx.Node]
 
     def after(self, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,12 +42,12 @@ class OutputViews:
         places = [node for node in self.whole.graph.nodes if node.op == "placeholder"]
         copies = {node: graph.node_copy(node) for node in places}
         called = graph.call_function(named(run, "compiled"), tuple(copies[node] for node in places))
-        for position, node in enumerate(self.given):
+        for position, node in enumerate(self.results):
             copies[node] = graph.call_function(operator.getitem, (called, position))
         for node in [*copies]:
             self.name_all(node, copies)
         mode = before = torch.is_grad_enabled()
-        for node in self.made:
+        for node in self.views:
             if (node in self.switched) is (mode is before):
                 mode = not mode
                 graph.call_function(set_grad_enabled, (mode,))

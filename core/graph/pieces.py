@@ -55,12 +55,12 @@ def is_graph(node: fx.Node) -> bool:
 
 @attrs.frozen(eq=False)
 class Piece:
-    """Nodes that are compiled together. given: nodes outside the piece that it uses. made: nodes of the piece that are
-    used outside."""
+    """Nodes that are compiled together. inputs: nodes outside the piece that it uses. outputs: nodes of the
+    piece that are used outside."""
 
     nodes: tuple[fx.Node, ...]
-    given: tuple[fx.Node, ...]
-    made: tuple[fx.Node, ...]
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]
 
     @classmethod
     def of(cls, group: Sequence[fx.Node], reached: frozenset[fx.Node] = frozenset()) -> Piece:
@@ -74,14 +74,14 @@ class Piece:
         """The piece as a graph. counts_writes: its callable must bump the versions of inputs that it writes to."""
         graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
-        for node in self.given:
+        for node in self.inputs:
             copies[node] = graph.placeholder(node.name)
             left_out = OF_PIECES if counts_writes else OF_WHOLE
             copies[node].meta = {key: held for key, held in node.meta.items() if key not in left_out}
         for node in self.nodes:
             copies[node] = graph.node_copy(node, lambda used: copied(graph, used, copies))
-        result = graph.output(tuple(copies[node] for node in self.made))
-        result.meta["example_value"] = tuple(node.meta["example_value"] for node in self.made)
+        result = graph.output(tuple(copies[node] for node in self.outputs))
+        result.meta["example_value"] = tuple(node.meta["example_value"] for node in self.outputs)
         return fx.GraphModule(whole, graph, type(whole).__name__)
 
 
@@ -91,7 +91,7 @@ class Outer:
 
     traced: TracedFrame
     whole: fx.GraphModule
-    learns: bool  # whether anything requires gradients
+    trains: bool  # whether anything requires gradients
     alters: bool  # whether a call switches on a tensor's gradients: then fakes only show its final state
     # the fake mode of all fakes here; the trace's results have another mode if the inputs' fakes were remade after it
     mode: Any = None
@@ -151,7 +151,7 @@ class Outer:
             used: self.whole.get_submodule(str(used.target)) for used in node.all_input_nodes if is_graph(used)
         }
         args: Any = fx.map_arg(node.args, lambda used: graphs[used] if used in graphs else self.fake(used))
-        run = None if node.kwargs else compile_call(node.target, args, self.learns and torch.is_grad_enabled())
+        run = None if node.kwargs else compile_call(node.target, args, self.trains and torch.is_grad_enabled())
         if run is None:
             return False
         given = fx.map_arg(node.args, lambda used: copied(self.graph, used, self.copies))
@@ -182,7 +182,7 @@ class Outer:
                 self.used.add(own)
         self.used.discard(None)
 
-    def keeps(self, written: Sequence[fx.Node]) -> bool:
+    def leaves_intact(self, written: Sequence[fx.Node]) -> bool:
         """Whether the values that backward needs are still intact after the given writes."""
         return self.used.isdisjoint(map(memory_of, written))
 
@@ -193,11 +193,11 @@ class Outer:
         if after is None:
             return False
         results, written = after
-        if not self.keeps([piece.given[position] for position in written]):
+        if not self.leaves_intact([piece.inputs[position] for position in written]):
             return False
-        if self.learns:
+        if self.trains:
             self.note_used(piece)
-        if written and self.learns and part.graph is not None:
+        if written and self.trains and part.graph is not None:
             # Backward may need the values before the write, which a graph saves by saving its input.
             run = part.graph.forward
         else:
@@ -208,7 +208,7 @@ class Outer:
 
     def part(self, piece: Piece, counts_writes: bool = False) -> TracedFrame:
         """Build a piece to be compiled."""
-        given = tuple(self.inputs[node] for node in piece.given)
+        given = tuple(self.inputs[node] for node in piece.inputs)
         module = piece.module(self.whole, counts_writes)
         name = f"{self.traced.name}_{self.count}"
         return attrs.evolve(self.traced, name=name, graph=module, inputs=given, guards=())
@@ -216,8 +216,8 @@ class Outer:
     def place(self, piece: Piece, run: Callable[..., Any], results: Sequence[Any]) -> None:
         """Add a call of a compiled piece. results: its results, as fakes."""
         target = named(run, f"piece_{self.count}")
-        called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.given))
-        for position, (node, fake) in enumerate(zip(piece.made, results, strict=True)):
+        called = self.graph.call_function(target, tuple(self.copies[node] for node in piece.inputs))
+        for position, (node, fake) in enumerate(zip(piece.outputs, results, strict=True)):
             self.copies[node] = self.graph.call_function(operator.getitem, (called, position))
             self.inputs[node] = GraphInput(node.name, None, fake)
         self.count += 1
@@ -247,14 +247,14 @@ def compiled(
                 if not outer.call(step, compile_piece):
                     return None
                 continue
-            if step.target is CONDITION and not outer.learns:
+            if step.target is CONDITION and not outer.trains:
                 outer.choose(step, compile_piece)
             elif compile_call is None or not calls_graphs(step) or not outer.compiled_call(step, compile_call):
                 outer.copy(step)
             if step.target is set_grad_enabled:
                 set_grad_enabled(*step.args)  # as it will be when the pieces after it run
                 switches = True
-            elif is_uncompiled(step) and not outer.keeps(written_uncompiled(step)):
+            elif is_uncompiled(step) and not outer.leaves_intact(written_uncompiled(step)):
                 return None
     finally:
         set_grad_enabled(grad)
@@ -268,7 +268,7 @@ def needs_gradient(fake: object) -> bool:
     return isinstance(fake, torch.Tensor) and fake.requires_grad
 
 
-class Keeping(fx.Interpreter):
+class FakeRecorder(fx.Interpreter):
     """Runs a graph on fakes and stores each node's result in its metadata."""
 
     def run_node(self, n: fx.Node) -> Any:
@@ -290,7 +290,7 @@ def fakes_after(part: TracedFrame, mode: Any, *, keep: bool) -> tuple[tuple[Any,
     tensors = {n: fake for n, fake in enumerate(given) if isinstance(fake, torch.Tensor)}
     before = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
     with mode or contextlib.nullcontext(), enable_python_dispatcher():
-        results: tuple[Any, ...] = Keeping(part.graph).run(*given) if keep else part.graph(*given)
+        results: tuple[Any, ...] = FakeRecorder(part.graph).run(*given) if keep else part.graph(*given)
     after = {n: (fake.shape, fake.stride(), version_of(fake), fake.requires_grad) for n, fake in tensors.items()}
     written = [n for n in tensors if before[n] != after[n]]
     if any(before[n][:2] != after[n][:2] for n in written):
@@ -357,7 +357,7 @@ def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[P
     memories = (memory for node in apart for memory in map(memory_of, node.all_input_nodes))
     reached = frozenset(owners[memory] for memory in memories if memory in owners)
     pieces = [Piece.of(group, reached) for group in groups]
-    crossing = {node for piece in pieces for node in (*piece.given, *piece.made) if node.op != "placeholder"}
+    crossing = {node for piece in pieces for node in (*piece.inputs, *piece.outputs) if node.op != "placeholder"}
     if not all(isinstance(node.meta.get("example_value"), torch.Tensor) for node in crossing):
         return None
     steps: list[Piece | fx.Node] = []

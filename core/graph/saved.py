@@ -96,7 +96,7 @@ def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
     The partitioner may save only results such as `n - (n + 1) // 2`, from which `n` can't be computed.
     """
     places = backward.graph.find_nodes(op="placeholder")
-    given = {str(symbol) for place in places for symbol in _given(place.meta.get("val"))}
+    given = {str(symbol) for place in places for symbol in _single_symbols(place.meta.get("val"))}
     wanted = {
         str(symbol)
         for node in backward.graph.nodes
@@ -130,7 +130,7 @@ def _axis_of(name: str, forward: fx.GraphModule) -> tuple[fx.Node, int] | None:
     return None
 
 
-def _given(value: object) -> list[object]:
+def _single_symbols(value: object) -> list[object]:
     """The symbols that are by themselves an argument's value or one of its sizes."""
     alone = (symbols.single_symbol(size) for size in _sizes(value))
     return [symbol for symbol in alone if symbol is not None]

@@ -47,12 +47,12 @@ def compiled(traced: TracedFrame, ctx: CompileContext, compile_piece: CompilePie
     ctx.emit(CompileEvent(EventKind.STAGE, ctx.compile_id, traced.name, "", 0, summary))
     if not cuts:
         return None
-    outer = Outer(traced, module, learns=True, alters=False)
+    outer = Outer(traced, module, trains=True, alters=False)
     outer.open()
     for nodes in steps.between(cuts):
         piece = Piece.of(nodes)
         run = compile_piece(outer.part(piece, counts_writes=True))
-        outer.place(piece, run, [node.meta["example_value"] for node in piece.made])
+        outer.place(piece, run, [node.meta["example_value"] for node in piece.outputs])
     outer.close(module.graph.output_node())
     whole: Callable[..., Any] = fx.GraphModule(module, outer.graph, type(module).__name__).forward
     return whole

@@ -29,7 +29,7 @@ class Var:
     def __str__(self) -> str:
         return self.name
 
-    def parts(self) -> tuple[Index, ...]:
+    def operands(self) -> tuple[Index, ...]:
         return ()
 
     def bounds(self) -> Bounds:
@@ -58,7 +58,7 @@ class Size:
     def __str__(self) -> str:
         return self.name
 
-    def parts(self) -> tuple[Index, ...]:
+    def operands(self) -> tuple[Index, ...]:
         return ()
 
     def bounds(self) -> Bounds:
@@ -84,7 +84,7 @@ class Sum:
             parts.append(str(self.const))
         return "(" + " + ".join(parts) + ")"
 
-    def parts(self) -> tuple[Index, ...]:
+    def operands(self) -> tuple[Index, ...]:
         return tuple(factor for factor, _ in self.terms)
 
     def bounds(self) -> Bounds:
@@ -113,7 +113,7 @@ class Product:
     def __str__(self) -> str:
         return "*".join(str(f) for f in self.factors)
 
-    def parts(self) -> tuple[Index, ...]:
+    def operands(self) -> tuple[Index, ...]:
         return self.factors
 
     def bounds(self) -> Bounds:
@@ -147,7 +147,7 @@ class FloorDiv:
     def __str__(self) -> str:
         return f"({self.num} // {self.den})"
 
-    def parts(self) -> tuple[Index, ...]:
+    def operands(self) -> tuple[Index, ...]:
         return self.num, self.den
 
     def bounds(self) -> Bounds:
@@ -176,7 +176,7 @@ class Mod:
     def __str__(self) -> str:
         return f"({self.num} % {self.den})"
 
-    def parts(self) -> tuple[Index, ...]:
+    def operands(self) -> tuple[Index, ...]:
         return self.num, self.den
 
     def bounds(self) -> Bounds:
@@ -423,7 +423,7 @@ def substitute(value: Index, changes: Mapping[Var, Index]) -> Index:
 
 def walk(value: Index) -> list[Index]:
     """The expression and all parts of it, each before its own parts. Extents of variables are no parts."""
-    parts = () if isinstance(value, int) else value.parts()
+    parts = () if isinstance(value, int) else value.operands()
     return [value, *(inner for part in parts for inner in walk(part))] if parts else [value]
 
 

@@ -61,15 +61,15 @@ class ResultMemory:
 
 @attrs.define(eq=False)
 class Arena:
-    """Memory that recordings share. held: results that were in use when last looked at, or were made since then."""
+    """Memory that recordings share. recent_results: those that were in use when last looked at, or were made since."""
 
     number: int
-    held: list[ResultMemory] = attrs.field(factory=list)
+    recent_results: list[ResultMemory] = attrs.field(factory=list)
 
     def in_use(self) -> list[ResultMemory]:
         """The results that the program holds."""
-        self.held = [memory for memory in self.held if memory.in_use()]
-        return self.held
+        self.recent_results = [memory for memory in self.recent_results if memory.in_use()]
+        return self.recent_results
 
     def may_grow(self) -> bool:
         """Whether another recording can take memory: that of results which do not own it looks free."""
@@ -93,7 +93,7 @@ class Arenas:
         without results in use, because its recordings can be replayed beside those of the others."""
         arenas = self.by_place.setdefault(place, [])
         for arena in arenas:
-            if any(memory in arena.held for memory in given) and arena.may_grow():
+            if any(memory in arena.recent_results for memory in given) and arena.may_grow():
                 return arena
         for arena in arenas:
             if not arena.in_use():
@@ -101,7 +101,7 @@ class Arenas:
         arenas.append(Arena(len(arenas)))
         return arenas[-1]
 
-    def made(self, memory: ResultMemory) -> ResultMemory:
+    def register(self, memory: ResultMemory) -> ResultMemory:
         """Register the memory of a result, or the storage that it is in from now on."""
         self.results[memory.number] = memory
         return memory

@@ -100,7 +100,7 @@ class FreshResult:
         if self.template is None:
             self.template = tensor_in(self.memory.borrowed(), self.layout)
             self.memory.own += 1
-            self.arenas.made(self.memory)
+            self.arenas.register(self.memory)
         return self.template.detach()
 
 
@@ -125,26 +125,26 @@ class Recording:
     """Launches for fixed addresses.
 
     positions: inputs whose addresses are fixed. addresses: per input, None for others. copied: positions of the others,
-    whose values are copied to `places`. results: how each result is made from the arguments. made: the memory of
-    results. before: the memory of results that were in use when the recording was made.
+    whose values are copied to `fixed_inputs`. results: how each result is made from the arguments. result_memory: the
+    memory of results. in_use_before: the memory of results that were in use when the recording was made.
     """
 
     positions: list[int]
     addresses: list[int | None]
     copied: tuple[int, ...]
-    places: list[Tensor]
+    fixed_inputs: list[Tensor]
     launch: Callable[[], None]
     results: tuple[Result, ...]
     arena: Arena
-    made: tuple[ResultMemory, ...]
-    before: frozenset[ResultMemory]
+    result_memory: tuple[ResultMemory, ...]
+    in_use_before: frozenset[ResultMemory]
     consumed: tuple[Consumed, ...]
 
     def fits(self, args: list[Any]) -> bool:
         """Whether the arguments have the recorded addresses, and a replay writes over nothing that is in use."""
         return (
             same_addresses(args, self.addresses, self.positions)
-            and all(memory in self.before for memory in self.arena.in_use())
+            and all(memory in self.in_use_before for memory in self.arena.in_use())
             and all(
                 one.memory.uses() <= one.uses and getrefcount(args[one.position]) <= one.references
                 for one in self.consumed
@@ -153,12 +153,12 @@ class Recording:
 
     def run(self, args: list[Any]) -> tuple[Any, ...]:
         """Replay for these arguments; the list is emptied."""
-        if self.places:
-            copy_all(self.places, [args[k] for k in self.copied])
+        if self.fixed_inputs:
+            copy_all(self.fixed_inputs, [args[k] for k in self.copied])
         made = tuple(result(args) for result in self.results)
         args.clear()
         self.launch()
-        self.arena.held.extend(self.made)
+        self.arena.recent_results.extend(self.result_memory)
         return made
 
 
@@ -265,7 +265,7 @@ class Replayed:
         del inputs, spare
         passed = self.constants.union(source.number for source in sources.values())
         memories = {
-            number: arenas.made(ResultMemory.of(one))
+            number: arenas.register(ResultMemory.of(one))
             for number, one in {storage_number(one): one for one in made if isinstance(one, Tensor)}.items()
             if number not in passed
         }
@@ -281,7 +281,7 @@ class Replayed:
         more = "; this was the last one, other calls run normally" if last else ""
         self.tell(f"recorded: {len(kept)} inputs stay where they are, {len(places)} are copied{more}")
         launch()
-        arena.held.extend(held)
+        arena.recent_results.extend(held)
         return first_results(made, results, values)
 
     def run_once(self, args: list[Any], lent: list[int]) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ _POINTS = Size("points", 1)
 
 
 @attrs.frozen
-class Place:
+class Binding:
     """The binding of a body's slot in one member: a buffer, and the element in its memory where the slot begins."""
 
     buffer: str
@@ -37,10 +37,10 @@ class Place:
 
 @attrs.frozen
 class Row:
-    """One member: the number of points of its loop, and a place for each slot, in the order of `Body.slots`."""
+    """One member: the number of points of its loop, and a binding for each slot, in the order of `Body.slots`."""
 
     points: int
-    places: tuple[Place, ...]
+    bindings: tuple[Binding, ...]
 
 
 @attrs.frozen(eq=False)
@@ -61,8 +61,8 @@ class _Form:
 
     key: object
     points: int
-    slots: tuple[Place, ...]
-    held: tuple[tuple[torch.dtype, torch.device], ...]
+    slots: tuple[Binding, ...]
+    kinds: tuple[tuple[torch.dtype, torch.device], ...]
 
 
 class _Reader:
@@ -76,21 +76,21 @@ class _Reader:
         else:
             self.loops = tuple(Var(f"x{k}", var.extent) for k, var in enumerate(kernel.outer))
         self.changes: dict[Var, Index] = dict(zip(kernel.outer, self.loops, strict=True))
-        self.slots: dict[Place, int] = {}
+        self.slots: dict[Binding, int] = {}
 
-    def place(self, access: Load | Store) -> tuple[Place, Index]:
+    def binding(self, access: Load | Store) -> tuple[Binding, Index]:
         """The slot of an access, and its position in the slot in terms of the form's loops."""
         buffer = self.buffers[access.buffer]
         position = substitute(linear(access.index, buffer.strides, buffer.offset), self.changes)
         if isinstance(position, int):
-            return Place(access.buffer, position), 0
+            return Binding(access.buffer, position), 0
         if isinstance(position, Sum) and position.const:
-            return Place(access.buffer, position.const), linear((position,), (1,), -position.const)
-        return Place(access.buffer, 0), position
+            return Binding(access.buffer, position.const), linear((position,), (1,), -position.const)
+        return Binding(access.buffer, 0), position
 
     def access(self, access: Load | Store) -> tuple[int, Index, torch.dtype]:
-        place, position = self.place(access)
-        return self.slots.setdefault(place, len(self.slots)), position, self.buffers[access.buffer].dtype
+        binding, position = self.binding(access)
+        return self.slots.setdefault(binding, len(self.slots)), position, self.buffers[access.buffer].dtype
 
     def node(self, node: Node) -> object:
         if isinstance(node, Const):
@@ -114,18 +114,18 @@ class _Reader:
         number = {node: k for k, node in enumerate(order)}
         nodes = tuple((self.node(n), tuple(number[child] for child in operands(n))) for n in order)
         written = tuple((self.access(s), number[s.value]) for s in stores)
-        buffers = [place.buffer for place in self.slots]
+        buffers = [binding.buffer for binding in self.slots]
         if any(buffers.count(name) > 1 for name in kernel.writes):
             return None  # slots would be treated as unrelated memory, although they are parts of one buffer
         points = numel(v.extent for v in kernel.outer)
         if not isinstance(points, int):
             return None
-        held = tuple((self.buffers[name].dtype, self.buffers[name].device) for name in buffers)
+        kinds = tuple((self.buffers[name].dtype, self.buffers[name].device) for name in buffers)
         extents = tuple(v.extent for v in kernel.outer) if len(kernel.outer) != 1 else None
         # so that the key says which slots are parts of one buffer
         same = tuple(buffers.index(name) for name in buffers)
-        apart = tuple(device == kernel.device for _, device in held)
-        return _Form((kernel.device, extents, nodes, written, same, apart), points, tuple(self.slots), held)
+        apart = tuple(device == kernel.device for _, device in kinds)
+        return _Form((kernel.device, extents, nodes, written, same, apart), points, tuple(self.slots), kinds)
 
 
 def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
@@ -141,7 +141,7 @@ def body_of(batch: Batch, buffers: Mapping[str, Buffer]) -> Body:
     extent: Index = Size("points", sum(row.points for row in rows)) if several else rows[0].points
     loops = (Var("x", extent),) if len(kernel.outer) == 1 else first.loops
     slots = {}
-    for k, (dtype, device) in enumerate(forms[0].held):
+    for k, (dtype, device) in enumerate(forms[0].kinds):
         shape = (extent,) if device == kernel.device else ()
         slots[f"slot{k}"] = Buffer(f"slot{k}", dtype, device, shape, contiguous_strides(shape), BufferKind.INPUT)
     return Body(_over_slots(batch, first, loops), slots, rows)
@@ -151,13 +151,13 @@ def _over_slots(batch: Batch, reader: _Reader, loops: tuple[Var, ...]) -> Kernel
     """The first member's kernel with slots for buffers, over the form's loops."""
     kernel = reader.kernel
     changes: dict[Var, Index] = dict(zip(kernel.outer, loops, strict=True))
-    again: dict[Var, Index] = dict(zip(reader.loops, loops, strict=True))
+    from_form: dict[Var, Index] = dict(zip(reader.loops, loops, strict=True))
     (item,) = kernel.passes
 
     def name_and_index(access: Load | Store) -> tuple[str, tuple[Index, ...]]:
-        place, position = reader.place(access)
-        held = reader.buffers[place.buffer].device == kernel.device  # others are numbers, see `Features.scalars`
-        return f"slot{reader.slots[place]}", (substitute(position, again),) if held else ()
+        binding, position = reader.binding(access)
+        on_device = reader.buffers[binding.buffer].device == kernel.device  # others are numbers, see `Features.scalars`
+        return f"slot{reader.slots[binding]}", (substitute(position, from_form),) if on_device else ()
 
     table: dict[Node, Node] = {}
     for node in postorder(root for store in item.outer_stores for root in store_roots(store)):

@@ -35,9 +35,9 @@ from armature.schedule.align import Alignment, align
 from armature.schedule.axes import is_order_sensitive
 from armature.schedule.dependencies import Dependencies, Unit
 from armature.schedule.group import (
+    Accesses,
     Group,
     Member,
-    Places,
     Where,
     add_levels,
     at_inner,
@@ -125,7 +125,7 @@ class Fusion:
             return
         readers = {self.order.find(self.groups[k]) for name in group.stores for k in self.deps.readers.get(name, ())}
         readers.discard(group)
-        if len(readers) == 1 and not any(self.kept(name, group, *readers) for name in group.stores):
+        if len(readers) == 1 and not any(self.is_needed(name, group, *readers) for name in group.stores):
             (reader,) = readers
             if not reader.solo:
                 self.try_join(group, reader)
@@ -144,17 +144,17 @@ class Fusion:
         gone.change(found.outer, found.inner, found.right)
         keep.absorb(gone)
         if on_top:
-            keep.passes = add_levels(gone.members, keep.known, keep.passes)
+            keep.passes = add_levels(gone.members, keep.known_after, keep.passes)
         elif found.inner:
-            keep.known = {}
-            keep.passes = add_levels(keep.members, keep.known, 1)
+            keep.known_after = {}
+            keep.passes = add_levels(keep.members, keep.known_after, 1)
         self.order.join(keep, gone, keep)
         for name in handed:
-            if not self.kept(name, keep):
+            if not self.is_needed(name, keep):
                 keep.forget(name)
         return keep
 
-    def kept(self, name: str, *groups: Group) -> bool:
+    def is_needed(self, name: str, *groups: Group) -> bool:
         """Whether the buffer is needed outside of these groups."""
         if name in self.deps.wanted or name in self.deps.changed:
             return True
@@ -207,7 +207,7 @@ class Fusion:
         for group, changes in ((keep, found.left), (gone, found.right)):
             for name, places in group.stores.items():
                 inside = any(variables(i) & deeper for place in moved(places, changes) for i in place)
-                if inside and self.kept(name, keep, gone):
+                if inside and self.is_needed(name, keep, gone):
                     return True
         return False
 
@@ -267,7 +267,7 @@ def within_passes(fusion: Fusion, keep: Group, gone: Group, found: Alignment) ->
     deeper = frozenset(found.inner)
     trial = [moved_member(m, found.right, deeper) for m in gone.members]
     if adds_on_top(keep, gone):
-        passes = add_levels(trial, ChainMap({}, keep.known), keep.passes)
+        passes = add_levels(trial, ChainMap({}, keep.known_after), keep.passes)
     else:
         trial += [moved_member(m, found.left, deeper) for m in keep.members]
         trial.sort(key=lambda m: m.item.number)
@@ -338,7 +338,7 @@ def moved_member(member: Member, changes: Mapping[Var, Index], inner: frozenset[
     return new
 
 
-def moved(places: Places, changes: Mapping[Var, Index]) -> Iterable[Where]:
+def moved(places: Accesses, changes: Mapping[Var, Index]) -> Iterable[Where]:
     """The places in the variables of another nest."""
     if not changes:
         return places

@@ -14,7 +14,7 @@ from armature.schedule.score import size
 from armature.schedule.walk import operands
 
 Where = tuple[Index, ...]
-Places = dict[Where, None]  # an ordered set: the same in every process
+Accesses = dict[Where, None]  # an ordered set: the same in every process
 
 
 @attrs.define(eq=False)
@@ -32,20 +32,20 @@ class Group:
     """Items over one nest, in the order of their numbers.
 
     stores, loads: where each buffer is touched, in the group's variables; a buffer that nobody outside needs is dropped
-    from both. known: passes after which the value of a stored buffer is known. passes: their number.
+    from both. known_after: passes after which the value of a stored buffer is known. passes: their number.
     """
 
     members: list[Member]
     outer: tuple[Var, ...]
     inner: tuple[Var, ...]
-    stores: dict[str, Places]
-    loads: dict[str, Places]
+    stores: dict[str, Accesses]
+    loads: dict[str, Accesses]
     weight: int
     solo: bool = False  # never joined: extern calls, scatters
     positions: bool = False  # has a scan or a reduction that returns a position
     product: bool = False  # has a product of matrices
     extern: ExternCall | None = None
-    known: dict[str, int] = attrs.field(factory=dict)
+    known_after: dict[str, int] = attrs.field(factory=dict)
     passes: int = 1
 
     @property
@@ -96,8 +96,8 @@ def at_inner(member: Member, inner: frozenset[Var]) -> bool:
 
 def group_of_item(item: Item) -> Group:
     """A group of one."""
-    stores: dict[str, Places] = {}
-    loads: dict[str, Places] = {}
+    stores: dict[str, Accesses] = {}
+    loads: dict[str, Accesses] = {}
     solo = False
     for store in item.stores:
         stores.setdefault(store.buffer, {})[store.index] = None
@@ -109,7 +109,7 @@ def group_of_item(item: Item) -> Group:
     outer = tuple(v for v in item.outer if v not in item.scanned)
     positions = is_order_sensitive(item.order)
     group = Group(members, outer, item.inner or item.scanned, stores, loads, size(item.order), solo, positions)
-    group.passes = add_levels(members, group.known, 1)
+    group.passes = add_levels(members, group.known_after, 1)
     group.product = is_product(item)
     return group
 

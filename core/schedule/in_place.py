@@ -46,7 +46,7 @@ def written_in_place(units: Sequence[Unit], loops: LoopGraph, buffers: dict[str,
         return list(units)
     for name in work.names:
         del buffers[name]
-    return [_renamed(unit, work.names) for place, unit in enumerate(units) if place not in work.gone]
+    return [_renamed(unit, work.names) for place, unit in enumerate(units) if place not in work.removed]
 
 
 def _copy(place: int, unit: Unit, buffers: Mapping[str, Buffer]) -> Copy | None:
@@ -61,7 +61,8 @@ def _copy(place: int, unit: Unit, buffers: Mapping[str, Buffer]) -> Copy | None:
 
 
 class _Merging:
-    """Which buffers are merged. `names`: the replacement of each removed buffer. `gone`: removed units."""
+    """Which buffers are merged. `names`: the replacement of each removed buffer. `removed`: units that are not
+    needed any more."""
 
     def __init__(
         self, units: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], copies: dict[int, Copy]
@@ -69,7 +70,7 @@ class _Merging:
         self.buffers = buffers
         self.copies = copies
         self.names: dict[str, str] = {}
-        self.gone: set[int] = set()
+        self.removed: set[int] = set()
         self.reads: dict[str, list[int]] = {}
         self.writes: dict[str, list[int]] = {}
         self.shared = shared_memory(units)
@@ -106,7 +107,7 @@ class _Merging:
             return
         elif new in self.returned:
             keep, drops = new, old
-        self.gone |= drop
+        self.removed |= drop
         self.join(keep, drops)
 
     def join(self, old: str, new: str) -> None:
@@ -114,7 +115,7 @@ class _Merging:
         self.names[new] = old
         for table in (self.reads, self.writes):
             both = (*table.get(old, ()), *table.pop(new, ()))
-            table[old] = sorted(place for place in both if place not in self.gone)
+            table[old] = sorted(place for place in both if place not in self.removed)
         for place, copy in self.copies.items():
             source, target = (old if name == new else name for name in (copy.source, copy.target))
             self.copies[place] = attrs.evolve(copy, source=source, target=target)

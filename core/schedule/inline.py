@@ -102,7 +102,7 @@ class _Inliner:
         ]
         origins = dict.fromkeys(o for source in (*sources, item) for o in source.origins)
         new = item.with_stores(rename_store(s, {}, table) for s in item.stores)
-        return attrs.evolve(new, origins=tuple(origins), parts=item.parts.union(*(source.parts for source in sources)))
+        return attrs.evolve(new, origins=tuple(origins), loops=item.loops.union(*(source.loops for source in sources)))
 
     def producer(self, item: Item) -> Producer | None:
         """The item as a producer to copy, None if it keeps its buffer."""

@@ -26,7 +26,7 @@ from armature.schedule.walk import (
 
 
 @attrs.frozen(eq=False)
-class Placed:
+class PlacedStore:
     """A store and where it is made. `at_inner`: at every inner point. `last`: in the last pass, because any pass may
     read what it overwrites."""
 
@@ -36,10 +36,10 @@ class Placed:
 
 
 def build_kernel(
-    group: Group, number: int, buffers: Mapping[str, Buffer], kept: Callable[[str], bool], changed: frozenset[str]
+    group: Group, number: int, buffers: Mapping[str, Buffer], is_needed: Callable[[str], bool], changed: frozenset[str]
 ) -> Kernel:
-    """The kernel of a group. `kept` says which buffers are needed after it; stores to others are dropped."""
-    placed = [p for p in _joined(group, changed) if kept(p.store.buffer)]
+    """The kernel of a group. `is_needed` says which buffers are needed after it; stores to others are dropped."""
+    placed = [p for p in _joined(group, changed) if is_needed(p.store.buffer)]
     outer, inner, placed = _arranged(group, placed, buffers)
     passes = _passes(placed, inner)
     origins = tuple(dict.fromkeys(o for m in group.members for o in m.item.origins))
@@ -50,14 +50,14 @@ def build_kernel(
     device = group.members[0].item.device
     used = _sizes(order, stores, (*outer, *inner), buffers)
     name = kernel_name(origins, number, buffers)
-    parts = {part for m in group.members for part in m.item.parts}
-    return Kernel(name, device, outer, inner, passes, reads, writes, used, origins, len(parts), tuple(sorted(parts)))
+    loops = {name for m in group.members for name in m.item.loops}
+    return Kernel(name, device, outer, inner, passes, reads, writes, used, origins, len(loops), tuple(sorted(loops)))
 
 
-def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
+def _joined(group: Group, changed: frozenset[str]) -> list[PlacedStore]:
     """All stores of the members in the group's variables, with members' values substituted for loads."""
     known: dict[tuple[str, Where], Node] = {}
-    placed: list[Placed] = []
+    placed: list[PlacedStore] = []
     for member in group.members:
         table: dict[Node, Node] = {}
         for old in member.item.order:
@@ -69,15 +69,15 @@ def _joined(group: Group, changed: frozenset[str]) -> list[Placed]:
             table[old] = known.get((node.buffer, node.index), node) if isinstance(node, Load) else node
         for store in member.item.stores:
             new = rename_store(store, member.changes, table)
-            placed.append(Placed(new, member.at_inner, store.buffer in changed))
+            placed.append(PlacedStore(new, member.at_inner, store.buffer in changed))
             if not store.atomic:
                 known[store.buffer, new.index] = new.value
     return placed
 
 
 def _arranged(
-    group: Group, placed: list[Placed], buffers: Mapping[str, Buffer]
-) -> tuple[tuple[Var, ...], tuple[Var, ...], list[Placed]]:
+    group: Group, placed: list[PlacedStore], buffers: Mapping[str, Buffer]
+) -> tuple[tuple[Var, ...], tuple[Var, ...], list[PlacedStore]]:
     """The stores over loops in their final order, with neighbours merged."""
     stores = [p.store for p in placed]
     roots = [root for s in stores for root in store_roots(s)]
@@ -103,7 +103,7 @@ def _arranged(
     return outer, inner, [attrs.evolve(p, store=rename_store(p.store, changes, table)) for p in placed]
 
 
-def _passes(placed: list[Placed], inner: tuple[Var, ...]) -> tuple[Pass, ...]:
+def _passes(placed: list[PlacedStore], inner: tuple[Var, ...]) -> tuple[Pass, ...]:
     """Assign stores and reductions to passes: reductions that a pass needs are made in earlier ones."""
     stores = tuple(p.store for p in placed)
     if not inner:
@@ -118,7 +118,7 @@ def _passes(placed: list[Placed], inner: tuple[Var, ...]) -> tuple[Pass, ...]:
     when = {p: max(level[root] for root in store_roots(p.store)) for p in placed}
     count = max([level[r] for r in reductions] + [when[p] + 1 for p in placed if p.at_inner])
 
-    def own_pass(item: Placed) -> int:
+    def own_pass(item: PlacedStore) -> int:
         if item.last:
             return count
         return when[item] + 1 if item.at_inner else max(when[item], 1)

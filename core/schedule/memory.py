@@ -22,7 +22,7 @@ from armature.torch_abi.memory import HOST
 
 
 @attrs.frozen
-class Room:
+class MemoryKind:
     """The properties that memory must share to be reused."""
 
     device: torch.device
@@ -30,16 +30,16 @@ class Room:
     bytes: Index
 
 
-def room(buffer: Buffer) -> Room:
+def memory_kind(buffer: Buffer) -> MemoryKind:
     """Bytes that the buffer's elements span."""
     span: Index = 1
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         span = add(span, mul(sub(size, 1), stride))
-    return Room(buffer.device, buffer.dtype, mul(span, buffer.dtype.itemsize))
+    return MemoryKind(buffer.device, buffer.dtype, mul(span, buffer.dtype.itemsize))
 
 
 @attrs.frozen(eq=False)
-class Held:
+class Headroom:
     """How much released memory each step can keep for a later one without a higher peak.
 
     The peak counts in two ways: with the inputs, for callers that drop them, and without. `spare`: for each step, the
@@ -49,7 +49,7 @@ class Held:
     spare: list[int]
 
     @classmethod
-    def of(cls, used: Sequence[tuple[int, int]]) -> Held:
+    def of(cls, used: Sequence[tuple[int, int]]) -> Headroom:
         """From what each step of a plan that keeps nothing uses (`usage`)."""
         peaks = peak(used)
         return cls([min(peaks[0] - alone, peaks[1] - both) for alone, both in used])
@@ -66,7 +66,7 @@ class Held:
 
 def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer]) -> list[tuple[int, int]]:
     """Bytes that are live at each kernel or call, without and with the inputs. Symbolic sizes count at their hints."""
-    bytes_of = {name: hint(room(buffer).bytes) for name, buffer in buffers.items()}
+    bytes_of = {name: hint(memory_kind(buffer).bytes) for name, buffer in buffers.items()}
     given = {name: size for name, size in bytes_of.items() if buffers[name].kind is BufferKind.INPUT}
     own, inputs = 0, sum(given.values())
     used: list[tuple[int, int]] = []
@@ -106,8 +106,8 @@ class _Planner:
     returned: frozenset[str]
     shared: frozenset[str]  # buffers that share memory with others, which may live longer
     steps: list[Step] = attrs.field(factory=list)
-    free: dict[Room, list[str]] = attrs.field(factory=dict)
-    held: Held | None = None  # limits the reuse of released memory; None: there is no reuse
+    free: dict[MemoryKind, list[str]] = attrs.field(factory=dict)
+    headroom: Headroom | None = None  # limits the reuse of released memory; None: there is no reuse
     released: dict[str, int] = attrs.field(factory=dict)  # the step after which memory in `free` was last used
     alive: set[str] = attrs.field(factory=set)
     owned: set[str] = attrs.field(factory=set)  # memory that may be reused
@@ -172,11 +172,15 @@ class _Planner:
 
     def taken_over(self, name: str, number: int) -> str | None:
         """A released buffer whose memory this one can reuse; for a returned buffer, only one of the same layout."""
-        own = room(self.buffers[name])
+        own = memory_kind(self.buffers[name])
         pool = self.free.get(own, [])
         for place in range(len(pool) - 1, -1, -1):
             fits = name not in self.returned or same_layout(self.buffers[pool[place]], self.buffers[name])
-            if fits and self.held is not None and self.held.hold(self.released[pool[place]], number, hint(own.bytes)):
+            if (
+                fits
+                and self.headroom is not None
+                and self.headroom.hold(self.released[pool[place]], number, hint(own.bytes))
+            ):
                 return pool.pop(place)
         return None
 
@@ -208,12 +212,12 @@ class _Planner:
                 self.steps.append(Release(name))
                 if name in self.owned:
                     self.released[name] = number
-                    self.free.setdefault(room(self.buffers[name]), []).append(name)
+                    self.free.setdefault(memory_kind(self.buffers[name]), []).append(name)
 
     def in_place(self, kernel: Kernel, old: str, new: str) -> bool:
         """Whether `new` may be computed in the memory of `old`: each element is read only where it is written."""
         mine_is, old_is = self.buffers[new], self.buffers[old]
-        if old in self.returned or room(old_is) != room(mine_is):
+        if old in self.returned or memory_kind(old_is) != memory_kind(mine_is):
             return False
         if new in self.returned and not same_layout(old_is, mine_is):
             return False
@@ -289,15 +293,15 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
         (alone, both), (other_alone, other_both) = peak(used), peak(instead)
         if other_alone <= alone and other_both <= both and other_alone + other_both < alone + both:
             order, used = later, instead
-    return _planned(order, loops, buffers, Held.of(used))
+    return _planned(order, loops, buffers, Headroom.of(used))
 
 
 def _planned(
-    work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer], held: Held | None
+    work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer], headroom: Headroom | None
 ) -> tuple[Step, ...]:
     last = {name: number for number, step in enumerate(work) for name in touched(step)}
     returned = frozenset(v.buffer for v in loops.outputs if isinstance(v, View))
-    planner = _Planner(loops, buffers, last, returned, frozenset(shared_memory(work)), held=held)
+    planner = _Planner(loops, buffers, last, returned, frozenset(shared_memory(work)), headroom=headroom)
     planner.alive.update(loops.inputs)
     # Inputs are released too (the caller may have dropped them), but their memory is not ours to reuse.
     unused = [name for name in loops.inputs if name not in last and name not in returned]

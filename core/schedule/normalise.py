@@ -32,7 +32,7 @@ from armature.schedule.walk import depends, postorder, rename_node, rename_store
 class Item:
     """A normalised loop. `outer` is its space, `inner` the variables of all its reductions (() for a pointwise loop).
 
-    `number` is its position among the graph's nodes. `order` holds its nodes, operands before users. `parts`: names of
+    `number` is its position among the graph's nodes. `order` holds its nodes, operands before users. `loops`: names of
     the loops merged into it.
     """
 
@@ -45,7 +45,7 @@ class Item:
     origins: tuple[Origin, ...]
     plain: bool
     order: tuple[Node, ...]
-    parts: frozenset[str]
+    loops: frozenset[str]
 
     @property
     def loads(self) -> tuple[Load, ...]:
@@ -106,7 +106,7 @@ class _Normaliser:
         outer = {v: _fresh(v, f"p{number}_{k}") for k, v in enumerate(loop.space)}
         positions = _positions(n for n in order if isinstance(n, Reduce))
         inner = {v: _fresh(v, f"q{number}_{k}") for v, k in positions.items()}
-        left = tuple(dict.fromkeys(_kept(inner.values())))
+        left = tuple(dict.fromkeys(_variables_among(inner.values())))
         changes = {**_bound_names(stores, number), **outer, **inner}
         table: dict[Node, Node] = {}
         for node in order:
@@ -116,7 +116,7 @@ class _Normaliser:
         if not any(isinstance(n, Reduce) for n in order):
             left = ()
         device = self.buffers[stores[0].buffer].device
-        space = tuple(_kept(outer.values()))
+        space = tuple(_variables_among(outer.values()))
         parts = frozenset((loop.name,))
         plain = loop.plain or all(_writes_all(s, space, self.buffers[s.buffer]) for s in done)
         item = Item(number, loop.name, device, space, left, done, loop.origins, plain, order, parts)
@@ -187,7 +187,7 @@ def _fresh(var: Var, name: str) -> Index:
     return 0 if var.extent == 1 else Var(name, var.extent)
 
 
-def _kept(values: Iterable[Index]) -> list[Var]:
+def _variables_among(values: Iterable[Index]) -> list[Var]:
     return [v for v in values if isinstance(v, Var)]
 
 

@@ -45,12 +45,12 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
             work.append(group.extern)
             continue
 
-        def kept(name: str, here: object = group) -> bool:
+        def is_needed(name: str, here: object = group) -> bool:
             outside = (owner.get(number) is not here for number in deps.readers.get(name, ()))
             return name in deps.wanted or name in deps.changed or any(outside)
 
-        if any(kept(name) for member in group.members for name in member.item.writes):
-            work.append(build_kernel(group, number, buffers, kept, deps.changed))
+        if any(is_needed(name) for member in group.members for name in member.item.writes):
+            work.append(build_kernel(group, number, buffers, is_needed, deps.changed))
             number += 1
     ready = batched(work, buffers, partial(_most_arguments, ctx) if ctx.config.fuse else lambda device: 0)
     steps = plan_memory(ready, loops, buffers)

@@ -48,8 +48,8 @@ def divide(plan: KernelPlan, refusal: Refusal) -> Division:
             spans.append((run[0].device, span))
         at = span.stop
     owner = {at: number for number, (_, span) in enumerate(spans) for at in span}
-    made = {name: owner.get(at) for at, step in enumerate(plan.steps) for name in _made(step)}
-    segments = tuple(_segment(plan, number, device, span, made) for number, (device, span) in enumerate(spans))
+    creators = {name: owner.get(at) for at, step in enumerate(plan.steps) for name in _created(step)}
+    segments = tuple(_segment(plan, number, device, span, creators) for number, (device, span) in enumerate(spans))
     return Division(attrs.evolve(plan, segments=segments), refused=refused)
 
 
@@ -82,7 +82,7 @@ def _grouped(steps: Sequence[Step]) -> Iterator[list[Step]]:
 def _unit(steps: Sequence[Step], plan: KernelPlan, reasons: Mapping[int, str | None]) -> _Unit:
     work = next((step for step in steps if isinstance(step, Launch | ExternCall)), None)
     device = None if work is None or reasons[id(work)] else _device_of(work, plan)
-    names = {name for step in steps for name in (*_used(step), *_made(step))}
+    names = {name for step in steps for name in (*_used(step), *_created(step))}
     buffers = [plan.buffers[name] for name in names if name in plan.buffers]
     return _Unit(tuple(steps), device, frozenset(names), frozenset(buffer.device for buffer in buffers))
 
@@ -116,15 +116,17 @@ def _device_of(step: Launch | ExternCall, plan: KernelPlan) -> torch.device | No
     return devices.pop() if len(devices) == 1 else None
 
 
-def _made(step: Step) -> tuple[str, ...]:
+def _created(step: Step) -> tuple[str, ...]:
     """Buffers that exist from this step on."""
     if isinstance(step, Allocate):
         return (step.buffer,)
     return tuple(filter(None, step.outputs)) if isinstance(step, ExternCall) else ()
 
 
-def _segment(plan: KernelPlan, number: int, device: torch.device, span: range, made: dict[str, int | None]) -> Segment:
-    """made: which segment makes a buffer, None for other steps."""
+def _segment(
+    plan: KernelPlan, number: int, device: torch.device, span: range, creators: dict[str, int | None]
+) -> Segment:
+    """creators: which segment makes a buffer, None for other steps."""
     needed: dict[str, None] = {}
     own: dict[str, None] = {}
     ended: set[str] = set()
@@ -132,7 +134,7 @@ def _segment(plan: KernelPlan, number: int, device: torch.device, span: range, m
     for step in (plan.steps[at] for at in span):
         used = _used(step)
         needed.update(dict.fromkeys(name for name in used if name not in own))
-        own.update(dict.fromkeys(_made(step)))
+        own.update(dict.fromkeys(_created(step)))
         if isinstance(step, Release):
             ended.add(step.buffer)
         elif isinstance(step, Allocate) and step.reuse is not None:
@@ -143,7 +145,7 @@ def _segment(plan: KernelPlan, number: int, device: torch.device, span: range, m
     inputs = [name for name in needed if name not in plan.constants]
     inputs += [size.name for size in plan.sizes if not size.definition]
     changed = [name for name in inputs if name in replaced]
-    lent = {name for name in changed if name in ended and name in made and made[name] is None}
+    lent = {name for name in changed if name in ended and name in creators and creators[name] is None}
     return Segment(
         f"segment_{number}",
         device,
@@ -164,14 +166,14 @@ def _used(step: Step) -> tuple[str, ...]:
         return (step.buffer,)
     if isinstance(step, Launch):
         return touched(step.kernel)
-    made = set(_made(step))
-    given = _given((*step.args, *step.kwargs.values()))
+    made = set(_created(step))
+    given = _names_given((*step.args, *step.kwargs.values()))
     return (*(name for name in touched(step) if name not in made or name in step.mutates), *given)
 
 
-def _given(arguments: Sequence[Argument]) -> Iterator[str]:
+def _names_given(arguments: Sequence[Argument]) -> Iterator[str]:
     for argument in arguments:
         if isinstance(argument, Given):
             yield argument.name
         elif isinstance(argument, tuple):
-            yield from _given(argument)
+            yield from _names_given(argument)

@@ -39,8 +39,8 @@ def show_batch(batch: Batch, plan: KernelPlan) -> str:
     body = body_of(batch, plan.buffers)
     lines = [f"batch {batch.name}: {len(body.rows)} times, {', '.join(body.slots)} being"]
     for row in body.rows:
-        places = (p.buffer + (f"+{p.offset}" if p.offset else "") for p in row.places)
-        lines.append(f"  {', '.join(places)}    points {row.points}")
+        bindings = (p.buffer + (f"+{p.offset}" if p.offset else "") for p in row.bindings)
+        lines.append(f"  {', '.join(bindings)}    points {row.points}")
     return "\n".join([*lines, *("  " + line for line in show_kernel(body.kernel).splitlines())])
 
 

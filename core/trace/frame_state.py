@@ -43,7 +43,8 @@ class Frame:
 
     An opcode function changes the frame: it pops and pushes values, sets `position` to jump, `done` with `result` to
     return, `paused` with `result` to yield. handling_slots: the stack positions where PUSH_EXC_INFO saved the
-    previously handled exception, for each exception in `handling`. tracer: the whole trace, which opcode functions read.
+    previously handled exception, for each exception in `handling`.
+    tracer: the whole trace, which opcode functions read.
     """
 
     tracer: Trace

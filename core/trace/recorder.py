@@ -14,7 +14,7 @@ from armature.torch_abi.symbols import SYMBOLIC
 V = TypeVar("V")
 N = TypeVar("N")
 L = TypeVar("L")
-Given: TypeAlias = tuple[Sequence[V], Mapping[str, V]]
+CallArguments: TypeAlias = tuple[Sequence[V], Mapping[str, V]]
 
 
 @attrs.define(eq=False)
@@ -30,7 +30,7 @@ class GraphRecorder(Generic[V, N, L]):
     graph: fx.Graph = attrs.field(factory=fx.Graph)
     inputs: list[N] = attrs.field(factory=list)
     modules: dict[str, fx.GraphModule] = attrs.field(factory=dict)
-    rewrites: dict[Callable[[str, Sequence[V], Mapping[str, V]], Given[V]], None] = attrs.field(factory=dict)
+    rewrites: dict[Callable[[str, Sequence[V], Mapping[str, V]], CallArguments[V]], None] = attrs.field(factory=dict)
     mutates: bool = False
     keeps_floats: bool = False
     subgraph_depth: int = 0

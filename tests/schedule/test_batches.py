@@ -14,7 +14,7 @@ from armature.errors import InvariantError
 from armature.lower import layout
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.values import TensorValue
-from armature.schedule.batch import Place, batched, body_of
+from armature.schedule.batch import Binding, batched, body_of
 from armature.schedule.data import Allocate, Batch, Kernel, KernelPlan, Launch
 from armature.schedule.schedule import schedule
 from armature.schedule.show import show
@@ -91,7 +91,7 @@ def test_numbers_at_other_places_of_one_buffer() -> None:
     plan = planned(w, w.graph(*outs))
     (batch,) = batches_of(plan)
     rows = body_of(batch, plan.buffers).rows
-    assert [row.places[1] for row in rows] == [Place("in_0", k) for k in range(len(SHAPES))]
+    assert [row.bindings[1] for row in rows] == [Binding("in_0", k) for k in range(len(SHAPES))]
 
 
 def test_what_needs_another_is_no_member() -> None:

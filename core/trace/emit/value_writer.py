@@ -32,7 +32,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
 
     main: list[Instr] = attrs.field(factory=list)
     outputs: dict[fx.Node, int] = attrs.field(factory=dict)
-    _held: dict[Value, str] = attrs.field(factory=dict)
+    _variables: dict[Value, str] = attrs.field(factory=dict)
     _open: set[Value] = attrs.field(factory=set)
     _paths: dict[Source, str] = attrs.field(factory=dict)
     _uses: dict[Source, int] = attrs.field(factory=dict)
@@ -65,7 +65,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         raise self.tracer.breaks.break_at(None, "value-not-rebuilt", type=value.describe()).blaming(value)
 
     def load(self, value: Value) -> None:
-        held = self._held.get(value)
+        held = self._variables.get(value)
         if held is not None:
             self.emit("LOAD_FAST", held)
         elif isinstance(value, ConstantValue):
@@ -83,12 +83,12 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         self._open.add(value)
         value.rebuild(self)
         self._open.discard(value)
-        if value.mutable and value not in self._held:
+        if value.mutable and value not in self._variables:
             self.hold(value)
 
     def hold(self, value: Value) -> None:
         name = self.temporary()
-        self._held[value] = name
+        self._variables[value] = name
         self.emit("STORE_FAST", name)
         self.emit("LOAD_FAST", name)
 

@@ -132,7 +132,7 @@ def _recorded(
             return found
         result = run_on_fakes(tracer, fake or fn, args, kwargs)
     wrapper_subclasses.check_unchanged(tracer, held)
-    changes = bool(mutation.seen(tracer, args, kwargs) or targets)
+    changes = bool(mutation.written_by_call(tracer, args, kwargs) or targets)
     if result is not None and not changes and is_constant_result(result):
         return folding.folded(tracer, fn, args, kwargs, result) if of_torch(fn) else tracer.as_value(result)
     if any(value.is_symbolic for value in (*args, *kwargs.values())):  # the run may have turned them into numbers

@@ -126,7 +126,7 @@ def tensors_among(tracer: Tracing, values: Iterable[Value]) -> list[torch.Tensor
     return [leaf for leaf in tree_leaves([value.as_fake(tracer) for value in values]) if isinstance(leaf, torch.Tensor)]
 
 
-def seen(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
+def written_by_call(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     """The fakes of arguments whose memory the last call on fakes has written to; records the writes as effects."""
     found = tracer.fakes.take_written()
     if not found:

@@ -40,11 +40,11 @@ class StandIns:
 
     def of(self, value: Value) -> Any:
         """The stand-in to call torch with. Raises NotConstant."""
-        made = self._made(value)
+        made = self._stand_in(value)
         self.values[id(made)] = (made, value)
         return made
 
-    def _made(self, value: Value) -> Any:
+    def _stand_in(self, value: Value) -> Any:
         known = next((made for made, other in self.values.values() if other is value), None)
         if known is not None:
             return known
@@ -53,17 +53,17 @@ class StandIns:
         form = next((form for kind, form in FORMS if isinstance(value, kind)), None)
         return value.as_object() if form is None else form(self, value)
 
-    def back(self, obj: Any) -> Value:
+    def value_of(self, obj: Any) -> Value:
         """The value behind an object; for torch's own container of stand-ins, a container of their values."""
         held = self.values.get(id(obj))
         if held is not None and held[0] is obj:
             return held[1]
         if type(obj) is tuple:
-            return TupleValue([self.back(item) for item in obj])
+            return TupleValue([self.value_of(item) for item in obj])
         if type(obj) is list:
-            return ListValue([self.back(item) for item in obj])
+            return ListValue([self.value_of(item) for item in obj])
         if type(obj) is dict:
-            return namespace_of(self.tracer, {name: self.back(item) for name, item in obj.items()})
+            return namespace_of(self.tracer, {name: self.value_of(item) for name, item in obj.items()})
         return self.tracer.as_value(obj)
 
 
@@ -98,7 +98,7 @@ def dispatched(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs
         return None
     function, types, *rest = found
     asked = [tracer.as_value(function), TupleValue([tracer.as_value(kind) for kind in types])]
-    asked += [stand_ins.back(part) for part in rest]
+    asked += [stand_ins.value_of(part) for part in rest]
     return _ask(tracer, types, asked, name)
 
 

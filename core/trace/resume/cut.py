@@ -43,7 +43,7 @@ SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 class CutFrame:
     """A frame and the point where it is cut. position: of the instruction in `origin`, the program's code (the frame's
     code may be a copy). names: the bound variables to hand on. retained: those among them that are only kept alive.
-    held: the values of the stack's variables."""
+    stack_values: the values of the stack's variables."""
 
     frame: Frame
     origin: CodeType
@@ -51,7 +51,7 @@ class CutFrame:
     names: tuple[str, ...]
     retained: frozenset[str]
     layout: Layout
-    held: dict[str, Value]
+    stack_values: dict[str, Value]
 
     def leave_contexts(self) -> None:
         """Leave the torch context managers that the frame is inside. The grad mode inside each is saved for entering it
@@ -62,7 +62,7 @@ class CutFrame:
                 continue
             if not context.reenters:
                 raise CannotResume(f"{context.describe()} can't be entered again", context)
-            self.held[mode_name(place)] = self.frame.tracer.constant(torch.is_grad_enabled())
+            self.stack_values[mode_name(place)] = self.frame.tracer.constant(torch.is_grad_enabled())
             context.leave(self.frame.tracer)
 
 
@@ -179,7 +179,7 @@ class CutWriter(Rebuilder):
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
         spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
-        depth = max(stack_size(written), root.origin.co_stacksize) + spare + len(root.held) + SPARE
+        depth = max(stack_size(written), root.origin.co_stacksize) + spare + len(root.stack_values) + SPARE
         made = self._assemble([*written, *out.items, *self.after_failure()], depth)
         if not out.hands_back:
             made = made.replace(co_consts=(*made.co_consts, self.tracer.request.resumes))
@@ -219,7 +219,7 @@ class CutWriter(Rebuilder):
                 value = self.tracer.objects.wrap(*cut.frame.lazy[name])
             if not (root and value.source == LocalSource(name)):
                 found[name] = self.keep(value)
-        for name, value in cut.held.items():
+        for name, value in cut.stack_values.items():
             found[name] = self.keep(value)
         return found
 

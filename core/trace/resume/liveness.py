@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from armature.trace.bytecode.instructions import Instruction, decode
 
-Found = TypeVar("Found")
+State = TypeVar("State")
 NO_NEXT = frozenset({
     "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
@@ -58,7 +58,7 @@ def accesses(inst: Instruction) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (str(inst.argval),), ()
 
 
-def settled(found: list[Found], follows: Callable[[int], Found]) -> tuple[Found, ...]:
+def settled(found: list[State], follows: Callable[[int], State]) -> tuple[State, ...]:
     """Solve a data-flow problem: iterate each instruction's result from its successors' until none changes."""
     changed = True
     while changed:

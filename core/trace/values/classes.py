@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False)
-class Found:
+class ClassMember:
     """An attribute in the `__dict__` of a class: the class that holds it, and the raw object."""
 
     holder: type
     obj: Any
 
 
-def find_in_class(cls: type, name: str, after: type | None = None) -> Found | None:
+def find_in_class(cls: type, name: str, after: type | None = None) -> ClassMember | None:
     """The raw attribute of the first class in the MRO that has it; `after`: search only behind that class."""
     mro = cls.__mro__
     for holder in mro if after is None else mro[mro.index(after) + 1 :]:
         if name in holder.__dict__:
-            return Found(holder, holder.__dict__[name])
+            return ClassMember(holder, holder.__dict__[name])
     return None
 
 
@@ -101,7 +101,7 @@ def class_source(tracer: Tracing, cls: type, name: str) -> Source | None:
     return AttrSource(object_source(cls), name)
 
 
-def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
+def held_value(tracer: Tracing, cls: type, found: ClassMember, name: str) -> Value:
     """The value of a function or other object found in a class, guarded by identity."""
     key = (found.holder, cls, name)
     known = tracer.objects.class_values.get(key)
@@ -126,7 +126,7 @@ def held_value(tracer: Tracing, cls: type, found: Found, name: str) -> Value:
     return value
 
 
-def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
+def bind(tracer: Tracing, owner: Value, cls: type, found: ClassMember, name: str) -> Value:
     """`owner.name`, where the class holds the attribute `found`: the result of its `__get__`."""
     obj = found.obj
     kind = type(obj)
@@ -153,7 +153,7 @@ def bind(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> V
     return method.call(tracer, (descriptor, owner, tracer.as_value(owner.python_type())), {})
 
 
-def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_property(tracer: Tracing, owner: Value, cls: type, found: ClassMember, name: str) -> Value:
     getter: Callable[..., object] | None = found.obj.fget
     if getter is None:
         tracer.raise_error(AttributeError, f"property '{name}' of '{cls.__name__}' object has no getter")
@@ -163,26 +163,26 @@ def _bind_property(tracer: Tracing, owner: Value, cls: type, found: Found, name:
     return tracer.as_value(getter).call(tracer, (owner,), {})
 
 
-def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_class_method(tracer: Tracing, owner: Value, cls: type, found: ClassMember, name: str) -> Value:
     return MethodValue(held_value(tracer, cls, found, name), tracer.as_value(owner.python_type()))
 
 
-def _bind_class_method_in_c(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_class_method_in_c(tracer: Tracing, owner: Value, cls: type, found: ClassMember, name: str) -> Value:
     kind = tracer.as_value(owner.python_type())
     if not isinstance(kind, ClassValue):  # a plugin's value
         return kind.get_attribute(tracer, name)
     return class_method_in_c(tracer, found.obj, kind)
 
 
-def _bind_static_method(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_static_method(tracer: Tracing, owner: Value, cls: type, found: ClassMember, name: str) -> Value:
     return held_value(tracer, cls, found, name)
 
 
-def _bind_slot(tracer: Tracing, owner: Value, cls: type, found: Found, name: str) -> Value:
+def _bind_slot(tracer: Tracing, owner: Value, cls: type, found: ClassMember, name: str) -> Value:
     tracer.graph_break("slot-of-derived-class", name=name, type=owner.describe())
 
 
-Binder = Callable[["Tracing", Value, type, Found, str], Value]
+Binder = Callable[["Tracing", Value, type, ClassMember, str], Value]
 BINDERS: dict[type, Binder] = {
     property: _bind_property,
     classmethod: _bind_class_method,
@@ -213,7 +213,7 @@ def class_attribute(tracer: Tracing, owner: Value, cls: type, name: str) -> Valu
     return bind(tracer, owner, cls, found, name)
 
 
-def got_by_class(tracer: Tracing, holder: type, found: Found, name: str, owner: Value) -> Value:
+def got_by_class(tracer: Tracing, holder: type, found: ClassMember, name: str, owner: Value) -> Value:
     """The result of a Python descriptor for `owner.name`, where the owner is a class."""
     getter = find_in_class(type(found.obj), "__get__")
     args = (held_value(tracer, holder, found, name), tracer.constant(None), owner)
@@ -265,7 +265,7 @@ class ClassValue(Value):
         found = find_in_class(self.cls, name)
         meta = find_in_class(type(self.cls), name)
         if meta is not None and isinstance(meta.obj, (GetSetDescriptorType, MemberDescriptorType)):
-            return self._held(tracer, name)
+            return self._read_by_python(tracer, name)
         if meta is not None and is_data_descriptor(meta.obj):
             return bind(tracer, self, type(self.cls), meta, name)
         if found is not None:
@@ -284,7 +284,7 @@ class ClassValue(Value):
             return fallback.call(tracer, (tracer.constant(name),), {})
         tracer.raise_error(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
-    def _held(self, tracer: Tracing, name: str) -> Value:
+    def _read_by_python(self, tracer: Tracing, name: str) -> Value:
         """The result of a trusted descriptor for the class."""
         try:
             held = getattr(self.cls, name)
@@ -292,12 +292,12 @@ class ClassValue(Value):
             tracer.raise_real(error)
         return tracer.objects.wrap(held, object_source(held))
 
-    def own(self, tracer: Tracing, found: Found, name: str, reached: type | None = None) -> Value:
+    def own(self, tracer: Tracing, found: ClassMember, name: str, reached: type | None = None) -> Value:
         """An attribute of the class or a base, bound to the class. reached: the class on which the lookup started, if
         that is another one, as for `super()`."""
         kind, cls = type(found.obj), reached or self.cls
         if reached is None and kind in (enum.property, property, MemberDescriptorType, GetSetDescriptorType):
-            return self._held(tracer, name)
+            return self._read_by_python(tracer, name)
         if is_descriptor(found.obj):
             return got_by_class(tracer, cls, found, name, self)
         if isinstance(found.obj, classmethod):

@@ -12,7 +12,7 @@ from armature.frame.sources import MemberSource, Source
 from armature.introspection import class_member
 from armature.trace.base import Value, Write, raise_lacking
 from armature.trace.slots import AS_ARGUMENT, LOOKUPS
-from armature.trace.values.classes import Found, inherits, overrides, rely_on_class
+from armature.trace.values.classes import ClassMember, inherits, overrides, rely_on_class
 from armature.trace.values.constant import ConstantValue
 from armature.trace.values.mapping import DictValue
 from armature.trace.values.methods import ContainerValue
@@ -59,7 +59,7 @@ class DerivedObjectValue(UserObjectValue):
             raise_lacking(tracer, self, "__hash__")
         return self.base.key(tracer)
 
-    def described(self, tracer: Tracing, found: Found, name: str) -> Value:
+    def described(self, tracer: Tracing, found: ClassMember, name: str) -> Value:
         if isinstance(found.obj, MemberDescriptorType) and self.slot_source(name) is None and self.of_base(found.obj):
             return self.base.get_attribute(tracer, name)
         return super().described(tracer, found, name)

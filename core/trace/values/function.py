@@ -183,16 +183,16 @@ class FunctionValue(CallableValue):
         if self.source is not None and not self.is_fixed:
             tracer.guards.type_is(AttrSource(self.source, "__defaults__"), tuple)
             tracer.guards.length(AttrSource(self.source, "__defaults__"), len(self.fn.__defaults__))
-        return self._held(tracer, obj, "__defaults__", position)
+        return self._default(tracer, obj, "__defaults__", position)
 
     def keyword_default(self, tracer: Tracing, name: str) -> Value | None:
         """The value of the default of a keyword-only parameter, None when it has none."""
         held = self.fn.__kwdefaults__
         if held is None or name not in held:
             return None
-        return self._held(tracer, held[name], "__kwdefaults__", name)
+        return self._default(tracer, held[name], "__kwdefaults__", name)
 
-    def _held(self, tracer: Tracing, obj: object, attribute: str, key: object) -> Value:
+    def _default(self, tracer: Tracing, obj: object, attribute: str, key: object) -> Value:
         if self.source is None or self.is_fixed:
             return tracer.as_value(obj)
         return tracer.objects.wrap(obj, ItemSource(AttrSource(self.source, attribute), key))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SequenceValue(ContainerValue):
     """Behaviour common to lists and tuples."""
 
-    held: list[Value]
+    known_items: list[Value]
     # how often items were added or removed, if iterators check that
     reshaped: int = attrs.field(default=0, kw_only=True)
 
@@ -32,7 +32,7 @@ class SequenceValue(ContainerValue):
     @property
     def items(self) -> list[Value]:
         """The items."""
-        return self.held
+        return self.known_items
 
     def contents(self) -> object:
         return self.items
@@ -128,8 +128,8 @@ class ListValue(SequenceValue):
     def items(self) -> list[Value]:
         if self.pending is not None:
             read, self.pending = self.pending, None
-            self.held[:0] = read()
-        return self.held
+            self.known_items[:0] = read()
+        return self.known_items
 
     slots = SequenceValue.slots | {"__setitem__", "__delitem__", "__iadd__", "__imul__"}
 
@@ -189,7 +189,7 @@ class ListValue(SequenceValue):
         out.build("BUILD_LIST", len(self.items))
 
     def fill(self, out: Rebuilding, owner: Value) -> list[Write]:
-        return [Write(list.extend, (owner, ListValue(list(self.held))))]
+        return [Write(list.extend, (owner, ListValue(list(self.known_items))))]
 
     def writes(self, out: Rebuilding) -> list[Write]:
         if self.pending is not None:

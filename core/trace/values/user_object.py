@@ -29,7 +29,7 @@ from armature.trace.errors import SkipFrame, UserRaised
 from armature.trace.slots import ALL_SLOTS
 from armature.trace.trust import is_trusted
 from armature.trace.values.classes import (
-    Found,
+    ClassMember,
     bind,
     class_source,
     find_in_class,
@@ -117,7 +117,7 @@ class AttributesOfObject(Value):
         rely_on_class(tracer, self.cls, "__getattribute__")
         if own_lookup:
             return self._looked_up(tracer, name)
-        found = self.found(tracer, name)
+        found = self.plain_attribute(tracer, name)
         return self.missing(tracer, name) if found is None else found
 
     def _looked_up(self, tracer: Tracing, name: str) -> Value:
@@ -137,7 +137,7 @@ class AttributesOfObject(Value):
                     return self.missing(tracer, name)
             raise
 
-    def found(self, tracer: Tracing, name: str) -> Value | None:
+    def plain_attribute(self, tracer: Tracing, name: str) -> Value | None:
         """`object.__getattribute__(obj, name)`; None where it raises AttributeError."""
         known = self.attributes.get(name)
         if known is not None:
@@ -155,7 +155,7 @@ class AttributesOfObject(Value):
             return own
         return None if found is None else bind(tracer, self, self.cls, found, name)
 
-    def _rely_on_covering(self, tracer: Tracing, found: Found | None, name: str) -> None:
+    def _rely_on_covering(self, tracer: Tracing, found: ClassMember | None, name: str) -> None:
         """Guard an attribute in the instance's dict that shadows the one of its class."""
         rely_on_class(tracer, self.cls, name)
         if found is not None and not is_trusted(found.holder):
@@ -163,7 +163,7 @@ class AttributesOfObject(Value):
             tracer.guards.type_is(held, type(found.obj))
             rely_on_class(tracer, type(found.obj), "__set__", "__delete__")
 
-    def described(self, tracer: Tracing, found: Found, name: str) -> Value:
+    def described(self, tracer: Tracing, found: ClassMember, name: str) -> Value:
         """The result of a data descriptor of the class for the attribute."""
         if name == "__class__" and in_c(found.obj):  # a proxy has properties of these names
             return tracer.as_value(self.cls)
@@ -259,12 +259,12 @@ class AttributesOfObject(Value):
         """Whether an attribute belongs to the builtin type that the class derives from."""
         return False
 
-    def _rely_on_descriptor(self, tracer: Tracing, found: Found, name: str) -> None:
+    def _rely_on_descriptor(self, tracer: Tracing, found: ClassMember, name: str) -> None:
         source = class_source(tracer, self.cls, name)
         if source is not None:
             tracer.guards.same(source, found.obj)
 
-    def _by_descriptor(self, tracer: Tracing, found: Found, name: str, method: str, *args: Value) -> bool:
+    def _by_descriptor(self, tracer: Tracing, found: ClassMember, name: str, method: str, *args: Value) -> bool:
         """Call `__set__` or `__delete__` of a property or a descriptor in Python; False if it is neither."""
         if isinstance(found.obj, property):
             self._rely_on_descriptor(tracer, found, name)

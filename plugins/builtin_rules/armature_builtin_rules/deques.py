@@ -259,7 +259,7 @@ def of_program(obj: collections.deque[object], source: Source, tracer: Tracing) 
     tracer.guards.length(source, len(obj))
     limit = tracer.objects.wrap(obj.maxlen, AttrSource(source, "maxlen"))
     made = DequeValue([], limit=limit, source=source)
-    made.held = [tracer.objects.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
+    made.known_items = [tracer.objects.wrap(item, ItemSource(source, position)) for position, item in enumerate(obj)]
     return made
 
 

@@ -41,7 +41,7 @@ class ThreadLocalValue(ObjectValue):
             return super().get_attribute(tracer, name)
         if self.table is not None:
             self.refuse(tracer, name)
-        found = self.found(tracer, name)
+        found = self.plain_attribute(tracer, name)
         return self.missing(tracer, name) if found is None else found
 
     def open_table(self, tracer: Tracing) -> Value:

@@ -21,7 +21,9 @@ class BatchPrinter(KernelPrinter):
         first = super().heading()[:-1]
         slots = list(self.common.slots)
         rows = [
-            ", ".join(f"{self.pointers[slot]}: {place.buffer}" for slot, place in zip(slots, row.places, strict=True))
+            ", ".join(
+                f"{self.pointers[slot]}: {binding.buffer}" for slot, binding in zip(slots, row.bindings, strict=True)
+            )
             for row in self.common.rows
         ]
         return [*first, *rows]
@@ -34,8 +36,8 @@ class BatchPrinter(KernelPrinter):
         self.lines.add("struct Member { i64 points; At at[POINTERS]; };")
         with self.lines.indented("static const Member members[MEMBERS] = {", "};"):
             for row in self.common.rows:
-                places = [row.places[k] for k in order]
-                at = ", ".join(f"{{{position[p.buffer]}, {p.offset}}}" for p in places)
+                bindings = [row.bindings[k] for k in order]
+                at = ", ".join(f"{{{position[p.buffer]}, {p.offset}}}" for p in bindings)
                 self.lines.add(f"{{{row.points}, {{{at}}}}},")
 
     def entry(self) -> None:

@@ -72,7 +72,7 @@ def _table(batch: Batch, body: Body, whole: Tile, rows: Sequence[Row]) -> Table:
 
 def arguments_of(batch: Batch, rows: Sequence[Row]) -> tuple[str, ...]:
     """The buffers of some members, each once."""
-    used = {place.buffer for row in rows for place in row.places}
+    used = {binding.buffer for row in rows for binding in row.bindings}
     return tuple(n for n in batch.arguments if n in used)
 
 
@@ -109,9 +109,9 @@ class BatchPrinter(KernelPrinter):
     def choose(self, number: int) -> None:
         """Set the values that differ between members."""
         row = self.table.rows[number]
-        for slot, place in zip(self.table.body.slots, row.places, strict=True):
-            offset = f" + {place.offset}" if place.offset else ""
-            self.lines.add(f"{self.arguments[slot]} = {self.position[place.buffer]}{offset}")
+        for slot, binding in zip(self.table.body.slots, row.bindings, strict=True):
+            offset = f" + {binding.offset}" if binding.offset else ""
+            self.lines.add(f"{self.arguments[slot]} = {self.position[binding.buffer]}{offset}")
         if isinstance(self.tile.x.extent, Size) and self.tile.x_masked:
             self.lines.add(f"{self.index.print(self.tile.x.extent)} = {row.points}")
         self.lines.add(f"first = {self.table.first[number]}")

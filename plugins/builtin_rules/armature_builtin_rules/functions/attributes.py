@@ -99,7 +99,7 @@ def look_up(call: Call, obj: Value, name: Value) -> Value:
     text = attribute_name(call.tracing, name)
     if not isinstance(obj, ObjectValue):
         return obj.get_attribute(call.tracing, text)
-    found = obj.found(call.tracing, text)
+    found = obj.plain_attribute(call.tracing, text)
     if found is None:
         raise_missing(call.tracing, obj.cls, text)
     return found

@@ -118,7 +118,7 @@ def numel(tracer: Tracing, self: TupleValue) -> Value:
 def append(tracer: Tracing, self: ListValue, item: Value) -> None:
     """Append an item."""
     tracer.mutate(self)
-    self.held.append(item)
+    self.known_items.append(item)
 
 
 @method_of(ListValue, list.extend)
@@ -127,7 +127,7 @@ def extend(tracer: Tracing, self: ListValue, more: Value) -> None:
     if more.plain_items:
         added = list(tracer.python.collect_items(more))
         tracer.mutate(self)
-        self.held.extend(added)
+        self.known_items.extend(added)
         return
     for item in tracer.python.collect_items(more):
         append(tracer, self, item)
