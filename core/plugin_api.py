@@ -50,6 +50,7 @@ from armature.plugin_values import (
     as_index,
     call_uncompiled,
     change_before_graph,
+    reachable_values,
     running_graphs,
     tensor_of_class,
 )
@@ -347,6 +348,7 @@ __all__ = [
     "put_grad",
     "raise_lacking",
     "raise_missing",
+    "reachable_values",
     "record_node",
     "registered_class",
     "rely_on_class",

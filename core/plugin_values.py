@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -142,3 +143,23 @@ def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule
     if any(is_uncompiled(node) for module in graphs for node in module.graph.nodes):
         setattr(function, UNCOMPILED, None if writes else frozenset())
     return function
+
+
+def reachable_values(roots: Iterable[object], inside: Callable[[Value], Iterable[object]]) -> Iterator[Value]:
+    """All values in nests of builtin containers (of mappings, the keys too), and in what `inside` says of each value.
+    Objects of the program are not looked into."""
+    seen: dict[int, object] = {}  # keeps what `inside` makes alive, so that its id stays its own
+    todo: list[Any] = list(roots)
+    while todo:
+        held = todo.pop()
+        if id(held) in seen:
+            continue
+        seen[id(held)] = held
+        kind = type(held)
+        if issubclass(kind, Value):
+            yield held
+            todo += inside(held)
+        elif kind in (dict, MappingProxyType):
+            todo += (*held.keys(), *held.values())
+        elif kind in (list, tuple, set, frozenset):
+            todo += held

@@ -6,12 +6,12 @@ A frame that may dereference a dead object, or whose callbacks may have to be ca
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import torch
 
-from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of
+from armature.plugin_api import FrameView, ObjectValue, Resolver, SkipFrame, Tracing, Value, dict_of, reachable_values
 
 
 def rely_on_life(tracer: Tracing, referent: Value) -> None:
@@ -51,24 +51,7 @@ def is_held(tracer: Tracing, value: Value, frames: Sequence[FrameView], *more: V
     roots: list[object] = [[*more, *effects.changed], [held for _, held in effects.globals_.values()]]
     for frame in frames:
         roots += (frame.variables, frame.cells, frame.own_cells, frame.stack)
-    return any(held is value for held in held_by(roots))
-
-
-def held_by(roots: list[object]) -> Iterator[Value]:
-    """The values of all objects that are held, directly or indirectly."""
-    seen: set[int] = set()
-    while roots:
-        held = roots.pop()
-        if id(held) in seen:
-            continue
-        seen.add(id(held))
-        if isinstance(held, Value):
-            yield held
-            roots.append(held.contents())
-        elif isinstance(held, Mapping):
-            roots += held.values()
-        elif isinstance(held, (list, tuple)):
-            roots += held
+    return any(held is value for held in reachable_values(roots, lambda one: (one.contents(),)))
 
 
 def may_be_dead(tracer: Tracing) -> bool:

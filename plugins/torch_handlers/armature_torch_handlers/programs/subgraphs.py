@@ -30,6 +30,7 @@ from armature.plugin_api import (
     Value,
     in_transform,
     locations_of,
+    reachable_values,
     record_node,
     value_of_node,
     version_of,
@@ -73,9 +74,8 @@ class Watch:
         """The same; or an object made in the frame that is reachable from the frames being traced, or from some roots
         (values, and nests of them)."""
         wanted = set(map(id, self.touched))
-        found = bool(wanted) and any(
-            id(value) in wanted for value in _reachable((*roots, *map(_held_by_frame, self.tracer.stack.frames)))
-        )
+        held = (*roots, *map(_held_by_frame, self.tracer.stack.frames))
+        found = bool(wanted) and any(id(value) in wanted for value in reachable_values(held, _fields))
         return found or self.outlives()
 
     def _state(self) -> object:
@@ -262,21 +262,8 @@ def _held_by_frame(frame: FrameView) -> tuple[object, ...]:
     return (frame.variables, frame.cells, frame.own_cells, frame.stack, frame.handling)
 
 
-def _reachable(roots: Iterable[object]) -> Iterator[Value]:
-    """All reachable values. Objects of the program are not inspected."""
-    seen: set[int] = set()
-    todo: list[Any] = list(roots)
-    while todo:
-        held = todo.pop()
-        if id(held) in seen:
-            continue
-        seen.add(id(held))
-        if isinstance(held, Value):
-            yield held
-            if isinstance(held, GeneratorValue):
-                todo += _held_by_frame(held.frame)
-            todo += (getattr(held, field.name) for field in attrs.fields(type(held)) if field.name not in OF_PROGRAM)
-        elif type(held) is dict:
-            todo += (*held.keys(), *held.values())
-        elif type(held) in (list, tuple, set, frozenset):
-            todo += held
+def _fields(value: Value) -> Iterable[object]:
+    """All that a value refers to, but the program's own objects."""
+    if isinstance(value, GeneratorValue):
+        yield from _held_by_frame(value.frame)
+    yield from (getattr(value, field.name) for field in attrs.fields(type(value)) if field.name not in OF_PROGRAM)
