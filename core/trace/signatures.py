@@ -37,11 +37,7 @@ class Signature:
 
 
 def refuses(
-    fn: Callable[..., Any],
-    positional: int,
-    names: Iterable[str],
-    row: Signature | None = None,
-    modules: Collection[str] = (),
+    fn: Callable[..., Any], positional: int, names: Iterable[str], row: Signature | None, modules: Collection[str]
 ) -> bool:
     """Whether a C function or method raises TypeError for this many arguments and these keywords.
 
@@ -64,11 +60,7 @@ def refuses(
 
 
 def takes(
-    fn: Any,
-    positional: int,
-    names: Iterable[str] = (),
-    row: Signature | None = None,
-    modules: Collection[str] = (),
+    fn: Any, positional: int, names: Iterable[str] = (), row: Signature | None = None, modules: Collection[str] = ()
 ) -> bool:
     """Whether a function takes this many arguments and keywords of these names; True if that is unknown."""
     if type(fn) is not FunctionType:

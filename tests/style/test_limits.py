@@ -34,6 +34,10 @@ VERSION_BRANCHES = {
 # `type: ignore`: at most; of core without trace. Examples of plugins are programs that break, wrong ones among them.
 IGNORED_TYPES = {"core/trace": 2, "core": 4, "plugins": 2}
 
+# `Any`: at most, without examples. It is left to functions that take any object and do with it what it allows
+# (polyfills of Python's functions), and to objects of others whose attributes are read: torch's, numpy's, Triton's.
+ANY_TYPES = {"builtin_rules": 286, "torch_handlers": 85, "aten_lowerings": 73, "cpu_cpp": 0, "gpu_triton": 31}
+
 # Lines of core/trace, comments among them. What is known of a library of Python or torch goes to a plugin.
 LINES_OF_TRACE = 14_000
 
@@ -171,6 +175,20 @@ def test_types_are_seldom_ignored(folder: str, most: int) -> None:
     found = [name_of(path) for path in inside for line in path.read_text().splitlines() if "# type: ignore" in line]
     assert len(found) <= most, found
     assert most == len(found), f"there are {len(found)}: lower the limit of {folder}"
+
+
+def any_types(plugin: str) -> int:
+    inside = [path for path in PRODUCT if path.is_relative_to(ROOT / "plugins" / plugin)]
+    own = [path for path in inside if "examples" not in path.parts and path.stem != "examples"]
+    names = (node for path in own for node in ast.walk(parse(path)) if isinstance(node, ast.Name))
+    return sum(node.id == "Any" for node in names)
+
+
+@pytest.mark.parametrize(("plugin", "most"), ANY_TYPES.items())
+def test_plugins_seldom_say_any(plugin: str, most: int) -> None:
+    found = any_types(plugin)
+    assert found <= most, f"{found} times Any in {plugin}: say object, a Protocol, or the type"
+    assert found == most, f"there are {found}: lower the limit of {plugin}"
 
 
 def test_tracing_keeps_to_its_number_of_lines() -> None:

@@ -94,7 +94,7 @@ def replacement_of(scaling: str, masking: str) -> Callable[..., object]:
         number = number_of(factor) or 1.0  # never zero, see _is_plain
         as_one = fake_of(query.node).dim() == 3
         given = [one.unsqueeze(0) for one in (query, keys, value)] if as_one else [query, keys, value]
-        mixed: Any = functional.scaled_dot_product_attention(
+        mixed = functional.scaled_dot_product_attention(
             given[0],
             given[1].transpose(-2, -1),
             given[2],
@@ -111,7 +111,7 @@ def replacement_of(scaling: str, masking: str) -> Callable[..., object]:
 
 def four_axes(mask: Any, masking: str) -> Any:
     """The mask as the kernel takes it: true where a key is visible, or a number to add."""
-    shown: Any = torch.logical_not(mask) if masking == "filled" else mask
+    shown = torch.logical_not(mask) if masking == "filled" else mask
     for _ in range(4 - fake_of(mask.node).dim()):
         shown = shown.unsqueeze(0)
     return shown

@@ -34,7 +34,7 @@ def fold_batch_norms(module: object, ctx: Services) -> object:
 
 
 def _fold(norm: fx.Node, convolution: fx.Node, known: set[fx.Node]) -> None:
-    _, *figures, _, eps = cast(tuple[Any, ...], norm.args)
+    _, *figures, _, eps = cast(tuple[object, ...], norm.args)
     image, weight, bias, *options = cast(tuple[Any, ...], convolution.args)
     needed = [n for n in (*figures, weight, bias) if n is not None]
     transposed = options[3]

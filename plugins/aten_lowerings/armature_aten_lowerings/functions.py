@@ -6,7 +6,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import torch
 from torch import fx
@@ -15,7 +14,7 @@ from torch.nn import functional
 from armature.plugin_api import Function, tensors_of
 
 # Functions that give the same for the same arguments, once arguments are named as those of the second one.
-SAME: Mapping[Callable[..., Any], Callable[..., Any]] = {
+SAME: Mapping[Callable[..., object], Callable[..., object]] = {
     operator.add: torch.add,
     operator.sub: torch.sub,
     torch.subtract: torch.sub,

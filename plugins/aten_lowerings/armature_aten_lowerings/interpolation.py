@@ -52,7 +52,7 @@ class _Interpolated(torch.autograd.Function):
     """An operator of KINDS, with the derivative that torch itself has for it."""
 
     @staticmethod
-    def forward(x: Tensor, kind: Kind, args: tuple[Any, ...]) -> Tensor:
+    def forward(x: Tensor, kind: Kind, args: tuple[object, ...]) -> Tensor:
         with undecomposed():
             found: Tensor = kind.forward(x, *args)
         return found

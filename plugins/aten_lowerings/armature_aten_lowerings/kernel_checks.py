@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from armature_aten_lowerings.kernel_layouts import NARROW
+from armature_aten_lowerings.kernel_layouts import NARROW, Arguments
 
 aten = torch.ops.aten
-Check = Callable[[Sequence[object]], bool]
+Check = Callable[[Arguments], bool]
 INDICES = frozenset((torch.int32, torch.int64))
 STANDS_FOR: Mapping[type, object] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 
 
-def axes_from_front(args: Sequence[Any]) -> Sequence[object]:
+def axes_from_front(args: Arguments) -> Sequence[object]:
     """The arguments of a vector norm, with axes counted from the front: torch 2.11 fails to drop an axis of size 1 that
     is counted from the back."""
     if len(args) < 3 or not args[2] or min(args[2]) >= 0:
@@ -30,24 +30,24 @@ def axes_from_front(args: Sequence[Any]) -> Sequence[object]:
     return (*args[:2], [axis % rank for axis in args[2]], *args[3:])
 
 
-def axes_in_order(args: Sequence[Any]) -> Sequence[object]:
+def axes_in_order(args: Arguments) -> Sequence[object]:
     """The arguments of a Fourier transform with its axes in ascending order, because torch 2.11 takes the result's
     sizes in that order. `kernel_layouts` corrects the strides."""
     return (args[0], sorted(args[1]), *args[2:])
 
 
-def axes_but_last_in_order(args: Sequence[Any]) -> Sequence[object]:
+def axes_but_last_in_order(args: Arguments) -> Sequence[object]:
     """Like `axes_in_order`, but the axis along which the result is real stays last."""
     return (args[0], [*sorted(args[1][:-1]), *args[1][-1:]], *args[2:])
 
 
-def known_number(args: Sequence[object]) -> Sequence[object]:
+def known_number(args: Arguments) -> Sequence[object]:
     """A number that vmap converts to a dtype. torch's meta function refuses one that is known only in a call; the
     result's size and dtype are those of any other number."""
     return (STANDS_FOR.get(type(args[0]), args[0]), *args[1:])
 
 
-UNDERSTOOD: Mapping[Any, Callable[[Sequence[object]], Sequence[object]]] = {
+UNDERSTOOD: Mapping[Any, Callable[[Arguments], Sequence[object]]] = {
     aten.linalg_vector_norm.default: axes_from_front,
     aten._fft_c2c.default: axes_in_order,
     aten._fft_c2r.default: axes_but_last_in_order,
@@ -59,7 +59,7 @@ UNDERSTOOD: Mapping[Any, Callable[[Sequence[object]], Sequence[object]]] = {
 def same(*places: int) -> Check:
     """Check that the given arguments at these positions have the same dtype."""
 
-    def check(args: Sequence[object]) -> bool:
+    def check(args: Arguments) -> bool:
         given = (args[place] for place in places if place < len(args))
         return len({one.dtype for one in given if isinstance(one, torch.Tensor)}) < 2
 
@@ -70,7 +70,7 @@ def as_input(*places: int) -> Check:
     """Check that the parameters at these positions have the first argument's dtype, or float32 next to a 16-bit one.
     Kernels of other devices than the CPU check this themselves."""
 
-    def check(args: Sequence[Any]) -> bool:
+    def check(args: Arguments) -> bool:
         allowed = {args[0].dtype, torch.float32} if args[0].dtype in NARROW else {args[0].dtype}
         given = (args[place] for place in places if place < len(args))
         return args[0].device.type != "cpu" or all(
@@ -80,14 +80,14 @@ def as_input(*places: int) -> Check:
     return check
 
 
-def values_to_put(args: Sequence[Any]) -> bool:
+def values_to_put(args: Arguments) -> bool:
     """Check that values have the dtype of their target; a single number under a mask may have any."""
     target, indices, values = args[:3]
     masked = any(isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8) for one in indices)
     return target.dtype == values.dtype or (masked and values.dim() <= 1 and values.numel() == 1)
 
 
-def index_is_integer(args: Sequence[Any]) -> bool:
+def index_is_integer(args: Arguments) -> bool:
     """Check that the third argument is an integer index."""
     return args[2].dtype in INDICES
 
@@ -95,7 +95,7 @@ def index_is_integer(args: Sequence[Any]) -> bool:
 def fills(part: Callable[..., torch.Tensor]) -> Check:
     """Whether the second argument has the sizes of the part of the first that it replaces."""
 
-    def check(args: Sequence[Any]) -> bool:
+    def check(args: Arguments) -> bool:
         target, source, *place = args
         return bool(part(target, *place).shape == source.shape)
 

@@ -13,27 +13,29 @@ from armature.plugin_api import fake_layouts
 aten = torch.ops.aten
 Ints = Sequence[int]
 NARROW = frozenset((torch.bfloat16, torch.float16))
-Rule = Callable[[Sequence[object], object], object]
+Tensor = torch.Tensor
+Arguments = Sequence[Any]  # of an operator, whose schema says what each is
+Rule = Callable[[Arguments, Any], object]
 
 
-def contiguous(args: Sequence[object], result: object) -> object:
+def contiguous(args: Arguments, result: Tensor) -> Tensor:
     """Row-major, whatever the arguments' layouts."""
     return in_layout(result, torch.contiguous_format)
 
 
-def in_layout(result: Any, layout: torch.memory_format) -> object:
+def in_layout(result: Tensor, layout: torch.memory_format) -> Tensor:
     """Dense, with the strides of new memory along axes of size 1, which `contiguous` does not change."""
     if 1 not in result.shape and fake_layouts.is_static(result) and result.is_contiguous(memory_format=layout):
         return result
     return torch.empty(result.shape, dtype=result.dtype, device=result.device, memory_format=layout)
 
 
-def first_contiguous(args: Sequence[object], result: Any) -> object:
+def first_contiguous(args: Arguments, result: Sequence[Tensor]) -> object:
     """The first of several results is row-major."""
     return (contiguous(args, result[0]), *result[1:])
 
 
-def as_sum(args: Sequence[object], result: Any) -> object:
+def as_sum(args: Arguments, result: Tensor) -> object:
     """The layout of the sum of the first two arguments: the kernel iterates over both at once."""
     like = aten.add.Tensor(args[0], args[1])
     return (
@@ -43,24 +45,24 @@ def as_sum(args: Sequence[object], result: Any) -> object:
     )
 
 
-def as_product_with_power(args: Sequence[object], result: object) -> object:
+def as_product_with_power(args: Arguments, result: Tensor) -> object:
     """The layout of the product of the first argument and 2 to the power of the second, which is row-major."""
     return as_sum((args[0], contiguous(args, args[1])), result)
 
 
-def sum_on_cpu(args: Sequence[object], result: Any) -> object:
+def sum_on_cpu(args: Arguments, result: Tensor) -> object:
     """Like `as_sum` on a CPU; torch is right about other devices."""
     return as_sum(args, result) if result.device.type == "cpu" else result
 
 
-def in_format(args: Sequence[Any], result: Any) -> Any:
+def in_format(args: Arguments, result: Tensor) -> Tensor:
     """The layout on a CPU is channels last if the first argument has it, else row-major."""
     if result.device.type != "cpu":
         return result
     return in_layout(result, fake_layouts.suggested_format(args[0]))
 
 
-def first_in_format(args: Sequence[Any], result: Any) -> Any:
+def first_in_format(args: Arguments, result: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Like `in_format` for the first of several results; strides of axes of size 1 make no difference."""
     given, formats = args[0], {4: torch.channels_last, 5: torch.channels_last_3d}
     layout = formats.get(given.dim(), torch.contiguous_format)
@@ -69,7 +71,7 @@ def first_in_format(args: Sequence[Any], result: Any) -> Any:
     return (in_format(args, result[0]), *result[1:])
 
 
-def of_batch_norm(args: Sequence[Any], result: object) -> Any:
+def of_batch_norm(args: Arguments, result: Sequence[Tensor]) -> object:
     """Like `in_format` for a batch norm. On a CPU its statistics are in float32 if a parameter of a 16-bit input is,
     and new running statistics have the dtype of the old."""
     given, parameters = args[0], [one for one in args[1:5] if isinstance(one, torch.Tensor)]
@@ -81,12 +83,12 @@ def of_batch_norm(args: Sequence[Any], result: object) -> Any:
     return (output, mean, inverse, *(in_dtype(new, old.dtype) for new, old in zip(running, args[3:5], strict=False)))
 
 
-def in_dtype(result: Any, dtype: torch.dtype) -> object:
+def in_dtype(result: Tensor, dtype: torch.dtype) -> Tensor:
     """The same sizes and strides in another dtype."""
     return result if result.dtype == dtype else torch.empty_like(result, dtype=dtype)
 
 
-def as_viewed(args: Sequence[Any], result: Any) -> object:
+def as_viewed(args: Arguments, result: Tensor) -> object:
     """A view: torch's strides for axes of size 1 differ from its kernels'."""
     if not fake_layouts.is_static(args[0]) or not fake_layouts.is_static(result) or 1 not in result.shape:
         return result
@@ -96,42 +98,42 @@ def as_viewed(args: Sequence[Any], result: Any) -> object:
     return aten.as_strided.default(result, result.shape, strides, result.storage_offset())
 
 
-def of_angle(args: Sequence[Any], result: object) -> object:
+def of_angle(args: Arguments, result: Tensor) -> object:
     """The layout of `angle`: for complex numbers the kernel copies it from a complex result to new memory."""
     return contiguous(args, result) if args[0].is_complex() else fake_layouts.as_iterated(args, result)
 
 
-def as_told(args: Sequence[object], result: object) -> object:
+def as_told(args: Arguments, result: Tensor) -> object:
     """Keep the layout of torch's meta function."""
     return result
 
 
-def loss_as_first(args: Sequence[Any], result: Any) -> object:
+def loss_as_first(args: Arguments, result: Tensor) -> object:
     """The first argument's layout, if the loss has one element for each of its own."""
     return fake_layouts.as_first(args, result) if result.shape == args[0].shape else result
 
 
-def gradient_as_input(args: Sequence[object], result: object) -> object:
+def gradient_as_input(args: Arguments, result: Tensor) -> object:
     """The layout of the input, which follows the gradient among the arguments."""
     return fake_layouts.as_first(args[1:], result)
 
 
-def as_second_and_first(args: Sequence[object], result: object) -> object:
+def as_second_and_first(args: Arguments, result: Tensor) -> object:
     """The layout of the sum of the first two arguments, with the second one as first operand of the kernel."""
     return as_sum((args[1], args[0]), result)
 
 
-def of_spectrum(args: Sequence[Any], result: object) -> object:
+def of_spectrum(args: Arguments, result: Tensor) -> object:
     """A transform from real numbers makes the last axis given the innermost one, whatever the order of the others."""
     return _transformed(args[0].stride(), args[1], 1, result)
 
 
-def of_complex_spectrum(args: Sequence[Any], result: object) -> object:
+def of_complex_spectrum(args: Arguments, result: Tensor) -> object:
     """The layout that a transform from complex to complex numbers gives its result."""
     return _transformed(args[0].stride(), args[1], 0, result)
 
 
-def of_signal(args: Sequence[Any], result: object) -> object:
+def of_signal(args: Arguments, result: Tensor) -> object:
     """A transform to real numbers runs along the last axis given, after one to complex numbers along the others."""
     spectrum, axes = args[:2]
     strides = spectrum.stride()
@@ -140,7 +142,7 @@ def of_signal(args: Sequence[Any], result: object) -> object:
     return _transformed(strides, axes[-1:], 1, result)
 
 
-def _transformed(strides: Ints, axes: Ints, last: int, result: Any) -> object:
+def _transformed(strides: Ints, axes: Ints, last: int, result: Tensor) -> object:
     if result.device.type != "cpu" or not torch.backends.mkl.is_available() or not axes:
         return result
     wanted = fake_layouts.dense_strides(result.shape, order_of_transform(strides, axes, last))

@@ -35,7 +35,7 @@ class DequeValue(SequenceValue):
     limit: Value = attrs.field(kw_only=True)
 
     slots = SequenceValue.slots | {"__setitem__", "__delitem__"}
-    iterators = (type(iter(collections.deque[Any]())), type(reversed(collections.deque[Any]())))
+    iterators = (type(iter(collections.deque[object]())), type(reversed(collections.deque[object]())))
 
     def python_type(self) -> type:
         return collections.deque
@@ -103,7 +103,7 @@ class DequeValue(SequenceValue):
 
     def trim(self, left: bool) -> None:
         """Drop items at one end to satisfy `maxlen`."""
-        limit: Any = self.limit.as_constant()
+        limit = self.limit.as_constant()
         extra = 0 if limit is None else max(len(self.items) - limit, 0)
         if extra:
             del self.items[slice(0, extra) if left else slice(-extra, None)]

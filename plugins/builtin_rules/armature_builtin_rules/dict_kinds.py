@@ -24,7 +24,10 @@ class OrderedDictValue(DictValue):
 
     changed_text: ClassVar[str] = "OrderedDict mutated during iteration"
     ordered: ClassVar[bool] = True
-    iterators = (type(iter(collections.OrderedDict[Any, Any]())), type(reversed(collections.OrderedDict[Any, Any]())))
+    iterators = (
+        type(iter(collections.OrderedDict[object, object]())),
+        type(reversed(collections.OrderedDict[object, object]())),
+    )
 
     def like(self, entries: Entries) -> DictValue:
         return OrderedDictValue(entries)

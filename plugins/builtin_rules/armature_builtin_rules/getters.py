@@ -94,7 +94,7 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     kind, args = obj.__reduce__()[:2]
     keywords = {}
     if isinstance(kind, functools.partial):  # a methodcaller with keyword arguments
-        partial: functools.partial[Any] = kind
+        partial: functools.partial[object] = kind
         kind, args, keywords = partial.func, (*partial.args, *args), partial.keywords
     tracer.guards.same(source, obj)
     given = tuple(tracer.as_value(arg) for arg in args)

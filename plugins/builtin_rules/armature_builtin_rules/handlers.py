@@ -183,7 +183,7 @@ def typing_fact(call: Call, obj: Value, **options: Value) -> Value | None:
 def type_hint(call: Call, form: Value, parameters: Value) -> Value | None:
     """`Optional[int]` and the like inside a function."""
     try:
-        made: Any = form.as_object()
+        made = form.as_object()
         return call.new_value(made[plain_types(call, parameters)])
     except NotConstant:
         return None
@@ -264,7 +264,7 @@ def thread(call: Call) -> Value:
 
 def action(text: str, category: type[Warning], module: str, line: int) -> str:
     """The warning filters' decision: "default", "ignore", "error", ..."""
-    filters: Any = warnings.filters
+    filters = warnings.filters
     for kind, pattern, wanted, where, number in filters:
         here = matches(pattern, text) and matches(where, module)
         if here and issubclass(category, wanted) and number in (0, line):

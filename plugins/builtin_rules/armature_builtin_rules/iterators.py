@@ -73,7 +73,7 @@ def containers(iterator: object) -> tuple[object, ...]:
     return tuple(one for one in held if type(one) in (list, dict))
 
 
-def ahead(iterator: object) -> tuple[Any, ...] | None:
+def ahead(iterator: object) -> tuple[object, ...] | None:
     """The next values of an iterator, read without advancing it: one more than are traced, with END in place of missing
     ones. None if that would run code of the program, or take long."""
     every = [iterator, *inner_iterators(iterator)]
@@ -142,7 +142,7 @@ class InnerIterator(Value):
 def over_sequence(tracer: Tracing, obj: object, source: Source) -> Value:
     """An iterator over a list, tuple, range or text."""
     items, position = _components(tracer, obj, source)
-    first: Any = position.as_constant()
+    first = position.as_constant()
     values = itertools.islice(items.stream(tracer), first, None)
     over = items if isinstance(items, ListValue) else None
     return IteratorArgument(values, type(obj), over=over, source=source)
@@ -170,7 +170,7 @@ def backwards(tracer: Tracing, obj: object, source: Source) -> Value | None:
     if type(components(obj)[0]) not in (list, tuple):
         return None
     items, position = _components(tracer, obj, source)
-    last: Any = position.as_constant() if items.length(tracer) else -1
+    last = position.as_constant() if items.length(tracer) else -1
     values = (items.get_item(tracer, tracer.constant(index)) for index in range(last, -1, -1))
     return IteratorArgument(values, type(obj), over=items, source=source)
 
@@ -276,7 +276,7 @@ class MovingIterator(IteratorArgument):
     Only the values that the frame reads are guarded, and the end if it is reached. `program`: the real iterator.
     """
 
-    program: Any = attrs.field(kw_only=True)
+    program: object = attrs.field(kw_only=True)
     inside: list[Value] | None = None  # the lists and dicts that it iterates over, once it was advanced
 
     def advance(self, tracer: Tracing) -> Value:

@@ -163,7 +163,7 @@ def callable_in_class(kind: type) -> bool:
     return any("__call__" in vars(base) for base in kind.__mro__)
 
 
-def replaced(pattern: object, /, repl: Any, string: Any, count: object = 0) -> Any:
+def replaced(pattern: object, /, repl: Any, string: Any, count: object = 0) -> object:
     """`pattern.sub` by a function."""
     return replaced_and_counted(pattern, repl, string, count)[0]
 

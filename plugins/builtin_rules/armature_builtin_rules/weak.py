@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Hashable
-from typing import Any
 
 import attrs
 
@@ -50,7 +49,7 @@ class WeakReferenceValue(Value):
         rely_on_life(tracer, self.referent)
         return self.referent
 
-    def as_object(self) -> weakref.ref[Any]:
+    def as_object(self) -> weakref.ref[object]:
         if self.referent is None:
             raise NotConstant(self)
         return weakref.ref(self.referent.as_object())

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 import torch
@@ -133,7 +133,7 @@ def as_text(choice: KernelChoice) -> str:
 
 def from_text(text: str, group: GroupSpec) -> KernelChoice:
     """A choice from a file. Errors: ValueError if it does not name one of the group's alternatives."""
-    data: Any = json.loads(text)
+    data = json.loads(text)
     labels = {each.label for each in group.alternatives}
     tried = tuple(Tried(**each) for each in data["tried"])
     if data["chosen"] not in labels or not labels.issuperset(each.label for each in tried):

@@ -193,7 +193,7 @@ def computed(tracer: Tracing, function: Callable[..., Any], words: str, operands
     return tracer.objects.wrap(made, source) if kind in (int, bool) or kind in layer.SCALARS else None
 
 
-def operand(value: Value) -> tuple[Any, Source | str] | None:
+def operand(value: Value) -> tuple[object, Source | str] | None:
     """A number in a formula: its current value, and its text, or where it is read if it varies; None for others."""
     if isinstance(value, NumpyNumber):
         return value.scalar, value.source

@@ -213,7 +213,7 @@ def fused_step(call: Call, *lists: Value, **kwargs: Value) -> Value | None:
     if lr is not None and lr.is_symbolic:  # a scheduler changes it: the step takes a tensor as well
         form = {"dtype": call.constant(torch.float64), "device": call.constant(torch.device("cpu"))}
         named["lr"] = call.graph_call(torch.full, call.constant(()), lr, **form)
-    step: Any = FusedStep(call.fn, tuple(map(len, rows)), tuple(named))
+    step = FusedStep(call.fn, tuple(map(len, rows)), tuple(named))
     given = [*(item for row in rows for item in row), *named.values()]
     return call_uncompiled(call.tracing, step, call.fn.__name__, given)
 

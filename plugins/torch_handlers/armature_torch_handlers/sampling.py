@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.nn import functional
 
@@ -25,7 +23,7 @@ def dropout(call: Call, input: Value, p: Value, train: Value) -> Value | None:
     """The tensor itself if nothing is dropped; if everything is, zeros, for which no random numbers are drawn."""
     if not isinstance(input, TracedTensor) or not (p.is_constant and train.is_constant):
         return None
-    chance: Any = p.as_constant()
+    chance = p.as_constant()
     if not 0 <= chance <= 1:
         return None
     if chance == 0 or not train.as_constant() or any(type(n) is int and n == 0 for n in input.fake.shape):
@@ -43,7 +41,7 @@ def native_dropout(call: Call, input: Value, p: Value, train: Value) -> Value | 
     """Draws numbers for its mask even if the probability is 0 or 1."""
     if not isinstance(input, TracedTensor) or not (p.is_constant and train.is_constant):
         return None
-    chance: Any = p.as_constant()
+    chance = p.as_constant()
     if train.as_constant() is not False and chance not in (0, 1):
         return None
     bools = {"dtype": call.constant(torch.bool), "memory_format": call.constant(torch.contiguous_format)}

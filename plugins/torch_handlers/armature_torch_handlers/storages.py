@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import torch
 
@@ -47,7 +45,7 @@ class StorageValue(Value):
         return self._bytes(tracer)
 
     def length(self, tracer: Tracing) -> int:
-        found: Any = self._bytes(tracer).as_constant()
+        found = self._bytes(tracer).as_constant()
         return int(found)
 
     def _bytes(self, tracer: Tracing) -> Value:

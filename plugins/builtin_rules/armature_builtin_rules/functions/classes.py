@@ -163,7 +163,7 @@ def new_of_builtin(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> 
     kind: Any = cast(BuiltinFunctionType, call.fn).__self__
     if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
         call.graph_break("new-of-no-class", function=f"{kind.__name__}.__new__", type=cls.describe())
-    native: Any = call.tracing.types.base_of(cls.cls) or kind
+    native = call.tracing.types.base_of(cls.cls) or kind
     if native.__hash__ is None:  # mutable: `__init__` fills it
         args, kwargs = (), {}
     base = call.inline(native, *args, **kwargs)

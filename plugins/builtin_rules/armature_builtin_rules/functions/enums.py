@@ -14,7 +14,7 @@ def member(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """`cls(value)`: the member with that value, or the result of `_missing_` if there is none."""
     if kwargs or len(args) != 1 or not isinstance(cls, ClassValue):
         call.graph_break("enum-call", type=cls.describe())
-    kind: Any = cls.cls
+    kind = cls.cls
     if args[0].is_constant:
         rely_on_member(call.tracing, kind, "_value2member_map_", args[0])
         missing = find_in_class(kind, "_missing_")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from types import GeneratorType
-from typing import Any
 
 from armature.plugin_api import (
     MISSING,
@@ -156,7 +155,7 @@ def any_true(call: Call, items: Value) -> Value:
 def numbered(call: Call, items: Value, start: Value | None = None) -> Value:
     """Pairs of a number and an item."""
     tracer = call.tracing
-    first: Any = 0 if start is None else as_index(tracer, start)
+    first = 0 if start is None else as_index(tracer, start)
     inner = inner_iterator(tracer, items)
 
     stream, number = stream_of(tracer, inner), first

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
+def bisect_right(
+    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], Any] | None = None
+) -> int:
     """The insertion point after equal items."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -21,7 +23,9 @@ def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Cal
     return lo
 
 
-def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
+def bisect_left(
+    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], Any] | None = None
+) -> int:
     """The insertion point before equal items."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -36,13 +40,15 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Call
 
 
 def insort_right(
-    a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None
+    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], object] | None = None
 ) -> None:
     """Insert an item after equal ones."""
     a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
-def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
+def insort_left(
+    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], object] | None = None
+) -> None:
     """Insert an item before equal ones."""
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
 

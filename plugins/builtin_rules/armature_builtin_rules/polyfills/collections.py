@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 
 
-def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any], /) -> None:
+def count_elements(mapping: MutableMapping[object, int], iterable: Iterable[object], /) -> None:
     """Count each item."""
     for item in iterable:
         mapping[item] = mapping.get(item, 0) + 1
@@ -36,7 +36,7 @@ def heapreplace(heap: list[object], item: object, /) -> object:
     return first
 
 
-def heappushpop(heap: list[Any], item: Any, /) -> object:
+def heappushpop(heap: list[object], item: Any, /) -> object:
     """Add an item, then remove and return the smallest."""
     return heapreplace(heap, item) if heap and heap[0] < item else item
 
@@ -79,7 +79,7 @@ def _sink(heap: list[Any], position: int) -> None:
     _rise(heap, start, position)
 
 
-STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+STAND_INS: tuple[tuple[Callable[..., object], Callable[..., object]], ...] = (
     (vars(collections)["_count_elements"], count_elements),
     (heapq.heappush, heappush),
     (heapq.heappop, heappop),

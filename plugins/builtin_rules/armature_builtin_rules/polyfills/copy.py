@@ -108,7 +108,7 @@ def deepcopy(x: Any, memo: Any = None) -> object:
     return _fill(x, made, deepcopy, memo)
 
 
-def _tuple(x: Any, kind: type, memo: dict[Any, Any]) -> object:
+def _tuple(x: Any, kind: type, memo: dict[object, object]) -> object:
     items = [deepcopy(item, memo) for item in x]
     if id(x) in memo:  # a container inside the tuple that holds the tuple has caused a copy
         return memo[id(x)]
@@ -154,7 +154,7 @@ def _in_python(kind: type) -> bool:
     return bool(kind.__flags__ & HEAP_TYPE) and not kind.__flags__ & IMMUTABLE_TYPE
 
 
-def _asked(x: Any, each: Callable[[Any, Any], Any], memo: Any) -> object:
+def _asked(x: object, each: Callable[[object, object], object], memo: Any) -> object:
     """A copy of an object whose class customises attribute lookup, which is used for everything that copying reads."""
     kind = type(x)
     if _base(kind) is not object or any(base.__dict__.get("__slots__") for base in kind.__mro__):
@@ -180,7 +180,7 @@ def _base(kind: type) -> type:
     return object
 
 
-def _fill(x: object, made: object, each: Callable[[Any, Any], Any], memo: object) -> object:
+def _fill(x: object, made: object, each: Callable[[object, object], object], memo: object) -> object:
     """Copy the other object's contents: attributes, slots, items."""
     if hasattr(x, "__dict__") and type(x) not in CONTAINERS:
         for name, value in x.__dict__.items():
@@ -195,7 +195,7 @@ def _fill(x: object, made: object, each: Callable[[Any, Any], Any], memo: object
     return made
 
 
-def _fill_container(x: Any, made: Any, each: Callable[[Any, Any], Any], memo: Any) -> None:
+def _fill_container(x: Any, made: Any, each: Callable[[object, object], object], memo: object) -> None:
     if isinstance(x, dict):
         for key, value in x.items():
             made[each(key, memo)] = each(value, memo)

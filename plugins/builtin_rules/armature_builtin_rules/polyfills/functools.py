@@ -11,7 +11,9 @@ from armature_builtin_rules.polyfills.itertools import rest
 _NOTHING = object()
 
 
-def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: object = _NOTHING, /) -> object:
+def reduce(
+    function: Callable[[object, object], object], iterable: Iterable[object], initial: object = _NOTHING, /
+) -> object:
     """Fold from the left."""
     try:
         items = iter(iterable)
@@ -34,7 +36,7 @@ class _Ordered:
 
     __slots__ = ("compare", "obj")
 
-    def __init__(self, compare: Callable[[Any, Any], Any], obj: object) -> None:
+    def __init__(self, compare: Callable[[Any, object], Any], obj: object) -> None:
         self.compare, self.obj = compare, obj
 
     def __lt__(self, other: _Ordered) -> bool:
@@ -53,29 +55,29 @@ class _Ordered:
         return bool(self.compare(self.obj, other.obj) >= 0)
 
 
-def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], _Ordered]:
+def cmp_to_key(mycmp: Callable[[object, object], object]) -> Callable[[object], _Ordered]:
     """A sort key for a function that compares two items."""
     return lambda obj: _Ordered(mycmp, obj)
 
 
-def _key(args: tuple[object, ...], named: dict[str, Any], typed: bool) -> object:
+def _key(args: tuple[object, ...], named: dict[str, object], typed: bool) -> object:
     """The key of a cached result: a single int or str never equals a float or a bool."""
     if not named and not typed and len(args) == 1 and type(args[0]) in (int, str):
         return args[0]
-    key: tuple[Any, ...] = (args, tuple(named.items()))
+    key: tuple[object, ...] = (args, tuple(named.items()))
     if typed:
         key += (tuple([type(value) for value in args]), tuple([type(value) for value in named.values()]))
     return key
 
 
-def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any) -> object:
+def lru_cache_wrapper(function: Callable[..., object], maxsize: int | None, typed: bool, info: Any) -> object:
     """A function that caches results; the last ones if `maxsize` is an int."""
     if not callable(function):
         raise TypeError("the first argument must be callable")
-    kept: dict[Any, Any] = {}
+    kept: dict[Any, object] = {}
     hits = misses = 0
 
-    def cached(*args: Any, **named: Any) -> object:
+    def cached(*args: object, **named: object) -> object:
         nonlocal hits, misses
         key = _key(args, named, typed)
         found = kept.pop(key, _NOTHING)
@@ -105,7 +107,7 @@ def lru_cache_wrapper(function: Callable[..., Any], maxsize: int | None, typed: 
     return made
 
 
-STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+STAND_INS: tuple[tuple[Callable[..., object], Callable[..., object]], ...] = (
     (functools.reduce, reduce),
     (functools.cmp_to_key, cmp_to_key),
     (type(functools.lru_cache(len)), lru_cache_wrapper),

@@ -17,7 +17,7 @@ UNWRAPS_CLASSES = inspect.unwrap(_Wrapping) is None  # until Python 3.13
 LONG = 100  # length of a chain of wrappers that may reach Python's recursion limit
 
 
-def unwrap(func: object, *, stop: Callable[[Any], Any] | None = None) -> object:
+def unwrap(func: object, *, stop: Callable[[object], object] | None = None) -> object:
     """The function at the end of a chain of wrappers."""
     first, seen = func, {id(func): func}
     while (UNWRAPS_CLASSES or not isinstance(func, type)) and hasattr(func, "__wrapped__"):
@@ -53,7 +53,7 @@ def _own(obj: object, name: str) -> object:
         return _Missing
 
 
-def getattr_static(obj: Any, attr: str, default: Any = _Missing) -> object:
+def getattr_static(obj: Any, attr: str, default: object = _Missing) -> object:
     """A raw attribute: calls neither descriptors nor `__getattr__`."""
     kind = type(obj)
     is_class = issubclass(kind, type)
@@ -74,7 +74,7 @@ def getattr_static(obj: Any, attr: str, default: Any = _Missing) -> object:
     raise AttributeError(attr)
 
 
-STAND_INS: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
+STAND_INS: tuple[tuple[Callable[..., object], Callable[..., object]], ...] = (
     (inspect.unwrap, unwrap),
     (inspect.getattr_static, getattr_static),
 )

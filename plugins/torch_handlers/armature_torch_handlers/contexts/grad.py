@@ -124,7 +124,7 @@ def inference_mode_value(enabled: bool, source: Source | None = None) -> Value:
 @handles(torch.no_grad, torch.enable_grad)
 def grad_mode(call: Call, *args: Value, **kwargs: Value) -> Value:
     """The context manager; as a decorator without parentheses it changes a function permanently."""
-    kind: Any = call.fn
+    kind = call.fn
     if args or kwargs:
         call.graph_break("grad-mode-decorator", function=f"torch.{kind.__name__}")
     return grad_mode_value(torch.enable_grad if kind is torch.enable_grad else torch.no_grad, kind is torch.enable_grad)

@@ -85,7 +85,7 @@ def forward_by(graphs: Graphs) -> Callable[..., object]:
     """`forward` of the generated function."""
     forward, constant, dirty = graphs.forward, graphs.constant, graphs.dirty
 
-    def run(ctx: Any, free: tuple[Any, ...], *inputs: Any) -> object:
+    def run(ctx: Any, free: tuple[object, ...], *inputs: object) -> object:
         outputs, saved, ctx.residuals = forward(*inputs, *free)
         ctx.save_for_backward(*saved)
         ctx.strides = tuple(None if one is None else strides_of_gradient(one) for one in outputs)
@@ -107,7 +107,7 @@ def strides_of_gradient(output: torch.Tensor) -> tuple[int, ...]:
 def backward_by(graphs: Graphs) -> Callable[..., object]:
     """`backward` of the generated function."""
 
-    def run(ctx: Any, *gradients: Any) -> Any:
+    def run(ctx: Any, *gradients: Any) -> object:
         key = (torch.is_grad_enabled(), tuple(gradient is not None for gradient in gradients))
         found = graphs.backward.get(key)
         if found is None:

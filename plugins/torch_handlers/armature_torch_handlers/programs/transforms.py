@@ -55,7 +55,7 @@ def transformed_call(call: Call, *args: Value, **kwargs: Value) -> Value:
 def enter_level(call: Call, *args: Value, **kwargs: Value) -> Value:
     """Enter a level, while tracing and in the graph; returns its number."""
     tracer = call.tracing
-    fn: Any = getattr(LEVELS, call.fn.__name__)
+    fn = getattr(LEVELS, call.fn.__name__)
     if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.graph.change_state(fn, tuple([arg.as_argument(tracer) for arg in args]))
@@ -85,7 +85,7 @@ def leave_aborted(leave: Callable[[], object]) -> None:
 def leave_level(call: Call) -> Value:
     """Leave the innermost level."""
     tracer = call.tracing
-    leave: Any = getattr(LEVELS, call.fn.__name__)
+    leave = getattr(LEVELS, call.fn.__name__)
     if not tracer.ending.undo or tracer.ending.undo[-1] != (leave_aborted, leave):
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.ending.undo.pop()
@@ -98,7 +98,7 @@ def leave_level(call: Call) -> Value:
 def switch(call: Call, enabled: Value) -> Value:
     """A setting that a transform changes and restores."""
     tracer = call.tracing
-    fn: Any = call.fn
+    fn = call.fn
     if not tracer.stack.atomic_depth:
         call.graph_break("transform-level", operation=fn.__name__)
     wanted = bool(enabled.as_constant())
@@ -140,7 +140,7 @@ def enter_dual_level(call: Call) -> Value:
 def exit_dual_level(call: Call, level: Value) -> Value:
     """Leave a level of forward mode."""
     tracer = call.tracing
-    left: Any = level.as_constant()
+    left = level.as_constant()
     if not tracer.ending.undo or tracer.ending.undo[-1] != (torch._C._exit_dual_level, left):
         call.graph_break("transform-level", operation=call.fn.__name__)
     tracer.ending.undo.pop()
@@ -192,7 +192,9 @@ def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 TAKES_DICTS = "dict" in str(torch.autograd.grad.__annotations__["inputs"])  # newer versions do
 
 
-def gradient_by_key(outputs: Any, inputs: dict[Any, torch.Tensor], *args: Any, **kwargs: Any) -> dict[Any, Any]:
+def gradient_by_key(
+    outputs: Any, inputs: dict[object, torch.Tensor], *args: Any, **kwargs: Any
+) -> dict[object, object]:
     """`torch.autograd.grad` of a dict of tensors."""
     return dict(zip(inputs, torch.autograd.grad(outputs, tuple(inputs.values()), *args, **kwargs)))
 
@@ -217,7 +219,7 @@ def history_of(outputs: list[Value]) -> set[object]:
     found: set[object] = set()
     left = [output.fake.grad_fn for output in outputs if isinstance(output, TracedTensor)]
     while left:
-        node: Any = left.pop()
+        node = left.pop()
         if node is not None and node not in found:
             found.add(node)
             left += [before for before, _ in node.next_functions]
