@@ -26,8 +26,8 @@ from armature.torch_abi.wrappers import is_wrapper
 class OutputViews:
     """The calls at the end of a graph that make views, in order, and the graph without them.
 
-    results: those of that graph. views: the nodes that make views. switched: the nodes of `views` that run in
-    another grad mode.
+    results: the nodes that the graph without them returns. views: the nodes that make views. switched: the nodes of
+    `views` that run in another grad mode.
     """
 
     whole: fx.GraphModule

@@ -179,8 +179,8 @@ def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None 
 
 
 def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> object:
-    """`Tensor.random_(low, high)`: numbers in the order of the memory. Its own name, `random.from`, is no Python and
-    can't be part of a graph."""
+    """`Tensor.random_(low, high)`: numbers in the order of the memory. Its own name, `random.from`, is no
+    name in Python, so it can't be part of a graph."""
     if generator is not None:
         return NotImplemented
     if high is None:

@@ -45,7 +45,7 @@ def random_above(x: Tensor, low: int) -> Tensor:
 @cache
 def above() -> Overload:
     """The operator for it. `torch.randint` can't express the bound (in int64, it would be 2**63), and torch's own name
-    for it, `random.from`, is no Python and can't be part of a graph."""
+    for it, `random.from`, is no name in Python, so it can't be part of a graph."""
     name = "armature::random_above"
     torch.library.define(name, "(Tensor x, SymInt low) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
     torch.library.impl(name, "CompositeExplicitAutograd", random_above)  # as each device draws

@@ -16,7 +16,8 @@ import torch
 import triton.language as tl
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 
-from armature.backend_api import philox
+from armature.backend_api import OPS, philox
+from armature_gpu_triton.ops import LIBDEVICE
 from armature_gpu_triton.toolchain import python_function
 
 Block = Any  # tl.tensor: Triton ships no types
@@ -65,6 +66,14 @@ def elementwise(function: Callable[..., torch.Tensor]) -> Callable[..., Block]:
         return block_of(function(*values).to(dtype))
 
     return apply
+
+
+def meaning_of(name: str) -> Callable[..., torch.Tensor]:
+    """What an operation computes, as a function of tensors."""
+    meaning = OPS[name].meaning
+    if meaning is None:
+        raise KeyError(name)
+    return meaning
 
 
 def count(start: int, stop: Block, step: int) -> range:
@@ -198,33 +207,16 @@ floordiv_float = elementwise(lambda a, b: torch.div(a, b, rounding_mode="floor")
 mod_float = elementwise(torch.remainder)
 pow_int = elementwise(torch.pow)
 
-# libdevice.
-acos = elementwise(torch.acos)
-acosh = elementwise(torch.acosh)
-asin = elementwise(torch.asin)
-asinh = elementwise(torch.asinh)
-atan = elementwise(torch.atan)
-atan2 = elementwise(torch.atan2)
-atanh = elementwise(torch.atanh)
-copysign = elementwise(torch.copysign)
-cosh = elementwise(torch.cosh)
-erf = elementwise(torch.erf)
 one_plus_erf = elementwise(lambda x: torch.erfc(-x))
-erfc = elementwise(torch.erfc)
-erfinv = elementwise(torch.erfinv)
-expm1 = elementwise(torch.expm1)
-fmod = elementwise(torch.fmod)
-hypot = elementwise(torch.hypot)
-lgamma = elementwise(torch.lgamma)
-log10 = elementwise(torch.log10)
-log1p = elementwise(torch.log1p)
-nextafter = elementwise(torch.nextafter)
-pow = elementwise(torch.pow)
-rint = elementwise(torch.round)
-sinh = elementwise(torch.sinh)
-tan = elementwise(torch.tan)
-tanh = elementwise(torch.tanh)
-trunc = elementwise(torch.trunc)
+
+# Most functions of libdevice are operations, and mean what the row of the operation says.
+libdevice = types.SimpleNamespace(
+    **{name: elementwise(meaning_of(name)) for name in LIBDEVICE},
+    fmod=elementwise(torch.fmod),
+    pow=elementwise(torch.pow),
+    rint=elementwise(torch.round),
+    trunc=elementwise(torch.trunc),
+)
 
 
 def interpret(function: object) -> InterpretedFunction[object]:
@@ -232,7 +224,7 @@ def interpret(function: object) -> InterpretedFunction[object]:
     plain = python_function(function)
     swapped = types.FunctionType(
         plain.__code__,
-        plain.__globals__ | {"helpers": sys.modules[__name__], "libdevice": sys.modules[__name__], "range": count},
+        plain.__globals__ | {"helpers": sys.modules[__name__], "libdevice": libdevice, "range": count},
         plain.__name__,
         plain.__defaults__,
         plain.__closure__,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.backend_api import Buffer, Const, Node, Op, OpForm
+from armature.backend_api import OPS, Buffer, Const, Node, Op, OpForm
 
 HALVES = frozenset((torch.float16, torch.bfloat16))
 UNSIGNED = frozenset((torch.uint8,))
@@ -137,6 +137,7 @@ INFIX: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 
+# Operations that are functions of libdevice of the same name.
 LIBDEVICE = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "erfc", "erfinv", "expm1",
     "hypot", "lgamma", "log10", "log1p", "nextafter", "sinh", "tan", "tanh", "erf",
@@ -144,8 +145,8 @@ LIBDEVICE = (
 
 
 def _libdevice(name: str) -> str:
-    two = name in ("atan2", "copysign", "hypot", "nextafter")
-    return f"libdevice.{name}({{0}}, {{1}})" if two else f"libdevice.{name}({{0}})"
+    operands = ", ".join(f"{{{k}}}" for k in range(OPS[name].arity))
+    return f"libdevice.{name}({operands})"
 
 
 def _product(node: Op, operands: Sequence[str]) -> str:
