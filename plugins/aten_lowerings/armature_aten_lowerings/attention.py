@@ -28,14 +28,14 @@ NOTHING = -1e9
 """A score that is replaced by at most this has no weight beside another."""
 
 
-def scaled(scores: Any, factor: Any, scaling: str) -> object:
+def scaled(scores: Tensor, factor: float, scaling: str) -> Tensor:
     """The scaled scores."""
     if scaling == "divided":
         return torch.div(scores, factor)
     return torch.mul(scores, factor) if scaling == "multiplied" else scores
 
 
-def masked(scores: Any, mask: Any, fill: Any, masking: str) -> object:
+def masked(scores: Tensor, mask: Tensor, fill: float, masking: str) -> Tensor:
     """The masked scores, in each of the ways to write that."""
     if masking == "filled":
         return scores.masked_fill(mask, fill)
@@ -44,7 +44,7 @@ def masked(scores: Any, mask: Any, fill: Any, masking: str) -> object:
     return torch.add(scores, mask) if masking == "added" else scores
 
 
-def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping: str) -> object:
+def weighted(scores: Tensor, dim: int, dtype: torch.dtype, p: float, training: bool, dropping: str) -> Tensor:
     """The weights: a softmax, optionally with dropout."""
     weights = torch.softmax(scores, dim, dtype)
     if dropping == "function":
@@ -55,7 +55,7 @@ def weighted(scores: Any, dim: Any, dtype: Any, p: Any, training: Any, dropping:
 def rewrites() -> Iterator[Rewrite]:
     """All variants, the longest first, because shorter patterns are parts of them."""
     scalings, maskings = ("divided", "multiplied", ""), ("filled", "chosen", "added", "")
-    products: tuple[Callable[..., object], ...] = (torch.matmul, torch.bmm)
+    products: tuple[Callable[..., Tensor], ...] = (torch.matmul, torch.bmm)
     for product, scaling, masking, dropping in itertools.product(
         products, scalings, maskings, ("function", "torch's", "")
     ):
@@ -64,20 +64,20 @@ def rewrites() -> Iterator[Rewrite]:
         yield Rewrite(pattern, replacement_of(scaling, masking), is_worth_it, name)
 
 
-def pattern_of(product: Callable[..., object], scaling: str, masking: str, dropping: str) -> Callable[..., object]:
+def pattern_of(product: Callable[..., Tensor], scaling: str, masking: str, dropping: str) -> Callable[..., object]:
     """One variant of attention, which does not use all parameters. `keys` is already transposed: [..., D, S]."""
 
     def attention(
-        query: object,
-        keys: object,
-        value: object,
-        dim: object,
-        dtype: object,
-        factor: object,
-        mask: object,
-        fill: object,
-        p: object,
-        training: object,
+        query: Tensor,
+        keys: Tensor,
+        value: Tensor,
+        dim: int,
+        dtype: torch.dtype,
+        factor: float,
+        mask: Tensor,
+        fill: float,
+        p: float,
+        training: bool,
     ) -> object:
         scores = masked(scaled(product(query, keys), factor, scaling), mask, fill, masking)
         return product(weighted(scores, dim, dtype, p, training, dropping), value)

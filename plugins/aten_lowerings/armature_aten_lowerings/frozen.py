@@ -6,14 +6,14 @@ The weights are computed where the graph uses them; the core computes once what 
 from __future__ import annotations
 
 import operator
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
 
 from armature.plugin_api import Services, fake_of, frozen_values, onednn, with_all_inputs
 from armature_aten_lowerings.common import add_call
-from armature_aten_lowerings.layouts import is_channels_last, is_image, is_product
+from armature_aten_lowerings.layouts import args_of, is_channels_last, is_image, is_product
 
 aten = torch.ops.aten
 ACTIVATIONS: dict[object, str] = {aten.relu.default: "relu", aten.hardtanh.default: "hardtanh"}
@@ -34,8 +34,8 @@ def fold_batch_norms(module: object, ctx: Services) -> object:
 
 
 def _fold(norm: fx.Node, convolution: fx.Node, known: set[fx.Node]) -> None:
-    _, *figures, _, eps = cast(tuple[object, ...], norm.args)
-    image, weight, bias, *options = cast(tuple[Any, ...], convolution.args)
+    _, *figures, _, eps = args_of(norm)
+    image, weight, bias, *options = args_of(convolution)
     needed = [n for n in (*figures, weight, bias) if n is not None]
     transposed = options[3]
     same_dtype = fake_of(convolution).dtype == norm.meta["val"][0].dtype
@@ -105,7 +105,7 @@ def _is_computed_once(weight: fx.Node) -> bool:
 
 
 def _is_packable(node: fx.Node) -> bool:
-    image, weight, *_, transposed, _, _ = cast(tuple[Any, ...], node.args)
+    image, weight, *_, transposed, _, _ = args_of(node)
     result = fake_of(node)
     # torch multiplies matrices as fast as oneDNN where these are large, and up to three times faster where not.
     return bool(

@@ -11,7 +11,7 @@ from torch import fx
 from armature.plugin_api import Services
 from armature_aten_lowerings.common import add_call
 from armature_aten_lowerings.depthwise import is_worth_a_loop
-from armature_aten_lowerings.layouts import is_image
+from armature_aten_lowerings.layouts import args_of, is_image
 
 aten = torch.ops.aten
 LEAST_BYTES = 1 << 16
@@ -23,7 +23,7 @@ def sum_gradients_of_biases(module: object, ctx: Services) -> object:
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        gradient, *_, wanted = cast(tuple[Any, ...], node.args)
+        gradient, *_, wanted = args_of(node)
         if gradient.meta["val"].device.type == "cuda" and wanted[2]:
             sum_gradient_of_bias(node)
     return module
@@ -31,7 +31,7 @@ def sum_gradients_of_biases(module: object, ctx: Services) -> object:
 
 def sum_gradient_of_bias(node: fx.Node) -> None:
     """Remove the third result from a convolution's backward, and compute it from the incoming gradient."""
-    gradient, *between, (image, weight, _) = cast(tuple[Any, ...], node.args)
+    gradient, *between, (image, weight, _) = args_of(node)
     value = gradient.meta["val"]
     for result in [user for user in node.users if user.args[1] == 2]:
         with node.graph.inserting_before(result):
@@ -50,7 +50,7 @@ def compute_windows_apart(module: object, ctx: Services) -> object:
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        gradient, image, weight, *options, mask = cast(tuple[Any, ...], node.args)
+        gradient, image, weight, *options, mask = args_of(node)
         result, shown, window = (given.meta["val"] for given in (gradient, image, weight))
         sizes = (*shown.shape, *shown.stride(), *result.shape, *window.shape)
         if not mask[1] or options[4] or shown.device.type != "cpu" or not all(type(n) is int for n in sizes):
@@ -69,7 +69,7 @@ def compute_images_apart(module: object, ctx: Services) -> object:
     if not isinstance(module, fx.GraphModule) or not torch.backends.mkldnn.is_available():
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        gradient, image, _, *_, mask = cast(tuple[Any, ...], node.args)
+        gradient, image, _, *_, mask = args_of(node)
         value = image.meta["val"]
         if value.device.type != "cpu" or value.dtype != torch.float32 or not is_image(image):
             continue
@@ -81,7 +81,7 @@ def compute_images_apart(module: object, ctx: Services) -> object:
 
 def _compute_apart(node: fx.Node, place: int) -> None:
     """Let another call compute one result, and only that."""
-    *given, mask = cast(tuple[Any, ...], node.args)
+    *given, mask = args_of(node)
     for result in [user for user in node.users if user.args[1] == place]:
         with node.graph.inserting_before(result):
             call = add_call(node, aten.convolution_backward.default, *given, [k == place for k in range(3)])

@@ -11,7 +11,7 @@ import abc
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import torch
@@ -96,6 +96,11 @@ def relaid(module: fx.GraphModule, chosen: Mapping[fx.Node, int], way: type[Rela
     return module
 
 
+def args_of(node: fx.Node) -> tuple[Any, ...]:
+    """The arguments of a node, which are of the types that its operator's schema says."""
+    return node.args
+
+
 def is_image(node: fx.Node) -> bool:
     """Whether the node is a tensor [N, C, H, W] of numeric sizes."""
     value = node.meta.get("val")
@@ -109,7 +114,7 @@ def is_channels_last(value: Tensor) -> bool:
 
 def is_product(convolution: fx.Node) -> bool:
     """Whether torch multiplies matrices for it on a CPU: windows of one element, in an image with channels last."""
-    image, weight, _, stride, padding, *_, groups = cast(tuple[Any, ...], convolution.args)
+    image, weight, _, stride, padding, *_, groups = args_of(convolution)
     sizes = (*fake_of(weight).shape[2:], *stride, groups)
     return (
         all(type(n) is int and n == 1 for n in sizes)
@@ -238,7 +243,7 @@ class ChannelsLast(Relayout):
 
     def change(self, node: fx.Node) -> None:
         """Give a convolution inputs with channels last."""
-        image, weight, *rest = cast(tuple[Any, ...], node.args)
+        image, weight, *rest = args_of(node)
         turned = self.turn(node, image)
         node.args = (turned, self.turn(node, weight) if self.is_small(weight, image) else weight, *rest)
         self.update(node)

@@ -3,11 +3,10 @@ time."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 
+from armature_aten_lowerings.layouts import args_of
 from armature_aten_lowerings.scalars import add_call
 
 aten = torch.ops.aten
@@ -29,11 +28,11 @@ def sum_without_selecting(module: object, ctx: object) -> object:
 
 def _selecting(node: fx.Node) -> int | None:
     """The axis that the node's only index, a condition, selects from; None for other indexing."""
-    indices: Any = node.args[1]
+    indices = args_of(node)[1]
     given = [k for k, index in enumerate(indices) if index is not None]
     if len(given) != 1:
         return None
-    operands: Any = (indices[given[0]], node.args[0])
+    operands = (indices[given[0]], args_of(node)[0])
     condition, source = (operand.meta["val"] for operand in operands)
     plain = condition.dtype is torch.bool and condition.dim() > 0 and condition.device == source.device
     return given[0] if plain else None
@@ -47,14 +46,14 @@ def _sums(user: fx.Node, selected: fx.Node, axis: int) -> bool:
 def _summed(user: fx.Node, selected: fx.Node) -> list[int]:
     """The summed axes of the selection: all, if none is named."""
     rank = selected.meta["val"].dim()
-    named: Any = user.args[1] if len(user.args) > 1 else None
+    named = args_of(user)[1] if len(user.args) > 1 else None
     return sorted(axis % rank for axis in named or range(rank))
 
 
 def _replace(user: fx.Node, selected: fx.Node, axis: int) -> None:
     """Sum over the condition's axes instead of the one axis that selecting makes from them."""
-    source: Any = selected.args[0]
-    indices: Any = selected.args[1]
+    source = args_of(selected)[0]
+    indices = args_of(selected)[1]
     left_out, wide = indices[axis], indices[axis].meta["val"].dim()
     summed = _summed(user, selected)
     axes = [k for k in summed if k < axis]
