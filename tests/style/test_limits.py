@@ -36,7 +36,7 @@ IGNORED_TYPES = {"core/trace": 2, "core": 4, "plugins": 2}
 
 # `Any`: at most, without examples. It is left to functions that take any object and do with it what it allows
 # (polyfills of Python's functions), and to objects of others whose attributes are read: torch's, numpy's, Triton's.
-ANY_TYPES = {"builtin_rules": 286, "torch_handlers": 85, "aten_lowerings": 50, "cpu_cpp": 0, "gpu_triton": 31}
+ANY_TYPES = {"builtin_rules": 199, "torch_handlers": 85, "aten_lowerings": 50, "cpu_cpp": 0, "gpu_triton": 31}
 
 # Lines of core/trace, comments among them. What is known of a library of Python or torch goes to a plugin.
 LINES_OF_TRACE = 14_000

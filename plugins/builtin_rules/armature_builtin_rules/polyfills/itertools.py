@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def rest(items: Iterator[object]) -> Iterator[Any]:
+def rest(items: Iterator[T]) -> Iterator[T]:
     """The remaining items of an iterator. A `for` loop over it would call its `__iter__` a second time."""
     while True:
         try:
@@ -23,18 +25,18 @@ def rest(items: Iterator[object]) -> Iterator[Any]:
         yield item
 
 
-def _second(_total: Any, item: Any) -> object:
+def _second(_total: Any, item: Any) -> Any:
     return _total + item
 
 
 def accumulate(
-    iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: object = None
-) -> Iterator[Any]:
+    iterable: Iterable[T], func: Callable[[T, T], T] | None = None, *, initial: object = None
+) -> Iterator[T]:
     """Running totals."""
     return _accumulated(iter(iterable), func, initial=initial)
 
 
-def _accumulated(items: Iterator[object], func: Callable[[Any, Any], Any] | None, *, initial: object) -> Iterator[Any]:
+def _accumulated(items: Iterator[T], func: Callable[[T, T], T] | None, *, initial: Any) -> Iterator[T]:
     combine = _second if func is None else func
     total = initial
     if initial is None:
@@ -48,23 +50,23 @@ def _accumulated(items: Iterator[object], func: Callable[[Any, Any], Any] | None
         yield total
 
 
-def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
+def chain(*iterables: Iterable[T]) -> Iterator[T]:
     """All items of the first, then of the second, ..."""
     for iterable in iterables:
         yield from iterable
 
 
-def from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+def from_iterable(iterables: Iterable[Iterable[T]], /) -> Iterator[T]:
     """`chain` over the iterables yielded by an iterable."""
     return _chained(iter(iterables))
 
 
-def _chained(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
+def _chained(iterables: Iterator[Iterable[T]]) -> Iterator[T]:
     for iterable in rest(iterables):
         yield from iterable
 
 
-def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
+def combinations(iterable: Iterable[T], r: int) -> Iterator[tuple[T, ...]]:
     """All combinations of r items, ordered by position."""
     r = operator.index(r)
     pool = tuple(iterable)
@@ -73,7 +75,7 @@ def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
     return _combined(pool, r)
 
 
-def _combined(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
+def _combined(pool: tuple[T, ...], r: int) -> Iterator[tuple[T, ...]]:
     size = len(pool)
     if r > size:
         return
@@ -91,12 +93,12 @@ def _combined(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
         yield tuple([pool[i] for i in chosen])
 
 
-def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
+def compress(data: Iterable[T], selectors: Iterable[object]) -> Iterator[T]:
     """The items whose selector is true."""
     return _selected(iter(data), iter(selectors))
 
 
-def _selected(data: Iterator[object], selectors: Iterator[object]) -> Iterator[Any]:
+def _selected(data: Iterator[T], selectors: Iterator[object]) -> Iterator[T]:
     for item, selected in zip(rest(data), rest(selectors)):
         if selected:
             yield item
@@ -119,12 +121,12 @@ def _counted(number: Any, step: Any) -> Iterator[Any]:
         number = number + step
 
 
-def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
+def cycle(iterable: Iterable[T], /) -> Iterator[T]:
     """The items, repeated endlessly."""
     return _cycled(iter(iterable))
 
 
-def _cycled(items: Iterator[object]) -> Iterator[Any]:
+def _cycled(items: Iterator[T]) -> Iterator[T]:
     kept = []
     for item in rest(items):
         kept.append(item)
@@ -133,12 +135,12 @@ def _cycled(items: Iterator[object]) -> Iterator[Any]:
         yield from kept
 
 
-def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+def dropwhile(predicate: Callable[[T], object], iterable: Iterable[T], /) -> Iterator[T]:
     """The items from the first one that fails the predicate."""
     return _dropped(predicate, iter(iterable))
 
 
-def _dropped(predicate: Callable[[Any], Any], items: Iterator[object]) -> Iterator[Any]:
+def _dropped(predicate: Callable[[T], object], items: Iterator[T]) -> Iterator[T]:
     dropping = True
     for item in rest(items):
         if dropping and predicate(item):
@@ -147,18 +149,18 @@ def _dropped(predicate: Callable[[Any], Any], items: Iterator[object]) -> Iterat
         yield item
 
 
-def filterfalse(function: Callable[[Any], Any] | None, iterable: Iterable[Any], /) -> Iterator[Any]:
+def filterfalse(function: Callable[[T], object] | None, iterable: Iterable[T], /) -> Iterator[T]:
     """The items for which the function is false."""
     return _left_over(function, iter(iterable))
 
 
-def _left_over(function: Callable[[Any], Any] | None, items: Iterator[object]) -> Iterator[Any]:
+def _left_over(function: Callable[[T], object] | None, items: Iterator[T]) -> Iterator[T]:
     for item in rest(items):
         if not (item if function is None else function(item)):
             yield item
 
 
-def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
+def combinations_with_replacement(iterable: Iterable[T], r: int) -> Iterator[tuple[T, ...]]:
     """All combinations of r items with repetition, ordered by position."""
     r = operator.index(r)
     pool = tuple(iterable)
@@ -167,18 +169,18 @@ def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[t
     return _in_order(pool, r)
 
 
-def _in_order(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
+def _in_order(pool: tuple[T, ...], r: int) -> Iterator[tuple[T, ...]]:
     for positions in product(range(len(pool)), repeat=r):
         if sorted(positions) == list(positions):
             yield tuple([pool[i] for i in positions])
 
 
-def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
+def groupby(iterable: Iterable[T], key: Callable[[T], object] | None = None) -> Iterator[tuple[Any, Iterator[T]]]:
     """Runs of neighbours with equal keys; advancing to the next run ends the previous one."""
     return _grouped(iter(iterable), key)
 
 
-def _grouped(items: Iterator[object], key: Callable[[Any], Any] | None) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _grouped(items: Iterator[T], key: Callable[[T], object] | None) -> Iterator[tuple[Any, Iterator[T]]]:
     try:
         item = next(items)
     except StopIteration:
@@ -186,7 +188,7 @@ def _grouped(items: Iterator[object], key: Callable[[Any], Any] | None) -> Itera
     held = item if key is None else key(item)
     ended = False
 
-    def run(wanted: object) -> Iterator[Any]:
+    def run(wanted: object) -> Iterator[T]:
         nonlocal item, held, ended
         yield item
         for item in rest(items):
@@ -205,7 +207,7 @@ def _grouped(items: Iterator[object], key: Callable[[Any], Any] | None) -> Itera
                 pass
 
 
-def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
+def tee(iterable: Iterable[T], n: int = 2, /) -> tuple[Iterator[T], ...]:
     """Independent iterators over one iterator: a chain of cells, filled by whichever comes first."""
     n = operator.index(n)
     if n < 0:
@@ -215,7 +217,7 @@ def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
     return tuple([_follow(items, first) for _ in range(n)])
 
 
-def _follow(items: Iterator[Any], cell: list[Any]) -> Iterator[Any]:
+def _follow(items: Iterator[T], cell: list[Any]) -> Iterator[T]:
     while True:
         if not cell:
             try:
@@ -228,7 +230,7 @@ def _follow(items: Iterator[Any], cell: list[Any]) -> Iterator[Any]:
         cell = cell[1]
 
 
-def islice(iterable: Iterable[Any], *limits: int | None) -> Iterator[Any]:
+def islice(iterable: Iterable[T], *limits: int | None) -> Iterator[T]:
     """`iterable[start:stop:step]` of an iterator. The limits are checked at the call, as in C."""
     start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
     start = (0 if start is None else operator.index(start)) if _is_limit(start) else -1
@@ -249,7 +251,7 @@ def _is_limit(value: object) -> bool:
     return value is None or hasattr(type(value), "__index__")
 
 
-def _sliced(items: Iterator[object], start: int, stop: int | None, step: int) -> Iterator[Any]:
+def _sliced(items: Iterator[T], start: int, stop: int | None, step: int) -> Iterator[T]:
     wanted = start
     if stop is not None and wanted >= stop and stop == 0:
         return
@@ -265,12 +267,12 @@ def _sliced(items: Iterator[object], start: int, stop: int | None, step: int) ->
         position += 1
 
 
-def pairwise(iterable: Iterable[Any], /) -> Iterator[tuple[Any, Any]]:
+def pairwise(iterable: Iterable[T], /) -> Iterator[tuple[T, T]]:
     """Pairs of neighbours."""
     return _neighbours(iter(iterable))
 
 
-def _neighbours(items: Iterator[object]) -> Iterator[tuple[Any, Any]]:
+def _neighbours(items: Iterator[T]) -> Iterator[tuple[T, T]]:
     try:
         left = next(items)
     except StopIteration:
@@ -280,7 +282,7 @@ def _neighbours(items: Iterator[object]) -> Iterator[tuple[Any, Any]]:
         left = right
 
 
-def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tuple[Any, ...]]:
+def permutations(iterable: Iterable[T], r: int | None = None) -> Iterator[tuple[T, ...]]:
     """All permutations of r items, ordered by position."""
     pool = tuple(iterable)
     if r is not None and not isinstance(r, int):
@@ -291,13 +293,13 @@ def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tupl
     return _in_all_orders(pool, size)
 
 
-def _in_all_orders(pool: tuple[object, ...], r: int) -> Iterator[tuple[Any, ...]]:
+def _in_all_orders(pool: tuple[T, ...], r: int) -> Iterator[tuple[T, ...]]:
     for positions in product(range(len(pool)), repeat=r):
         if len(set(positions)) == r:
             yield tuple([pool[i] for i in positions])
 
 
-def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
+def product(*iterables: Iterable[T], repeat: int = 1) -> Iterator[tuple[T, ...]]:
     """All tuples with one item from each iterable, the last varying fastest."""
     repeat = operator.index(repeat)
     if repeat < 0:
@@ -305,8 +307,8 @@ def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, .
     return _multiplied(*[tuple(iterable) for iterable in iterables] * repeat)
 
 
-def _multiplied(*pools: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = [()]
+def _multiplied(*pools: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    found: list[tuple[T, ...]] = [()]
     for pool in pools:
         found = [(*head, item) for head in found for item in pool]
     yield from found
@@ -315,49 +317,49 @@ def _multiplied(*pools: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
 FOREVER = object()
 
 
-def repeat(object: Any, times: Any = FOREVER) -> Iterator[Any]:
+def repeat(object: T, times: Any = FOREVER) -> Iterator[T]:
     """The object, endlessly or a number of times."""
     return _repeated_forever(object) if times is FOREVER else _repeated(object, operator.index(times))
 
 
-def _repeated(given: object, times: int) -> Iterator[Any]:
+def _repeated(given: T, times: int) -> Iterator[T]:
     for _ in range(times):
         yield given
 
 
-def _repeated_forever(given: object) -> Iterator[Any]:
+def _repeated_forever(given: T) -> Iterator[T]:
     while True:
         yield given
 
 
-def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+def starmap(function: Callable[..., T], iterable: Iterable[Iterable[object]], /) -> Iterator[T]:
     """function(*item) of each item."""
     return _mapped(function, iter(iterable))
 
 
-def _mapped(function: Callable[..., Any], items: Iterator[Iterable[Any]]) -> Iterator[Any]:
+def _mapped(function: Callable[..., T], items: Iterator[Iterable[object]]) -> Iterator[T]:
     for item in rest(items):
         yield function(*item)
 
 
-def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+def takewhile(predicate: Callable[[T], object], iterable: Iterable[T], /) -> Iterator[T]:
     """The items up to the first one that fails the predicate."""
     return _taken(predicate, iter(iterable))
 
 
-def _taken(predicate: Callable[[Any], Any], items: Iterator[object]) -> Iterator[Any]:
+def _taken(predicate: Callable[[T], object], items: Iterator[T]) -> Iterator[T]:
     for item in rest(items):
         if not predicate(item):
             return
         yield item
 
 
-def zip_longest(*iterables: Iterable[Any], fillvalue: object = None) -> Iterator[tuple[Any, ...]]:
+def zip_longest(*iterables: Iterable[T], fillvalue: object = None) -> Iterator[tuple[T, ...]]:
     """Tuples until the longest ends."""
     return _zipped(*[iter(iterable) for iterable in iterables], fillvalue=fillvalue)
 
 
-def _zipped(*iterators: Iterator[object], fillvalue: object) -> Iterator[tuple[Any, ...]]:
+def _zipped(*iterators: Iterator[T], fillvalue: Any) -> Iterator[tuple[T, ...]]:
     open_ones = [True] * len(iterators)
     while iterators:
         row = []
