@@ -106,10 +106,10 @@ def _forward(name: str) -> Callable[..., Any]:
     return method
 
 
-def _run_forward(self: CompiledModule, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _run_forward(hook: FrameHook, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if at_work():  # another tool is recording the call
         return forward(*args, **kwargs)
-    prior = set_eval_frame(self.__dict__["_armature_hook"])
+    prior = set_eval_frame(hook)
     try:
         return forward(*args, **kwargs)
     finally:
@@ -121,14 +121,16 @@ def _called_forward(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
     proxies as arguments."""
     if fx_at_work() and isinstance(args, fx.Proxy):
         raise ReadsSource(tool="torch.fx.symbolic_trace")
-    return _run_forward(self, self.__dict__["__armature_original__"].forward, args, kwargs)
+    held = self.__dict__
+    return _run_forward(held["_armature_hook"], held["__armature_original__"].forward, args, kwargs)
 
 
-def _function_for(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """An unbound method that runs `forward` with the frame hook on, and has the signature of its function."""
+def _function_for(forward: Callable[..., Any], hook: FrameHook) -> Callable[..., Any]:
+    """An unbound method that runs `forward` with the frame hook on, and has the signature of its function. It may get
+    the original as `self`: compiled code has that in place of this object."""
 
-    def called(self: CompiledModule, *args: Any, **kwargs: Any) -> Any:
-        return _run_forward(self, forward, args, kwargs)
+    def called(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return _run_forward(hook, forward, args, kwargs)
 
     skip_code(called.__code__)
     if isinstance(forward, MethodType):
@@ -147,7 +149,7 @@ class _Forward:
         forward = held["__armature_original__"].forward
         kept = held.get("_armature_forward")
         if kept is None or kept[0] != forward:
-            kept = held["_armature_forward"] = (forward, _function_for(forward))
+            kept = held["_armature_forward"] = (forward, _function_for(forward, held["_armature_hook"]))
         return MethodType(kept[1], instance)
 
 

@@ -32,6 +32,8 @@ QuietSubclasses: Any = torch._C.DisableTorchFunctionSubclass
 push_mode: Callable[[Any], None] = torch._C._push_on_torch_function_stack
 pop_mode: Callable[[], Any] = torch._C._pop_torch_function_stack
 mode_count: Callable[[], int] = torch._C._len_torch_function_stack
+saved_tensors_unpacked: Callable[[bool], bool] = torch._C._autograd._saved_tensors_hooks_set_tracing
+"""Sets whether autograd saves tensors without the program's hooks in this thread, and returns what was set before."""
 mode_at: Callable[[int], Any] = torch._C._get_function_stack_at
 NO_FUNCTION: Any = torch._C._disabled_torch_function_impl
 NO_DISPATCH: Any = torch._C._disabled_torch_dispatch_impl
@@ -71,13 +73,14 @@ def overriding() -> Overriding:
 
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
-    """A context in which no mode of the program sees torch calls. torch's own tracers, which are such modes, still
-    do."""
-    held = [pop_mode() for _ in range(mode_count())]
+    """A context in which no mode of the program sees torch calls, and no hook of it the tensors that autograd saves
+    for them. torch's own tracers, which are such modes, still do."""
+    held, before = [pop_mode() for _ in range(mode_count())], saved_tensors_unpacked(True)
     try:
         with Asking():
             yield
     finally:
+        saved_tensors_unpacked(before)
         for mode in reversed(held):
             push_mode(mode)
 

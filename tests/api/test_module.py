@@ -185,6 +185,21 @@ def test_a_wrapper_of_forward_can_take_its_place(pair: tuple[Net, Any]) -> None:
     torch.testing.assert_close(net(X), expected * 2)
 
 
+def test_a_wrapper_with_a_graph_break_can_take_the_place_of_forward(pair: tuple[Net, Any]) -> None:
+    net, compiled = pair
+    net.eval()
+    expected = net(X)
+    forward = compiled.forward.__func__
+
+    def called(*args: Any) -> Any:
+        torch._dynamo.graph_break()
+        return unseen(*args) + 1
+
+    unseen = armature.disable(forward, recursive=False)
+    compiled.forward = MethodType(called, compiled)
+    torch.testing.assert_close(compiled(X), expected + 1)
+
+
 def test_forward_of_a_compiled_module_is_traced_in_a_compiled_function(pair: tuple[Net, Any]) -> None:
     net, compiled = pair
     net.eval()

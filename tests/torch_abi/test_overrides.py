@@ -69,6 +69,17 @@ def test_suspended() -> None:
         assert overrides.overriding().modes == (outer, inner)
 
 
+def test_suspended_hooks_on_saved_tensors() -> None:
+    seen: list[torch.Tensor] = []
+    x = torch.ones(2, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+        with overrides.suspended(), overrides.suspended():
+            x.exp()
+        assert not seen
+        x.exp()
+    assert len(seen) == 1
+
+
 def test_who_overrides() -> None:
     assert [overrides.is_overriding(kind) for kind in (torch.Tensor, nn.Parameter, Silent, Base, int)] == [
         False, False, False, True, False,

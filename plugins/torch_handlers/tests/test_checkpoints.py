@@ -100,3 +100,29 @@ def test_other_contexts_break() -> None:
     )
     quick(torch.ones(2, 3, requires_grad=True))
     assert entered == [1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_of_compiled_modules(reentrant: bool, backend: str) -> None:
+    block = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.Tanh())
+    gradients = []
+    for fn in (block, armature.compile(block, backend=backend)):
+        block.zero_grad()
+        torch.manual_seed(0)
+        x = torch.randn(2, 3, requires_grad=True)
+        checkpoint(fn, checkpoint(fn, x, use_reentrant=reentrant), use_reentrant=reentrant).sum().backward()
+        gradients.append((x.grad, block[0].weight.grad))
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_hooks_on_saved_tensors_see_the_same_tensors_in_each_call() -> None:
+    def saved() -> list[tuple[int, ...]]:
+        shapes: list[tuple[int, ...]] = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: shapes.append(tuple(t.shape)) or t, lambda t: t):
+            fn(x)
+        return shapes
+
+    fn = armature.compile(lambda x: LAYER(x).exp(), backend="eager")
+    x = torch.randn(2, 3, requires_grad=True)
+    assert saved() == saved() != []
