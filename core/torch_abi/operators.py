@@ -41,6 +41,13 @@ def is_of_library(target: object) -> bool:
     return isinstance(target, torch._ops.OpOverload) and not target.name().startswith(OWN)
 
 
+def overloads_of(target: object) -> tuple[torch._ops.OpOverload, ...]:
+    """The overloads that a call of an operator may mean."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return tuple(getattr(target, name) for name in target.overloads())
+    return (target,) if isinstance(target, torch._ops.OpOverload) else ()
+
+
 @functools.lru_cache(maxsize=4096)
 def written_positions(target: torch._ops.OpOverload) -> frozenset[int]:
     """The positions of arguments that an operator writes to, according to its schema."""
