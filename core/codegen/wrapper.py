@@ -14,7 +14,7 @@ import torch
 from armature.codegen.externs import Operators, binding_name, binding_of, may_differ_in_layout
 from armature.codegen.origins import place
 from armature.codegen.printer import PYTHON_INDEX, Lines
-from armature.lower.data import Argument, AsNumber, Buffer, ExternCall, Given, Origin, View
+from armature.lower.data import Argument, AsNumber, Buffer, ExternCall, Origin, PassedOn, View
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Segment, Step
 from armature.torch_abi.alloc import empty_strided, laid_out, overlaid, reinterpret
@@ -263,7 +263,7 @@ def _float(wrapper: Wrapper, value: float) -> str:
 _ARGUMENTS: tuple[tuple[Any, Callable[[Wrapper, Any], str]], ...] = (
     (AsNumber, lambda wrapper, value: f"{value.buffer}.item()"),
     (View, Wrapper.view),
-    (Given, lambda wrapper, value: str(value.name)),
+    (PassedOn, lambda wrapper, value: str(value.name)),
     (tuple, Wrapper.items),
     ((Var, Size, Sum, Product, FloorDiv, Mod), lambda wrapper, value: _PRINTER.print(value)),
     (torch.dtype, Wrapper.dtype),

@@ -168,7 +168,7 @@ class AsNumber(View):
 
 
 @attrs.frozen
-class Given:
+class PassedOn:
     """An input of the graph that is neither a tensor nor a number, passed on."""
 
     name: str
@@ -179,7 +179,7 @@ class Given:
 
 Argument: TypeAlias = (
     View
-    | Given
+    | PassedOn
     | Index
     | bool
     | float

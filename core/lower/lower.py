@@ -20,7 +20,7 @@ from armature.graph.facts import Rows, may_write
 from armature.graph.numbers import COMPUTED, TAKES_NUMBER
 from armature.lower import layout, symints
 from armature.lower.builder import Builder
-from armature.lower.data import Buffer, BufferKind, CallInstead, Given, LoopGraph, Origin, Reading, View
+from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, PassedOn, Reading, View
 from armature.lower.extern import as_number, as_view, call_extern
 from armature.lower.index import Index, Size, Sum
 from armature.lower.reasons import NotSupported, Reason, reason_for
@@ -115,10 +115,10 @@ class _Lowering:
             return
         spec = spec_of(fake)
         if isinstance(fake, torch.SymFloat):
-            self.values[node] = self._of_number(node, Given(name))
+            self.values[node] = self._of_number(node, PassedOn(name))
             return
         if spec is None:
-            self.values[node] = Given(name) if is_part_placeholder(fake) else fake
+            self.values[node] = PassedOn(name) if is_part_placeholder(fake) else fake
             return
         for axis, size in enumerate(cast(torch.Tensor, fake).shape):
             self._read_size(size, Reading(position, axis))
@@ -297,7 +297,7 @@ class _Lowering:
                 name = item.name if isinstance(item, fx.Node) else "output"
                 self.builder.begin(name, torch.ops.aten.clone.default, [value.spec], None)
                 lies = self._as_it_lies(item, value) if isinstance(item, fx.Node) else None
-                out.append(self._output_view(value) if lies is None else self._given(lies))
+                out.append(self._output_view(value) if lies is None else self._as_result(lies))
             else:
                 out.append(cast(Output, value))
         return tuple(out)
@@ -320,9 +320,9 @@ class _Lowering:
         return None
 
     def _output_view(self, value: TensorValue) -> View:
-        return self._given(as_view(self.builder, value))
+        return self._as_result(as_view(self.builder, value))
 
-    def _given(self, view: View) -> View:
+    def _as_result(self, view: View) -> View:
         buffer = self.builder.buffers[view.buffer]
         # the caller may write to the result; the next call needs the constant unchanged
         if buffer.kind is BufferKind.CONSTANT:

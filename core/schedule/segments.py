@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import attrs
 import torch
 
-from armature.lower.data import Argument, ExternCall, Given
+from armature.lower.data import Argument, ExternCall, PassedOn
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Segment, Step
 from armature.schedule.memory import touched
 from armature.schedule.score import FEWEST_RECORDED
@@ -173,7 +173,7 @@ def _used(step: Step) -> tuple[str, ...]:
 
 def _names_given(arguments: Sequence[Argument]) -> Iterator[str]:
     for argument in arguments:
-        if isinstance(argument, Given):
+        if isinstance(argument, PassedOn):
             yield argument.name
         elif isinstance(argument, tuple):
             yield from _names_given(argument)

@@ -84,7 +84,7 @@ SAYS_NOTHING = {
 }  # fmt: skip
 # Nor do these, as names of functions, classes and their attributes. A method of the API is documented by that name.
 PARTICIPLES = {"back", "found", "given", "gone", "held", "known", "made", "seen", "told"}
-CLEANED = ("core/trace/", "core/schedule/", "core/graph/")
+CLEANED = ("core/trace/", "core/schedule/", "core/graph/", "core/lower/", "core/codegen/", "core/run/", "plugins/")
 
 # Where code asks whether a value has a builtin part: elsewhere `derives` and `native` say so.
 ASKS_FOR_BASE: set[str] = {"core/trace/values/derived.py"}
@@ -286,15 +286,15 @@ def named_in(path: Path) -> Iterator[str]:
     yield from (one.id for one in names if isinstance(one.ctx, ast.Store))
 
 
-def test_names_of_tracing_and_plugins_explain_something() -> None:
-    inside = (path for path in PRODUCT if "examples" not in path.parts and not path.is_relative_to(ROOT / "core"))
-    checked = [
-        *inside,
-        *(path for path in PRODUCT if name_of(path).startswith((*CLEANED, "core/run/", "core/codegen/"))),
-    ]
+def cleaned() -> Iterator[Path]:
+    inside = (path for path in PRODUCT if name_of(path).startswith(CLEANED))
+    yield from (path for path in inside if "examples" not in path.parts)
+
+
+def test_names_explain_something() -> None:
     found = {
         f"{name_of(path)} {name}"
-        for path in checked
+        for path in cleaned()
         for name in named_in(path)
         if name.strip("_").lower() in SAYS_NOTHING
     }
@@ -311,8 +311,7 @@ def attributes_of_classes(path: Path) -> Iterator[str]:
 def test_names_of_functions_and_attributes_explain_something() -> None:
     found = {
         f"{name_of(path)} {name}"
-        for path in PRODUCT
-        if name_of(path).startswith(CLEANED)
+        for path in cleaned()
         for name in (*named_in(path), *attributes_of_classes(path))
         if name.strip("_").lower() in PARTICIPLES | SAYS_NOTHING - {"parts"}
     }

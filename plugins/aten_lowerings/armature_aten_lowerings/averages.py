@@ -177,7 +177,7 @@ def _summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]
     return functools.reduce(lambda one, other: b.op("add", one, other), items)
 
 
-def _held(b: Builder, value: Node, *checks: tuple[Index, Index]) -> Node:
+def _where_inside(b: Builder, value: Node, *checks: tuple[Index, Index]) -> Node:
     """The value if `0 <= index < size` holds for every pair, else 0."""
     inside = b.within(*checks)
     return value if isinstance(inside, Const) else b.masked(inside, value, 0)
@@ -192,7 +192,7 @@ def pool(b: Builder, x: TensorValue, windows: Windows) -> TensorValue:
         where = [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
         value = b.cast(b.load(x, (*p[:outer], *where)), dtype)
         checks = (axis.check(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True))
-        return _held(b, value, *(check for check in checks if check))
+        return _where_inside(b, value, *(check for check in checks if check))
 
     def element(p: Position) -> Node:
         total = _summed(b, [axis.window for axis in axes], lambda step: item(p, step))
@@ -217,7 +217,7 @@ def spread(b: Builder, grad: TensorValue, windows: Windows) -> TensorValue:
             for axis, (window, place) in zip(axes, pairs, strict=True)
             for check in ((window, axis.out), (place, axis.length(window)))
         ]
-        return _held(b, value, *checks)
+        return _where_inside(b, value, *checks)
 
     return b.loop(lambda p: _summed(b, [axis.touching for axis in axes], lambda step: item(p, step)))
 

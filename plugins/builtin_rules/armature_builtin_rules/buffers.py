@@ -42,15 +42,15 @@ OPERATORS = {
 
 @attrs.define(eq=False)
 class BufferValue(Value):
-    """A bytearray or memoryview. held: tracing's own copy, with the same bytes."""
+    """A bytearray or memoryview. content: tracing's own copy, with the same bytes."""
 
-    held: Any
+    content: Any
 
     mutable: ClassVar[bool] = True
     slots = COLLECTION_SLOTS | OPERATORS.keys() | {"__bool__", "__getitem__", "__setitem__", "__delitem__"}
 
     def python_type(self) -> type:
-        return type(self.held)
+        return type(self.content)
 
     # a tensor would have to share the program's memory, not the copy's
     def as_argument(self, tracer: Tracing) -> object:
@@ -61,14 +61,14 @@ class BufferValue(Value):
         return None
 
     def truth(self, tracer: Tracing) -> bool:
-        return bool(self.held)
+        return bool(self.content)
 
     def length(self, tracer: Tracing) -> int:
-        return len(self.held)
+        return len(self.content)
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         self.look(tracer)
-        return (ConstantValue(item) for item in self.held)
+        return (ConstantValue(item) for item in self.content)
 
     def look(self, tracer: Tracing) -> None:
         """Called before the bytes are read. Breaks the graph if a tensor over the program's memory may have changed
@@ -81,7 +81,7 @@ class BufferValue(Value):
         return bool(self.run(tracer, operator.contains, (item,)).as_constant())
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        found = getattr(self.held, name, self)
+        found = getattr(self.content, name, self)
         if name == "__class__":
             return tracer.as_value(found)
         if callable(found):
@@ -93,7 +93,7 @@ class BufferValue(Value):
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name in ("release", "__enter__", "__exit__", "__buffer__", "__iter__", "__reduce__", "__reduce_ex__"):
             return super().call_method(tracer, name, args, kwargs)
-        method = getattr(type(self.held), name, None)
+        method = getattr(type(self.content), name, None)
         # an inherited method, not one of the object
         if not isinstance(method, (MethodDescriptorType, WrapperDescriptorType)):
             return super().call_method(tracer, name, args, kwargs)
@@ -113,9 +113,9 @@ class BufferValue(Value):
         plain = [plain_bytes(tracer, arg) for arg in args]
         named = {name: plain_bytes(tracer, value) for name, value in kwargs.items()}
         owner = self.owner()
-        before = None if owner is None else bytes(owner.held)
+        before = None if owner is None else bytes(owner.content)
         try:
-            found = function(self.held, *plain, **named)
+            found = function(self.content, *plain, **named)
         except BufferError:  # the copy may have views that live longer in tracing than in the program
             tracer.graph_break("buffer-resize", type=self.describe())
         except Exception as error:
@@ -123,18 +123,18 @@ class BufferValue(Value):
                 tracer.graph_break("buffer-operator", operation="a method", type=self.describe())
             tracer.raise_real(error)
         finally:
-            if owner is not None and bytes(owner.held) != before:
+            if owner is not None and bytes(owner.content) != before:
                 owner.changed(tracer)
-        return self.made(tracer, found, function, (*plain, *named.values()))
+        return self.result(tracer, found, function, (*plain, *named.values()))
 
-    def made(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
+    def result(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
         """The value of a method's result."""
-        if found is self.held:
+        if found is self.content:
             return self
         if isinstance(found, bytearray):
             return BytearrayValue(found)
         if isinstance(found, (list, tuple)):
-            items = [self.made(tracer, item, function, ()) for item in found]
+            items = [self.result(tracer, item, function, ()) for item in found]
             return ListValue(items) if isinstance(found, list) else TupleValue(items)
         return tracer.constant(found)
 
@@ -149,7 +149,7 @@ class BytearrayValue(BufferValue):
     def as_constant(self) -> Any:
         if self.source is not None:
             raise NotConstant(self)
-        return bytearray(self.held)
+        return bytearray(self.content)
 
     def owner(self) -> BufferValue | None:
         return self
@@ -161,7 +161,7 @@ class BytearrayValue(BufferValue):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(bytearray)
-        out.constant(bytes(self.held))
+        out.constant(bytes(self.content))
         out.call(1)
 
 
@@ -176,7 +176,7 @@ class MemoryviewValue(BufferValue):
     def as_constant(self) -> Any:
         if self.owner() is not None:
             raise NotConstant(self)
-        return self.held
+        return self.content
 
     def owner(self) -> BufferValue | None:
         return self.over if isinstance(self.over, BytearrayValue) else None
@@ -184,10 +184,10 @@ class MemoryviewValue(BufferValue):
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         return self.over if name == "obj" else super().get_attribute(tracer, name)
 
-    def made(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
+    def result(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
         if isinstance(found, memoryview):
             return MemoryviewValue(found, over=self.over, steps=(*self.steps, (function, args)))
-        return super().made(tracer, found, function, args)
+        return super().result(tracer, found, function, args)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(view_of)
@@ -208,7 +208,7 @@ def plain_bytes(tracer: Tracing, value: Value) -> object:
     """The Python object of an argument."""
     if isinstance(value, BufferValue):
         value.look(tracer)
-        return bytes(value.held)
+        return bytes(value.content)
     if value.python_type() in (list, tuple):
         return value.python_type()(plain_bytes(tracer, item) for item in tracer.unpack(value))
     return tracer.python.index(value).as_constant()
@@ -230,10 +230,10 @@ def make_bytearray(call: Call, *args: Value, **kwargs: Value) -> Value | None:
 def make_memoryview(call: Call, object: Value) -> Value | None:
     """`memoryview(object)`."""
     if isinstance(object, BytearrayValue) or object.python_type() is bytes:
-        held = object.held if isinstance(object, BytearrayValue) else object.as_constant()
+        held = object.content if isinstance(object, BytearrayValue) else object.as_constant()
         return MemoryviewValue(memoryview(held), over=object)
     if isinstance(object, MemoryviewValue):
-        return MemoryviewValue(memoryview(object.held), over=object.over, steps=object.steps)
+        return MemoryviewValue(memoryview(object.content), over=object.over, steps=object.steps)
     return None
 
 

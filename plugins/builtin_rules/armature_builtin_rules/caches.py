@@ -50,7 +50,7 @@ class CachedFunctionValue(Value):
     obj: functools._lru_cache_wrapper[object]
     inner: Value
     source: Source = attrs.field(kw_only=True)
-    known: dict[Hashable, Value] = attrs.field(factory=dict)
+    results: dict[Hashable, Value] = attrs.field(factory=dict)
 
     slots = frozenset({"__call__", "__hash__"})
 
@@ -78,8 +78,8 @@ class CachedFunctionValue(Value):
         key = None
         if not any(holds_symbols(value) for _, value in given):
             key = tuple((name, value.python_type(), value.key(tracer)) for name, value in given)
-            if key in self.known:
-                return self.known[key]
+            if key in self.results:
+                return self.results[key]
         made = self._computed(tracer, args, kwargs)
         function = self.obj.__wrapped__
         trusted = is_trusted(function) or assumed_constant(function) or may_be_made_anew(tracer, function)
@@ -89,7 +89,7 @@ class CachedFunctionValue(Value):
                 value.key(tracer)
             made = self._cached_result(tracer, made, args, kwargs)
         if key is not None:
-            self.known[key] = made
+            self.results[key] = made
         return made
 
     def _computed(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
@@ -119,7 +119,7 @@ class CachedFunctionValue(Value):
         room = self.obj.cache_parameters()["maxsize"]
         if found is None:
             self._refuse(tracer, "raises, or is given something that the frame has put together")
-        if not (made.is_constant or room is None or len(self.known) < room):
+        if not (made.is_constant or room is None or len(self.results) < room):
             self._refuse(tracer, "has no room for all that the frame asks for")
         source, obj = found
         if not made.is_constant:

@@ -175,7 +175,7 @@ def take(call: Call, self: Value) -> Value | None:
     return taken
 
 
-def _whole(tracer: Tracing, value: Value) -> Any:
+def _as_int(tracer: Tracing, value: Value) -> Any:
     if not hasattr(value.python_type(), "__index__"):
         tracer.raise_error(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
     return tracer.python.index(value).as_constant()
@@ -186,14 +186,14 @@ def rotate(tracer: Tracing, self: DequeValue, steps: Value | None = None) -> Non
     """Move items from one end to the other."""
     if len(self.items) > 1:
         self.reshape(tracer)
-        shift = (1 if steps is None else _whole(tracer, steps)) % len(self.items)
+        shift = (1 if steps is None else _as_int(tracer, steps)) % len(self.items)
         self.items[:] = self.items[-shift:] + self.items[:-shift] if shift else self.items
 
 
 @method_of(DequeValue, collections.deque.insert)
 def insert(tracer: Tracing, self: DequeValue, position: Value, item: Value) -> None:
     """Insert an item before a position."""
-    place = _whole(tracer, position)
+    place = _as_int(tracer, position)
     if self.limit.as_constant() == len(self.items):
         tracer.raise_error(IndexError, "deque already at its maximum size")
     self.reshape(tracer)

@@ -52,7 +52,7 @@ FOLDED = (CONSTANT, PURE, OVERRIDABLE)
 
 
 @attrs.frozen(eq=False)
-class Known:
+class Member:
     """An object of a computed set, and its verdict. Holding the object keeps its id unique."""
 
     obj: object
@@ -77,7 +77,7 @@ def decide(subject: Subject) -> Verdict | None:
 
 
 @functools.cache
-def known_objects() -> Mapping[int, Known]:
+def known_objects() -> Mapping[int, Member]:
     """The computed sets by identity; built on first use."""
     return {id(known.obj): known for known in _members()}
 
@@ -95,23 +95,23 @@ def _overridable() -> Iterator[object]:
     yield from (fn for group in groups for fn in group if type(fn) is types.BuiltinFunctionType)
 
 
-def _members() -> Iterator[Known]:
+def _members() -> Iterator[Member]:
     for obj in _tensor_methods():
-        yield Known(obj, Decision.IN_GRAPH, TENSOR_METHOD)
+        yield Member(obj, Decision.IN_GRAPH, TENSOR_METHOD)
     for obj in CONSTANT_TYPES:
-        yield Known(obj, Decision.IN_GRAPH, CONSTANT)
+        yield Member(obj, Decision.IN_GRAPH, CONSTANT)
     # some inherit it, depending on the Python version
     lookups = [vars(owner).get("__getattribute__") for owner in _OWN_LOOKUP]
     for obj in (*_OWN_TYPES, *filter(None, lookups)):
-        yield Known(obj, Decision.SKIP, OWN_WAY)
+        yield Member(obj, Decision.SKIP, OWN_WAY)
     for obj in (*_in_c(object, type, property), BaseExceptionGroup.__new__):
-        yield Known(obj, Decision.SKIP, OWN_WAY)
-    yield from (Known(obj, Decision.IN_GRAPH, PURE) for obj in _in_c(*_PURE_TYPES, operator, math))
+        yield Member(obj, Decision.SKIP, OWN_WAY)
+    yield from (Member(obj, Decision.IN_GRAPH, PURE) for obj in _in_c(*_PURE_TYPES, operator, math))
     for name, obj in vars(builtins).items():
         if name in IMPURE:
-            yield Known(obj, Decision.SKIP, ACTS)
+            yield Member(obj, Decision.SKIP, ACTS)
         elif type(obj) is types.BuiltinFunctionType or (isinstance(obj, type) and not issubclass(obj, BaseException)):
-            yield Known(obj, Decision.IN_GRAPH, PURE)
+            yield Member(obj, Decision.IN_GRAPH, PURE)
 
 
 def _in_c(*owners: object) -> Iterator[object]:

@@ -109,7 +109,7 @@ class PatternValue(Value):
 class MatchValue(Value):
     """A match. remake: makes an equal one."""
 
-    found: re.Match[Any]
+    match: re.Match[Any]
     remake: Callable[[], object]
 
     mutable = True
@@ -124,12 +124,12 @@ class MatchValue(Value):
         return Identity(self)
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        return attribute(tracer, self, self.found, name)
+        return attribute(tracer, self, self.match, name)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         if name not in OF_MATCHES:
             return super().call_method(tracer, name, args, kwargs)
-        return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.found, name), args, kwargs)[0])
+        return tracer.as_value(run(tracer, f"Match.{name}", getattr(self.match, name), args, kwargs)[0])
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(self.remake)

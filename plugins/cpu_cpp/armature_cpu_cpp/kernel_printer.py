@@ -206,7 +206,7 @@ class KernelPrinter(ValuePrinter):
             return [None]
         nodes: list[Node] = [s.node for s in statements if isinstance(s, (Let, Guarded))]
         found = cut(nodes, var, var.extent, self.nest.lanes, self.lanes_vary)
-        return [None] if len(found) == 1 and not found[0].known else [*found]
+        return [None] if len(found) == 1 and not found[0].conditions else [*found]
 
     @contextmanager
     def loop(self, var: Var, limit: Range | None, piece: Segment | None) -> Iterator[None]:
@@ -221,7 +221,7 @@ class KernelPrinter(ValuePrinter):
             begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
             walk = self.walk(var.extent, limit)
             if piece is not None:
-                self.known, self.uniform = {**self.known, **piece.known}, self.uniform | piece.uniform
+                self.known, self.uniform = {**self.known, **piece.conditions}, self.uniform | piece.uniform
                 walk = self.walk(piece.end - piece.begin, limit)
                 begin = f"most({piece.begin}, {begin})" if limit else str(piece.begin)
                 end = f"least({piece.end}, {end})" if limit else str(piece.end)

@@ -232,7 +232,7 @@ class _Costs:
         pieces = cut(nodes, var, var.extent, self.lanes, lambda node: var in known[node])
         found: dict[Load | Store, float] = {}
         for node in masked:
-            points = sum(piece.end - piece.begin for piece in pieces if piece.known.get(node.cond, True))
+            points = sum(piece.end - piece.begin for piece in pieces if piece.conditions.get(node.cond, True))
             found |= {load: points / var.extent for load in postorder([node.value]) if isinstance(load, Load)}
         return found
 

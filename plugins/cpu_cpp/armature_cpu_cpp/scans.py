@@ -14,9 +14,9 @@ SCANS = frozenset(("sum", "prod", "max", "min"))
 
 @attrs.frozen
 class Form:
-    """C++ of one scan. `held`: the dtype of its running value, which eager keeps in double for sums of floats."""
+    """C++ of one scan. `dtype`: that of its running value, which eager keeps in double for sums of floats."""
 
-    held: torch.dtype
+    dtype: torch.dtype
     start: str
     combine: str
 
@@ -37,7 +37,7 @@ def running(name: str) -> str:
 def declaration(name: str, node: Scan, across: bool) -> str:
     """The running value before the inner loop: one of each lane where lanes are outer points that differ (`across`)."""
     form = form_of(node)
-    kind = f"Vec<{cpp_type(form.held)}, N>" if across else cpp_type(form.held)
+    kind = f"Vec<{cpp_type(form.dtype)}, N>" if across else cpp_type(form.dtype)
     return f"{kind} {running(name)} = {kind}({form.start});"
 
 
@@ -45,9 +45,9 @@ def step_of(name: str, node: Scan, value: str, lanes: bool) -> str:
     """The scan's next value; `lanes`: of all lanes of the inner loop's vector."""
     form = form_of(node)
     before = running(name)
-    value = value if form.held == node.dtype else f"cast<{cpp_type(form.held)}>({value})"
+    value = value if form.dtype == node.dtype else f"cast<{cpp_type(form.dtype)}>({value})"
     if lanes:
-        text = f"scan(l, {reduce.function(node.op)}, {before}, {value}, {cpp_type(form.held)}({form.start}))"
+        text = f"scan(l, {reduce.function(node.op)}, {before}, {value}, {cpp_type(form.dtype)}({form.start}))"
     else:
         text = f"({before} = {form.combine.format(before, value)})"
-    return text if form.held == node.dtype else f"cast<{cpp_type(node.dtype)}>({text})"
+    return text if form.dtype == node.dtype else f"cast<{cpp_type(node.dtype)}>({text})"

@@ -19,12 +19,12 @@ MOST = 6  # each piece is a copy of the body
 
 @attrs.frozen
 class Segment:
-    """Points `begin`..`end`-1 of the variable, the conditions known there, and values that are the same for all lanes
-    because they only depend on these conditions."""
+    """Points `begin`..`end`-1 of the variable, the answers of conditions there, and values that are the same for all
+    lanes because they only depend on these conditions."""
 
     begin: int
     end: int
-    known: Mapping[Node, bool]
+    conditions: Mapping[Node, bool]
     uniform: frozenset[Node] = frozenset()
 
 

@@ -43,7 +43,7 @@ class Alternatives:
         group = GroupSpec(kernel.name, first.parts, first.workspaces, kernel.device.index)
         if len(found) == 1:
             return group
-        return attrs.evolve(group, alternatives=tuple(found), given=given_of(kernel, buffers))
+        return attrs.evolve(group, alternatives=tuple(found), arguments=given_of(kernel, buffers))
 
     def by_library(self, kernel: Kernel, product: Product, buffers: Mapping[str, Buffer]) -> Iterator[Alternative]:
         """torch's operator, with kernels around it."""

@@ -80,7 +80,7 @@ class Mask:
 
 
 @attrs.frozen(eq=False)
-class Given:
+class AttentionInputs:
     """The tensors of a call. own: the tensors that the program's functions read, those of the score function first."""
 
     query: torch.Tensor
@@ -143,7 +143,7 @@ class Tiles:
     single: bool
 
     @classmethod
-    def of(cls, kind: str, blocks: Blocks, given: Given) -> Tiles:
+    def of(cls, kind: str, blocks: Blocks, given: AttentionInputs) -> Tiles:
         """Make the tiles of a kernel. It walks over columns, or over rows if it computes gradients of the keys."""
         rows, keys, mask = given.query.shape[2], given.key.shape[2], given.mask
         down = kind == OF_KEYS
@@ -153,7 +153,7 @@ class Tiles:
         return cls(blocks, bool(rows % m_span), bool(keys % n_span), steps, sparse > extent)
 
 
-def blocks_for(kind: str, given: Given) -> Blocks:
+def blocks_for(kind: str, given: AttentionInputs) -> Blocks:
     """The size of a block of scores: a power of two that divides the blocks of the mask. Errors: Unfit."""
     longest = max(given.query.shape[-1], given.value.shape[-1])
     if given.query.dtype == torch.float32:
@@ -177,7 +177,7 @@ def ordered(shape: Sequence[int], like: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def strides_of(given: Given) -> dict[str, tuple[int, ...]]:
+def strides_of(given: AttentionInputs) -> dict[str, tuple[int, ...]]:
     """The strides of all tensors, by their names in kernels."""
     query, key, value = given.query, given.key, given.value
     out = ordered((*query.shape[:3], value.shape[3]), query.stride())
@@ -193,7 +193,7 @@ def strides_of(given: Given) -> dict[str, tuple[int, ...]]:
     }
 
 
-def check(given: Given) -> None:
+def check(given: AttentionInputs) -> None:
     """Check that the kernels support the call. Errors: Unfit."""
     query, key, value = given.query, given.key, given.value
     fits = (
@@ -214,7 +214,7 @@ class Planning:
     """Makes a plan: prints the kernels, has them built, and records the arguments of their launches."""
 
     functions: Functions
-    given: Given
+    inputs: AttentionInputs
     place: tuple[Var, ...]
     traced: tuple[Expression, Expression]
     strides: Mapping[str, tuple[int, ...]]
@@ -223,7 +223,7 @@ class Planning:
     numbers: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, functions: Functions, given: Given, learns: bool) -> Planning:
+    def of(cls, functions: Functions, given: AttentionInputs, learns: bool) -> Planning:
         """Start a plan for a layout. Errors: Unfit."""
         check(given)
         extents = (*given.query.shape[:3], given.key.shape[2])
@@ -247,7 +247,7 @@ class Planning:
 
     def spec(self, kind: str) -> KernelSpec:
         """Print a kernel. Returns the data for building it."""
-        given = self.given
+        given = self.inputs
         tiles = Tiles.of(kind, blocks_for(kind, given), given)
         form = self.form(kind, tiles)
         numbers = self.numbers[kind] = self.called_with(kind, tiles)
@@ -277,18 +277,18 @@ class Planning:
 
     def grid(self, kind: str, blocks: Blocks) -> tuple[int, int, int]:
         """The grid: programs along rows or columns, times batches and heads."""
-        (batches, heads, rows, _), (_, key_heads, keys, _) = self.given.query.shape, self.given.key.shape
+        (batches, heads, rows, _), (_, key_heads, keys, _) = self.inputs.query.shape, self.inputs.key.shape
         if kind == OF_KEYS:
             return -(-keys // blocks.n), batches * key_heads, 1
         return -(-rows // blocks.m), batches * heads, 1
 
     def called_with(self, kind: str, tiles: Tiles) -> tuple[int, ...]:
         """The numbers that a launch passes: strides of batches and heads, then sizes. Errors: Unfit."""
-        (_, heads, rows, _), (_, key_heads, keys, _) = self.given.query.shape, self.given.key.shape
+        (_, heads, rows, _), (_, key_heads, keys, _) = self.inputs.query.shape, self.inputs.key.shape
         strides = [self.strides[name][axis] for name in printer.STRIDES[kind] for axis in (0, 1)]
         if kind == DELTA:
             return (*strides, rows, heads)
-        count, places, *_ = self.given.mask.of_columns if kind == OF_KEYS else self.given.mask.of_rows
+        count, places, *_ = self.inputs.mask.of_columns if kind == OF_KEYS else self.inputs.mask.of_rows
         if count is None or places is None:
             raise Unfit
         mask_batches, mask_heads, blocks = count.shape
@@ -297,12 +297,12 @@ class Planning:
 
     def reaches_far(self, form: Form) -> bool:
         """Whether offsets within a head need more than 32 bits."""
-        longest = max(self.given.query.shape[2], self.given.key.shape[2])
+        longest = max(self.inputs.query.shape[2], self.inputs.key.shape[2])
         return any(abs(step) * longest >> BITS for view in form.views.values() for step in (view.row, view.column))
 
     def form(self, kind: str, tiles: Tiles) -> Form:
         """Everything besides the program's functions that determines the kernel's text."""
-        given, m, n = self.given, tiles.m_masked, tiles.n_masked
+        given, m, n = self.inputs, tiles.m_masked, tiles.n_masked
         wide, long = given.query.shape[-1], given.value.shape[-1]
         rows = {
             "q": ("query", wide, m), "k": ("key", wide, n), "v": ("value", long, n), "o": ("out", long, m),
@@ -321,10 +321,10 @@ class Planning:
 
     def pointers(self, kind: str) -> list[str]:
         """The types of the tensors."""
-        stored = POINTERS[self.given.query.dtype]
+        stored = POINTERS[self.inputs.query.dtype]
         found = ["*fp32" if name in printer.IN_FLOAT32 else stored for name in printer.TENSORS[kind]]
         if kind != DELTA:
-            found += ["*i32"] * len(printer.LISTS) + [POINTERS[one.dtype] for one in self.given.own]
+            found += ["*i32"] * len(printer.LISTS) + [POINTERS[one.dtype] for one in self.inputs.own]
         return found
 
     def sections(self, kind: str, form: Form) -> tuple[dict[str, Text], bool]:
@@ -341,7 +341,9 @@ class Planning:
         return {**texts, "mask": mask}, scores.unchanged and self.functions.scale > 0
 
 
-def traced(functions: Functions, given: Given, place: Sequence[Var], learns: bool) -> tuple[Expression, Expression]:
+def traced(
+    functions: Functions, given: AttentionInputs, place: Sequence[Var], learns: bool
+) -> tuple[Expression, Expression]:
     """The functions of scores, with the gradient if it `learns`, and of the mask. Errors: Unfit."""
     device = given.query.device
     number, spot = (torch.empty((), dtype=dtype, device=device) for dtype in (torch.float32, torch.int32))

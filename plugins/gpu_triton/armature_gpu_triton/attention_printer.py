@@ -134,13 +134,13 @@ class Body(KernelPrinter):
         found: list[Text] = []
         for statement in (*item.before, *item.inside, *item.after):
             if isinstance(statement, Write):
-                found.append(self.taken(statement.store.value))
+                found.append(self.take_text(statement.store.value))
             else:
                 self.statements([statement], persistent=False)
         return found
 
-    def taken(self, node: Node) -> Text:
-        """The statements added since the last call of `taken`, with a value."""
+    def take_text(self, node: Node) -> Text:
+        """The statements added since the last call of `take_text`, with a value."""
         text = str(self.lines) if self.lines.lines else ""
         self.lines = Lines()
         plain = node.dtype in (torch.bool, torch.float32)

@@ -304,7 +304,7 @@ class _Chooser:
             choice = nothing.choice
         choice = fresh[0] if fresh else choice
         self.build.source.choices.append(choice)
-        return measured.taken(group, choice)
+        return measured.with_choice(group, choice)
 
     @property
     def reason_not_to(self) -> str:
@@ -316,7 +316,7 @@ class _Chooser:
     def key(self, group: GroupSpec, device: Device) -> tuple[str, ...]:
         """Everything that the choice depends on."""
         bodies = cast("Mapping[str, str]", self.build.source.meta["bodies"])
-        parts: list[str] = [repr(device), torch.__version__, *self.build.source.flags, repr(group.given)]
+        parts: list[str] = [repr(device), torch.__version__, *self.build.source.flags, repr(group.arguments)]
         for each in group.alternatives:
             parts.append(each.label)
             for part in each.parts:

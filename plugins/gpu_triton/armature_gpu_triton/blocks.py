@@ -55,7 +55,7 @@ class Sizes:
 
 
 # The sizes that other compilers' tables and papers name as fastest for some shape, large ones for large matrices.
-KNOWN: tuple[Blocks, ...] = (
+CHOICES: tuple[Blocks, ...] = (
     Blocks(128, 256, 64, 8, 3),
     Blocks(256, 128, 64, 8, 3),
     Blocks(128, 128, 64, 8, 3),
@@ -98,7 +98,7 @@ def score(blocks: Blocks, sizes: Sizes, device: Device) -> float:
 
 def candidates(sizes: Sizes, device: Device) -> tuple[Blocks, ...]:
     """The tile sizes to measure, the most promising first."""
-    fitting = dict.fromkeys(fitted(blocks, sizes) for blocks in KNOWN)
+    fitting = dict.fromkeys(fitted(blocks, sizes) for blocks in CHOICES)
     usable: Sequence[Blocks] = [b for b in fitting if shared_bytes(b, sizes.bytes) <= device.shared]
     ranked = sorted(usable, key=lambda blocks: -score(blocks, sizes, device))
     return tuple(ranked[:MOST_MEASURED])

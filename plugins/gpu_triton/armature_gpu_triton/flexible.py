@@ -16,7 +16,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from armature.backend_api import GraphCall, autocast_to
-from armature_gpu_triton.attention_plan import Build, Functions, Given, Mask, Plan, Planning, Unfit
+from armature_gpu_triton.attention_plan import AttentionInputs, Build, Functions, Mask, Plan, Planning, Unfit
 from armature_gpu_triton.attention_printer import DELTA, FORWARD, OF_KEYS, OF_QUERY
 
 FLEX_ATTENTION: Any = torch.ops.higher_order.flex_attention
@@ -33,7 +33,7 @@ def compile_call(call: GraphCall, build: Build, device: str) -> Attention | None
         return None
     shared = len(rest[0]) if rest else 0
     made = Attention(Functions(score, block_mask[-1], shared, scale, call.expression), call.gradients, build)
-    given = Given(query, key, value, Mask.of(block_mask), own)
+    given = AttentionInputs(query, key, value, Mask.of(block_mask), own)
     try:
         if given.is_static:
             made.prepare(given)
@@ -65,7 +65,7 @@ class Attention:
     ) -> Tensors:
         query, key, value = map(autocast_to, (query, key, value))
         own = tuple(tensor for group in rest for tensor in group)
-        given = Given(query, key, value, Mask.of(block_mask), own)
+        given = AttentionInputs(query, key, value, Mask.of(block_mask), own)
         try:
             plan = self.prepare(given)
         except Unfit:
@@ -77,7 +77,7 @@ class Attention:
             return found
         return forward(plan, given)
 
-    def prepare(self, given: Given) -> Plan:
+    def prepare(self, given: AttentionInputs) -> Plan:
         """The plan for a layout, made on first use. Errors: Unfit, BackendError."""
         layout = given.layout
         if layout not in self.plans:
@@ -94,7 +94,7 @@ def lists_of(found: Sequence[torch.Tensor | None]) -> Tensors:
     return count, places, count if full is None else full, places if full_places is None else full_places
 
 
-def forward(plan: Plan, given: Given) -> Tensors:
+def forward(plan: Plan, given: AttentionInputs) -> Tensors:
     """Output, log-sum-exp and largest scores."""
     query, value = given.query, given.value
     out = query.new_empty_strided((*query.shape[:3], value.shape[3]), plan.strides["out"])
@@ -104,7 +104,7 @@ def forward(plan: Plan, given: Given) -> Tensors:
     return out, total, largest
 
 
-def backward(plan: Plan, given: Given, results: Tensors, grads: Sequence[torch.Tensor | None]) -> Tensors:
+def backward(plan: Plan, given: AttentionInputs, results: Tensors, grads: Sequence[torch.Tensor | None]) -> Tensors:
     """Gradients of query, key and value. results: output and log-sum-exp. grads: the gradients of these."""
     query, key, value = given.query, given.key, given.value
     (out, total), (grad_out, grad_total) = results, grads
@@ -137,7 +137,7 @@ class Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: Plan, mask: Mask, *tensors: torch.Tensor) -> Tensors:
         query, key, value, *own = tensors
-        out, total, largest = forward(plan, Given(query, key, value, mask, tuple(own)))
+        out, total, largest = forward(plan, AttentionInputs(query, key, value, mask, tuple(own)))
         ctx.plan, ctx.m, ctx.n = plan, mask.m, mask.n
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(largest)
@@ -149,6 +149,6 @@ class Differentiable(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         query, key, value, out, total, *rest = ctx.saved_tensors
         mask = Mask(tuple(rest[:4]), tuple(rest[4:8]), ctx.m, ctx.n)
-        given = Given(query, key, value, mask, tuple(rest[8:]))
+        given = AttentionInputs(query, key, value, mask, tuple(rest[8:]))
         found = backward(ctx.plan, given, (out, total), grads[:2])
         return (None, None, *found, *(None for _ in given.own))

@@ -29,7 +29,7 @@ from armature_gpu_triton.loops import Tile, nodes_of, tile
 from armature_gpu_triton.ops import NUMBER, argument_type, is_number
 from armature_gpu_triton.product_printer import programs
 from armature_gpu_triton.products import Product
-from armature_gpu_triton.spec import Given, GroupSpec, KernelSpec, LibrarySpec, Part, Workspace
+from armature_gpu_triton.spec import ArgumentSpec, GroupSpec, KernelSpec, LibrarySpec, Part, Workspace
 from armature_gpu_triton.split import Group
 
 
@@ -119,15 +119,15 @@ def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> Gro
     return GroupSpec(kernel.name, parts, workspaces, kernel.device.index)
 
 
-def given_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Given, ...]:
+def given_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[ArgumentSpec, ...]:
     """Describe the arguments that a launch of the kernel passes."""
-    found: list[Given] = []
+    found: list[ArgumentSpec] = []
     for name in (*kernel.reads, *kernel.writes):
         buffer = buffers[name]
         last = sum(hint(mul(sub(size, 1), step)) for size, step in zip(buffer.shape, buffer.strides, strict=True))
         size = last + 1 + hint(buffer.offset)
-        found.append(Given(buffer.dtype, size, by_value=is_number(buffer, kernel.device)))
-    return (*found, *(Given(None, size.hint) for size in kernel.sizes))
+        found.append(ArgumentSpec(buffer.dtype, size, by_value=is_number(buffer, kernel.device)))
+    return (*found, *(ArgumentSpec(None, size.hint) for size in kernel.sizes))
 
 
 @attrs.define

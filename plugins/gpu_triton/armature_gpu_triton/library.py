@@ -68,25 +68,25 @@ class LibraryCall:
 
     name: str
     operator: str
-    given: tuple[Matrix, ...]
+    factors: tuple[Matrix, ...]
     out: Matrix
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """Buffers, then symbolic sizes."""
-        every = (*self.given, self.out)
+        every = (*self.factors, self.out)
         found = sorted({size.name for view in every for size in view.sizes()})
         return (*dict.fromkeys(view.buffer for view in every), *found)
 
     def spec(self) -> LibrarySpec:
         """The call as a Python function."""
-        names = dict.fromkeys(view.buffer for view in (*self.given, self.out))
+        names = dict.fromkeys(view.buffer for view in (*self.factors, self.out))
         parameters = {name: f"in{at}" for at, name in enumerate(names)} | {self.out.buffer: "out0"}
         lines = [
             f"def {self.name}({', '.join((*(parameters[n] for n in names), *self.arguments[len(names) :]))}):",
             "    with torch.no_grad():  # out= takes no arguments that need gradients, as parameters do",
             f"        torch.{self.operator}(",
-            *(f"            {view.text(parameters[view.buffer])}," for view in self.given),
+            *(f"            {view.text(parameters[view.buffer])}," for view in self.factors),
             f"            out={self.out.text(parameters[self.out.buffer])},",
             "        )",
         ]

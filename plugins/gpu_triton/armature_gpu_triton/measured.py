@@ -72,7 +72,7 @@ def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]
     """
     numbers = torch.Generator(place).manual_seed(0)
     made: list[torch.Tensor | int] = []
-    for given in group.given:
+    for given in group.arguments:
         if given.dtype is None:
             made.append(given.size)
         elif given.by_value:
@@ -85,7 +85,7 @@ def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]
 
 
 @attrs.frozen
-class Found:
+class Measurement:
     """The result of measuring. seconds: by label. problems: why other alternatives were not measured."""
 
     seconds: Mapping[str, float]
@@ -105,7 +105,9 @@ def first_line(error: BaseException) -> str:
 Bound = Callable[[Alternative], launch.Launch]
 
 
-def measure(group: GroupSpec, bound: Bound, problems: Mapping[str, str], place: torch.device, timer: Timer) -> Found:
+def measure(
+    group: GroupSpec, bound: Bound, problems: Mapping[str, str], place: torch.device, timer: Timer
+) -> Measurement:
     """Measure all alternatives that have no problem. One that can't be loaded or launched has one, and all have one if
     there is not enough memory."""
     seconds: dict[str, float] = {}
@@ -114,7 +116,7 @@ def measure(group: GroupSpec, bound: Bound, problems: Mapping[str, str], place: 
         try:
             args = arguments(group, place)
         except RuntimeError as error:
-            return Found({}, {each.label: first_line(error) for each in group.alternatives})
+            return Measurement({}, {each.label: first_line(error) for each in group.alternatives})
         for each in group.alternatives:
             if each.label in found:
                 continue
@@ -122,7 +124,7 @@ def measure(group: GroupSpec, bound: Bound, problems: Mapping[str, str], place: 
                 seconds[each.label] = timer(each.label, partial(bound(each), *args))
             except (RuntimeError, OSError) as error:  # too much shared memory or registers, or no memory left
                 found[each.label] = first_line(error)
-    return Found(seconds, found)
+    return Measurement(seconds, found)
 
 
 def as_text(choice: KernelChoice) -> str:
@@ -141,7 +143,7 @@ def from_text(text: str, group: GroupSpec) -> KernelChoice:
     return KernelChoice(group.name, str(data["chosen"]), "kept", str(data["device"]), tried)
 
 
-def choice_of(group: GroupSpec, found: Found, device: str) -> KernelChoice:
+def choice_of(group: GroupSpec, found: Measurement, device: str) -> KernelChoice:
     """The choice after measuring. Errors: NothingMeasured."""
     tried = tuple(
         Tried(each.label, found.seconds.get(each.label), found.problems.get(each.label, ""))
@@ -165,6 +167,6 @@ def read(path: Path, group: GroupSpec) -> KernelChoice:
     return from_text(path.read_text(encoding="utf-8"), group)
 
 
-def taken(group: GroupSpec, choice: KernelChoice) -> GroupSpec:
+def with_choice(group: GroupSpec, choice: KernelChoice) -> GroupSpec:
     """The group with the chosen alternative."""
     return group.taking(next(each for each in group.alternatives if each.label == choice.chosen))

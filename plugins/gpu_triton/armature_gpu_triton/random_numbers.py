@@ -42,7 +42,7 @@ class CudaRandomNumbers:
     right one of the known ways is found by comparing results, once per device and dtype; if none fits, dropout stays an
     ATen call."""
 
-    found: dict[tuple[torch.device, torch.dtype], Numbering | None] = attrs.field(factory=dict)
+    numberings: dict[tuple[torch.device, torch.dtype], Numbering | None] = attrs.field(factory=dict)
     lock: threading.Lock = attrs.field(factory=threading.Lock)
     threads: threading.local = attrs.field(factory=threading.local)
 
@@ -63,10 +63,10 @@ class CudaRandomNumbers:
             return None
         device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         with self.lock:
-            if (device, dtype) not in self.found:
+            if (device, dtype) not in self.numberings:
                 with torch.cuda.device(device):
-                    self.found[device, dtype] = compared(device, dtype)
-            return self.found[device, dtype]
+                    self.numberings[device, dtype] = compared(device, dtype)
+            return self.numberings[device, dtype]
 
     def reserve(self, device: torch.device, count: int) -> torch.Tensor:
         """Return seed and offset of the device's generator, and advance it by `count`.

@@ -71,7 +71,7 @@ class Alternative:
 
 
 @attrs.frozen
-class Given:
+class ArgumentSpec:
     """An argument of a call: a tensor of `dtype` whose memory has this many elements, or, without a dtype, the number
     itself. Symbolic sizes are at their hints. by_value: a tensor of the CPU, whose only element is passed."""
 
@@ -85,7 +85,7 @@ class GroupSpec:
     """The functions made from one kernel of the plan: parts in order, and the memory that only they use.
 
     alternatives: ways to compute the same result, of which the fastest is chosen; the first one is the choice of the
-    rules, and is in `parts`. given: the arguments of a call, if there are alternatives.
+    rules, and is in `parts`. arguments: those of a call, if there are alternatives.
     """
 
     name: str
@@ -93,7 +93,7 @@ class GroupSpec:
     workspaces: tuple[Workspace, ...] = ()
     device: int | None = None
     alternatives: tuple[Alternative, ...] = ()
-    given: tuple[Given, ...] = ()
+    arguments: tuple[ArgumentSpec, ...] = ()
 
     def taking(self, chosen: Alternative) -> GroupSpec:
         """The group with the given alternative chosen."""

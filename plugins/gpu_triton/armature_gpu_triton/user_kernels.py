@@ -110,18 +110,18 @@ VALUE_TYPES = (ValueType(is_kernel, build),)
 class Launch:
     """The function of a node: `kernel.run` with arguments, the last of which are numbers of grids.
 
-    names: of the arguments passed by name, which are the last ones. held: arguments by position that are the same in
-    each call. grids: for each configuration of an autotuner, its settings, and the length of its grid.
+    names: of the arguments passed by name, which are the last ones. constants: arguments by position that are the
+    same in each call. grids: for each configuration of an autotuner, its settings, and the length of its grid.
     """
 
     kernel: Any
     names: tuple[str, ...]
-    held: Mapping[int, object]
+    constants: Mapping[int, object]
     grids: tuple[tuple[Mapping[str, object], int], ...]
 
     def __call__(self, *given: Any) -> None:
         count = len(given) - sum(size for _, size in self.grids)
-        values = [self.held.get(n, value) for n, value in enumerate(given[:count])]
+        values = [self.constants.get(n, value) for n, value in enumerate(given[:count])]
         split = count - len(self.names)
         named = dict(zip(self.names, values[split:], strict=True))
         self.kernel.run(*values[:split], grid=self.grid(given[count:]), warmup=False, **named)

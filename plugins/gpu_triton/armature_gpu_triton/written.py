@@ -67,7 +67,7 @@ def _is_read_only(name: str, function: ast.FunctionDef, known: Mapping[str, obje
 class Flow:
     """The flow of a parameter. names: those that point to its memory."""
 
-    known: Mapping[str, object]
+    constants: Mapping[str, object]
     names: set[str]
 
     def step(self, node: ast.stmt) -> None:
@@ -129,7 +129,7 @@ class Flow:
         while isinstance(node, ast.Attribute):
             path.append(node.attr)
             node = node.value
-        held = self.known.get(node.id) if isinstance(node, ast.Name) else None
+        held = self.constants.get(node.id) if isinstance(node, ast.Name) else None
         for name in reversed(path):
             held = vars(held).get(name) if inspect.ismodule(held) else None
         of_triton = callable(held) and str(getattr(held, "__module__", "")).startswith(LANGUAGE)

@@ -24,7 +24,7 @@ from armature_gpu_triton import measured
 from armature_gpu_triton.autotune import Config, variations
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.blocks import Device
-from armature_gpu_triton.spec import Alternative, Given, GroupSpec
+from armature_gpu_triton.spec import Alternative, ArgumentSpec, GroupSpec
 
 
 @attrs.define
@@ -129,7 +129,12 @@ def test_the_option_alone_switches_it_on_and_off(bench: Bench) -> None:
 @pytest.fixture
 def group() -> GroupSpec:
     ways = tuple(Alternative(label, ()) for label in ("rule", "small", "large", "broken"))
-    return GroupSpec("k", (), alternatives=ways, given=(Given(torch.float16, 8), Given(torch.int64, 3), Given(None, 5)))
+    return GroupSpec(
+        "k",
+        (),
+        alternatives=ways,
+        arguments=(ArgumentSpec(torch.float16, 8), ArgumentSpec(torch.int64, 3), ArgumentSpec(None, 5)),
+    )
 
 
 def test_what_has_a_problem_is_not_measured(group: GroupSpec) -> None:
@@ -153,7 +158,7 @@ def test_what_has_a_problem_is_not_measured(group: GroupSpec) -> None:
     halves, integers, number = given[0]
     assert isinstance(halves, torch.Tensor) and halves.dtype == torch.float16 and halves.numel() == 8
     assert isinstance(integers, torch.Tensor) and not integers.any() and number == 5
-    assert measured.taken(group, choice) == group.taking(group.alternatives[1])
+    assert measured.with_choice(group, choice) == group.taking(group.alternatives[1])
 
 
 def test_where_nothing_can_be_measured_the_rules_decide(group: GroupSpec) -> None:
@@ -165,7 +170,7 @@ def test_where_nothing_can_be_measured_the_rules_decide(group: GroupSpec) -> Non
 
 
 def test_without_memory_for_it_nothing_is_measured(group: GroupSpec) -> None:
-    large = attrs.evolve(group, given=(Given(torch.float16, 1 << 60),))
+    large = attrs.evolve(group, arguments=(ArgumentSpec(torch.float16, 1 << 60),))
     found = measured.measure(large, lambda each: lambda: None, {}, torch.device("cpu"), lambda label, call: 1.0)
     assert found.fastest is None and set(found.problems) == {each.label for each in group.alternatives}
 

@@ -14,7 +14,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import armature
 from armature.backend_api import KernelSource
 from armature_gpu_triton import flexible, toolchain
-from armature_gpu_triton.attention_plan import Given, Mask, Plan, Planning, Tiles, Unfit, blocks_for, ordered
+from armature_gpu_triton.attention_plan import AttentionInputs, Mask, Plan, Planning, Tiles, Unfit, blocks_for, ordered
 from armature_gpu_triton.attention_printer import FORWARD, OF_KEYS
 from armature_gpu_triton.spec import KernelSpec
 
@@ -184,12 +184,12 @@ def test_results_have_the_order_of_the_querys_strides(strides: tuple[int, ...]) 
     assert ordered(shape, strides) == wanted[0].stride()
 
 
-def meta(rows: int, wide: int, dtype: torch.dtype = torch.bfloat16, sparse: int = 128) -> Given:
+def meta(rows: int, wide: int, dtype: torch.dtype = torch.bfloat16, sparse: int = 128) -> AttentionInputs:
     """Arguments that are never computed."""
     one = torch.empty(1, 2, rows, wide, dtype=dtype)
     count = torch.empty(1, 1, -(-rows // sparse), dtype=torch.int32)
     places = torch.empty(*count.shape, count.shape[2], dtype=torch.int32)
-    return Given(one, one, one, Mask((count, places) * 2, (count, places) * 2, sparse, sparse), ())
+    return AttentionInputs(one, one, one, Mask((count, places) * 2, (count, places) * 2, sparse, sparse), ())
 
 
 def test_blocks_divide_those_of_the_mask() -> None:
@@ -207,7 +207,7 @@ def test_a_block_of_the_mask_may_reach_past_the_end() -> None:
     assert Tiles.of(OF_KEYS, blocks_for(OF_KEYS, given), given).m_masked
 
 
-def planned(given: Given) -> tuple[KernelSource, Sequence[KernelSpec], Plan]:
+def planned(given: AttentionInputs) -> tuple[KernelSource, Sequence[KernelSpec], Plan]:
     """The kernels for functions that are traced here, not built."""
     kept: list[Any] = []
 
@@ -226,7 +226,7 @@ def planned(given: Given) -> tuple[KernelSource, Sequence[KernelSpec], Plan]:
             )
     (call,) = calls
     functions = flexible.Functions(call.args[3], call.args[4][-1], 1, 0.125, call.expression)
-    given = Given(given.query, given.key, given.value, given.mask, (SLOPES,))
+    given = AttentionInputs(given.query, given.key, given.value, given.mask, (SLOPES,))
     plan = Planning.of(functions, given, True).run(build, True)
     return kept[0], kept[1], plan
 

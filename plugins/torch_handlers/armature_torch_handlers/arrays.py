@@ -140,11 +140,11 @@ class ArrayValue(Value):
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
         if name in ATTRIBUTES:
-            return _known(tracer, getattr(self.shadow, name))
+            return _value_of(tracer, getattr(self.shadow, name))
         if name in VIEWS:
             return apply(tracer, layer.attribute_of_layer(name), operator.attrgetter(name), (self,), {})
         if name == "__class__":
-            return _known(tracer, type(self.shadow))
+            return _value_of(tracer, type(self.shadow))
         if callable(getattr(type(self.shadow), name, None)):
             return BoundMethod(self, name)
         if not hasattr(self.shadow, name):
@@ -160,7 +160,7 @@ class ArrayValue(Value):
         if name in NEEDS_NUMBERS:
             tracer.graph_break("array-value", operation=name)
         if name == "__len__" and not args:
-            return _known(tracer, self.length(tracer))
+            return _value_of(tracer, self.length(tracer))
         if name == "__getitem__" and len(args) == 1:
             return self.get_item(tracer, args[0])
         if name == "__iter__":
@@ -186,7 +186,7 @@ class ArrayValue(Value):
                 found = getattr(self.numbers, name)(*plain)
         except Exception as error:
             tracer.raise_real(error)
-        return _known(tracer, found)
+        return _value_of(tracer, found)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name in IN_PLACE and not self.is_scalar:
@@ -233,7 +233,7 @@ def _method(name: str) -> Callable[..., object]:
     return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
 
 
-def _known(tracer: Tracing, obj: object) -> Value:
+def _value_of(tracer: Tracing, obj: object) -> Value:
     found: Value = tracer.as_value(obj)
     return found
 
@@ -404,7 +404,7 @@ def _known_for_graph(tracer: Tracing, value: Value) -> Value:
         return ConstantValue(torch_dtype(tracer, held))
     if isinstance(held, np.generic):  # it has a dtype of its own, unlike a Python number
         dtype = ConstantValue(torch_dtype(tracer, held.dtype))
-        return _known(tracer, tracer.graph.call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
+        return _value_of(tracer, tracer.graph.call(torch.tensor, (ConstantValue(held.item()),), {"dtype": dtype}))
     return value
 
 

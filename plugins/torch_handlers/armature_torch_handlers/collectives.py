@@ -26,7 +26,7 @@ from armature.plugin_api import (
     functional_collectives,
     handles,
 )
-from armature_torch_handlers.known import KnownValue
+from armature_torch_handlers.known_values import KnownValue
 
 GROUPS = existing("torch.distributed.ProcessGroup")
 FOR_LIFE = frozenset({"rank", "size", "name"})  # methods

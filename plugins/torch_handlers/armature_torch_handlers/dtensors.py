@@ -25,7 +25,7 @@ from armature.plugin_api import (
     existing,
     handles,
 )
-from armature_torch_handlers.known import KnownValue
+from armature_torch_handlers.known_values import KnownValue
 
 PLACEMENTS = existing(*(f"torch.distributed.tensor.{name}" for name in ("Shard", "Replicate", "Partial")))
 MESHES = existing("torch.distributed.device_mesh.DeviceMesh")

@@ -43,7 +43,7 @@ from armature_torch_handlers.lists import of_tensors
 
 np = layer.numpy
 LONGEST = 4000  # characters of a formula: one that uses its parts twice grows with each step
-MATH = tuple(found for found in vars(math).values() if isinstance(found, BuiltinFunctionType))
+MATH = tuple(fn for fn in vars(math).values() if isinstance(fn, BuiltinFunctionType))
 SYMBOLS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "and": "&",
     "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
@@ -112,7 +112,7 @@ class NumpyNumber(Value):
         return type(self.scalar)
 
     @property
-    def whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether it is an int."""
         return isinstance(self.scalar, np.integer)
 
@@ -122,7 +122,7 @@ class NumpyNumber(Value):
         found: Value = self.tracer.sizes.of_program(self.tracer, layer.number_in(self.scalar), inside)
         return found
 
-    def known(self) -> NumpyScalar:
+    def as_scalar(self) -> NumpyScalar:
         """The scalar as a constant, guarded."""
         return NumpyScalar(self.as_constant())
 
@@ -131,7 +131,7 @@ class NumpyNumber(Value):
         return self.scalar
 
     def as_argument(self, tracer: Tracing) -> object:
-        return self.known().as_argument(tracer)
+        return self.as_scalar().as_argument(tracer)
 
     def truth(self, tracer: Tracing) -> bool:
         answer = computed(tracer, bool, "bool({0})", (self,))
@@ -139,7 +139,7 @@ class NumpyNumber(Value):
 
     def unary(self, tracer: Tracing, name: str) -> Value:
         found = computed(tracer, *UNARY[name], (self,))
-        return self.known().call_method(tracer, name, (), {}) if found is None else found
+        return self.as_scalar().call_method(tracer, name, (), {}) if found is None else found
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
         if name not in BINARY:
@@ -154,18 +154,18 @@ class NumpyNumber(Value):
         found = computed(tracer, operator.attrgetter(name), f"{{0}}.{name}", (self,)) if name in COMPLEX_PARTS else None
         if found is None and callable(getattr(self.scalar, name, None)):
             return BoundMethod(self, name)
-        return self.known().get_attribute(tracer, name) if found is None else found
+        return self.as_scalar().get_attribute(tracer, name) if found is None else found
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         found = None
-        if name in ("item", "tolist", *(("__int__", "__index__") if self.whole else ("__float__",))):
+        if name in ("item", "tolist", *(("__int__", "__index__") if self.is_integer else ("__float__",))):
             found = None if args or kwargs else self.number()
         elif name in METHODS and not kwargs:
             words = f"{{0}}.{name}({', '.join(f'{{{place}}}' for place in range(1, len(args) + 1))})"
             found = computed(tracer, lambda scalar, *rest: getattr(scalar, name)(*rest), words, (self, *args))
         elif name in BINARY and len(args) == 1:
             found = self.binary(tracer, name, args[0])
-        return self.known().call_method(tracer, name, args, kwargs) if found is None else found
+        return self.as_scalar().call_method(tracer, name, args, kwargs) if found is None else found
 
 
 def computed(tracer: Tracing, function: Callable[..., Any], words: str, operands: Args) -> Value | None:
@@ -264,7 +264,7 @@ def tensor_of_scalars(call: Call, data: Value, options: dict[str, Value]) -> Val
     made = of_varying(call, data, options) if isinstance(data, NumpyNumber) else None
     if made is None:
         made = of_tensors(call, plain_numbers(data), options)
-    return call.tracing.graph.call(call.fn, (known(data),), options) if made is None else made
+    return call.tracing.graph.call(call.fn, (with_constants(data),), options) if made is None else made
 
 
 def dtype_of(call: Call, data: Value) -> torch.dtype:
@@ -283,7 +283,7 @@ def of_varying(call: Call, data: NumpyNumber, options: dict[str, Value]) -> Valu
         return None
     given = {name: value for name, value in options.items() if value.as_constant() is not None}
     number: Any = data.number()
-    if data.whole:
+    if data.is_integer:
         wide = call.graph_call(torch.full, TupleValue([]), number, dtype=call.constant(torch.int64))
     else:
         wide = number.as_tensor()
@@ -317,13 +317,13 @@ def plain_numbers(data: Value) -> Value:
     return data.number() if isinstance(data, NumpyNumber) else data
 
 
-def known(data: Value) -> Value:
+def with_constants(data: Value) -> Value:
     """Nested lists and tuples with constants in place of numbers that vary, and Python's bools in place of numpy's."""
     if isinstance(data, (ListValue, TupleValue)):
-        return ListValue([known(item) for item in data.items])
+        return ListValue([with_constants(item) for item in data.items])
     if isinstance(data, NumpyScalar) and isinstance(data.value, np.bool_):
         return ConstantValue(bool(data.value))
-    return data.known() if isinstance(data, NumpyNumber) else data
+    return data.as_scalar() if isinstance(data, NumpyNumber) else data
 
 
 def of_program(scalar: object, source: Source, tracer: Tracing) -> Value:

@@ -94,13 +94,13 @@ class Operand:
     """An operand of a set operation.
 
     entries: the members by key. table: the keys in an object that CPython iterates in the same order as the iterable.
-    value: the iterable, or its members. known: whether that order is known.
+    value: the iterable, or its members. order_known: whether that order is.
     """
 
     entries: Mapping[Hashable, Value]
     table: Any
     value: Value
-    known: bool = True
+    order_known: bool = True
 
 
 @attrs.define(eq=False)
@@ -274,7 +274,7 @@ def compute(tracer: Tracing, function: Callable[..., object], *operands: Operand
     if not isinstance(made, (set, frozenset)):
         return tracer.constant(made)
     rely_on_orders(tracer, operands)
-    known = all(operand.known for operand in operands)
+    known = all(operand.order_known for operand in operands)
     return SetValue(members(made, *(operand.entries for operand in operands)), type(made), made if known else None)
 
 
@@ -431,7 +431,7 @@ def change_by(tracer: Tracing, name: str, self: SetValue, others: Args) -> None:
     table = self.change(tracer, getattr(set, name), *(snapshot(operand.value, self) for operand in given))
     if self.table is not None:
         rely_on_orders(tracer, given)
-        self.table = table if all(operand.known for operand in given) else None
+        self.table = table if all(operand.order_known for operand in given) else None
     getattr(table, name)(*(operand.table for operand in given))
     changed = members(table, self.entries, *(operand.entries for operand in given))
     self.reshaped += changed.keys() != self.entries.keys()

@@ -36,7 +36,7 @@ from armature.plugin_api import (
     symbolic_number,
 )
 
-OF_NUMBERS = frozenset(found for found in vars(math).values() if isinstance(found, BuiltinFunctionType))
+OF_NUMBERS = frozenset(fn for fn in vars(math).values() if isinstance(fn, BuiltinFunctionType))
 FUNCTIONS = {**MATH_FUNCTIONS, float: torch.sym_float}
 COMPENSATES = sum([0.1] * 10) == 1.0  # whether `sum` of floats compensates rounding errors, as in later Python versions
 

@@ -29,8 +29,8 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable
 from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
 
 BASE = torch.autograd.Function
-_HELD: Any = vars(BASE)["apply"]
-APPLY = getattr(_HELD, "__func__", _HELD)  # a Python class method, or a C one in newer versions of torch
+_RAW_APPLY: Any = vars(BASE)["apply"]
+APPLY = getattr(_RAW_APPLY, "__func__", _RAW_APPLY)  # a Python class method, or a C one in newer versions of torch
 LEVELS = (leave_aborted, torch._C._exit_dual_level)
 VMAP = (leave_aborted, LEAVES["_vmap_increment_nesting"])
 ID = "autograd-function"

@@ -55,7 +55,7 @@ class Like:
         made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
         return made.requires_grad_() if self.requires_grad else made
 
-    def made(self, requires_grad: bool) -> torch.Tensor:
+    def result_like(self, requires_grad: bool) -> torch.Tensor:
         """The kind of an operator's dense result, apart from requires_grad."""
         with torch.enable_grad():
             like = attrs.evolve(self, requires_grad=requires_grad and self.learns())

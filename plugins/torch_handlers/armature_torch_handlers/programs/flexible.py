@@ -87,7 +87,7 @@ def attention(
         )
     except Exception as error:
         call.graph_break("flex-attention-arguments", message=f"{type(error).__name__}: {error}")
-    made = [Like.of(one).made(learning and position < 2) for position, one in enumerate(found)]
+    made = [Like.of(one).result_like(learning and position < 2) for position, one in enumerate(found)]
     given = [one.as_argument(tracer) for one in tensors]
     sparse = [one.as_argument(tracer) for one in blocks]
     rest = (scale.as_argument(tracer), options.as_argument(tracer), score.free, mask.free)

@@ -62,30 +62,30 @@ class Context(ObjectValue):
     def rebuild(self, out: Rebuilding) -> None:
         out.cannot(self)
 
-    def told(self, name: str, default: Value) -> Value:
+    def arguments_of(self, name: str, default: Value) -> Value:
         """The arguments that forward has passed to a method of the context."""
         return self.attributes.get(name) or default
 
     def saved(self, tracer: Tracing) -> list[Value]:
         """The arguments of `save_for_backward`."""
-        found: list[Value] = tracer.unpack(self.told("to_save", NOTHING))
+        found: list[Value] = tracer.unpack(self.arguments_of("to_save", NOTHING))
         if not all(isinstance(item, TracedTensor) or is_none(item) for item in found):
             raise NotSeparable("save_for_backward is called with something that is not a tensor")
         return found
 
     def dirty(self, tracer: Tracing) -> list[Value]:
         """The arguments of `mark_dirty`."""
-        found: list[Value] = tracer.unpack(self.told("dirty_tensors", NOTHING))
+        found: list[Value] = tracer.unpack(self.arguments_of("dirty_tensors", NOTHING))
         return found
 
     def constant_outputs(self, tracer: Tracing) -> list[Value]:
         """The arguments of `mark_non_differentiable`."""
-        found: list[Value] = tracer.unpack(self.told("non_differentiable", NOTHING))
+        found: list[Value] = tracer.unpack(self.arguments_of("non_differentiable", NOTHING))
         return found
 
     def materializes(self, tracer: Tracing) -> bool:
         """Whether backward receives zeros, not None, for missing gradients."""
-        return self.told("materialize_grads", tracer.constant(True)).truth(tracer)
+        return self.arguments_of("materialize_grads", tracer.constant(True)).truth(tracer)
 
     def check(self, tracer: Tracing, outputs: Sequence[Value], args: Sequence[Value], apart: bool) -> None:
         """Raise NotSeparable where torch raises or warns, and for effects on tensors of the program.

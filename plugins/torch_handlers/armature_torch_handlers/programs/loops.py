@@ -62,7 +62,7 @@ def while_loop(call: Call, cond_fn: Value, body_fn: Value, carried_inputs: Value
     learning = needs_gradient([*carried, *more], [test, body])
     if learning and not all(can_learn(one) for one in likes):
         refuse(call, "ints, or tensors that are not contiguous, carried with gradients")
-    made = [None if one is ANY_INT else one.made(learning) for one in likes]
+    made = [None if one is ANY_INT else one.result_like(learning) for one in likes]
     given = tuple(value.as_argument(tracer) for value in carried)
     modules, free = with_common_parameters([test, body])
     found = call_graphs(tracer, call.fn, modules, lambda *graphs: (*graphs, given, tuple(free)), made)
@@ -84,7 +84,7 @@ def scan(call: Call, combine_fn: Value, init: Value, xs: Value, additional_input
         refuse(call, "a function that does not return the carried values and one more")
     check_carries(call, likes, body.results[:count])
     learning = needs_gradient([*carried, *columns, *more], [body])
-    made = [one.made(learning) for one in likes]
+    made = [one.result_like(learning) for one in likes]
     made += [stacked(call, value, length, learning) for value in body.results[count:]]
     given = [[value.as_argument(tracer) for value in values] for values in (carried, columns)]
     found = call_graphs(tracer, call.fn, [body.module], lambda graph: (graph, *given, body.free), made)
@@ -153,7 +153,7 @@ def stacked(call: Call, value: Value, length: int | torch.SymInt, learning: bool
     if not is_plain(value):
         refuse(call, f"a function that gives {value.describe()}")
     fake = value.fake
-    return Like.of(torch.empty((length, *fake.shape), dtype=fake.dtype, device=fake.device)).made(learning)
+    return Like.of(torch.empty((length, *fake.shape), dtype=fake.dtype, device=fake.device)).result_like(learning)
 
 
 def is_plain(value: Value) -> TypeGuard[TracedTensor]:

@@ -42,7 +42,7 @@ class Branch:
 
 
 @attrs.define(eq=False)
-class Seen:
+class FakeRun:
     """Observations of the run on fakes: the result, the containers that were passed, and whether one was changed."""
 
     result: Any
@@ -59,7 +59,7 @@ class OpaqueCall:
     args: Branch
     kwargs: Branch
     tracing: bool = True
-    seen: Seen | None = None
+    fake_run: FakeRun | None = None
 
     def run(self, leaves: tuple[object, ...]) -> tuple[torch.Tensor, ...]:
         """Call the function with its arguments rebuilt; returns the tensors of its result."""
@@ -70,7 +70,7 @@ class OpaqueCall:
         result = self.fn(*args, **kwargs)
         if self.tracing:
             changed = [content(container) for container in containers] != before
-            self.seen = Seen(result, containers, changed)
+            self.fake_run = FakeRun(result, containers, changed)
         return tuple(tensors(result))
 
 
@@ -84,10 +84,10 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     names = tuple(kwargs)
     opaque = OpaqueCall(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
     given = tracer.graph.call(flat(opaque), leaves, {})
-    seen, opaque.seen, opaque.tracing = opaque.seen, None, False
-    if seen is None or seen.changed:
+    fake_run, opaque.fake_run, opaque.tracing = opaque.fake_run, None, False
+    if fake_run is None or fake_run.changed:
         tracer.graph_break("trace-through-changes", function=call.new_value(call.fn).describe())
-    return Results.of(tracer, seen, tracer.unpack(given)).value_of(seen.result)
+    return Results.of(tracer, fake_run, tracer.unpack(given)).value_of(fake_run.result)
 
 
 def flat(opaque: OpaqueCall) -> Callable[..., object]:
@@ -163,26 +163,28 @@ def tensors(obj: object) -> Iterator[torch.Tensor]:
 
 @attrs.define(eq=False)
 class Results:
-    """Builds the value of a result. `made`: maps each tensor, container and object in it to its value."""
+    """Builds the value of a result. `values`: maps each tensor, container and object in it to its value."""
 
     tracer: Tracing
     containers: list[object]
-    made: dict[int, Value] = attrs.field(factory=dict)
+    values: dict[int, Value] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, tracer: Tracing, seen: Seen, found: list[Value]) -> Results:
+    def of(cls, tracer: Tracing, fake_run: FakeRun, found: list[Value]) -> Results:
         """With the node's tensors, which are those of the result in order."""
         return cls(
-            tracer, seen.containers, {id(t): value for t, value in zip(tensors(seen.result), found, strict=True)}
+            tracer,
+            fake_run.containers,
+            {id(t): value for t, value in zip(tensors(fake_run.result), found, strict=True)},
         )
 
     def value_of(self, obj: object) -> Value:
         """The value of the result or a part of it. One object has one value; constants and sizes are known."""
         if self.tracer.types.is_atom(obj) or (isinstance(obj, SYMBOLIC) and not is_unbacked(obj)):
             return self.tracer.as_value(obj)
-        if id(obj) not in self.made:
-            self.made[id(obj)] = self._container(obj)
-        return self.made[id(obj)]
+        if id(obj) not in self.values:
+            self.values[id(obj)] = self._container(obj)
+        return self.values[id(obj)]
 
     def _container(self, obj: Any) -> Value:
         if any(obj is container for container in self.containers):
