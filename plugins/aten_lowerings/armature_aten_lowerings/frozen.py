@@ -13,7 +13,7 @@ from torch import fx
 
 from armature.plugin_api import Services, fake_of, frozen_values, onednn, with_all_inputs
 from armature_aten_lowerings.common import add_call
-from armature_aten_lowerings.layouts import args_of, is_channels_last, is_image, is_product
+from armature_aten_lowerings.layouts import args_of, is_channels_last, is_image, is_of_pixels
 
 aten = torch.ops.aten
 ACTIVATIONS: dict[object, str] = {aten.relu.default: "relu", aten.hardtanh.default: "hardtanh"}
@@ -105,11 +105,11 @@ def _is_computed_once(weight: fx.Node) -> bool:
 
 
 def _is_packable(node: fx.Node) -> bool:
-    image, weight, *_, transposed, _, _ = args_of(node)
+    image, weight, _, stride, padding, _, transposed, _, groups = args_of(node)
     result = fake_of(node)
-    # torch multiplies matrices as fast as oneDNN where these are large, and up to three times faster where not.
+    # Windows of one element become products, as fast as oneDNN where these are large, and faster where not.
     return bool(
-        not (transposed or is_product(node))
+        not (transposed or is_of_pixels(image, weight, stride, padding, transposed, groups))
         and is_image(image)
         and result.device.type == "cpu"
         and result.dtype == fake_of(weight).dtype == torch.float32

@@ -31,17 +31,14 @@ def sum_gradients_of_biases(module: object, ctx: Services) -> object:
 
 def sum_gradient_of_bias(node: fx.Node) -> None:
     """Remove the third result from a convolution's backward, and compute it from the incoming gradient."""
-    gradient, *between, (image, weight, _) = args_of(node)
+    gradient = args_of(node)[0]
     value = gradient.meta["val"]
     for result in [user for user in node.users if user.args[1] == 2]:
         with node.graph.inserting_before(result):
             total = add_call(node, aten.sum.dim_IntList, gradient, [0, *range(2, value.dim())])
         result.replace_all_uses_with(total)
         node.graph.erase_node(result)
-    node.args = (gradient, *between, [image, weight, False])
-    node.meta["val"] = (*node.meta["val"][:2], None)
-    if not node.users:
-        node.graph.erase_node(node)
+    leave_to_others(node, 2)
 
 
 def compute_windows_apart(module: object, ctx: Services) -> object:
@@ -81,13 +78,19 @@ def compute_images_apart(module: object, ctx: Services) -> object:
 
 def _compute_apart(node: fx.Node, place: int) -> None:
     """Let another call compute one result, and only that."""
-    *given, mask = args_of(node)
+    *given, _ = args_of(node)
     for result in [user for user in node.users if user.args[1] == place]:
         with node.graph.inserting_before(result):
             call = add_call(node, aten.convolution_backward.default, *given, [k == place for k in range(3)])
             part = add_call(result, cast(Any, operator.getitem), call, place)
         result.replace_all_uses_with(part)
         node.graph.erase_node(result)
+    leave_to_others(node, place)
+
+
+def leave_to_others(node: fx.Node, place: int) -> None:
+    """Don't compute a result of a convolution's backward that nothing reads from it any more."""
+    *given, mask = args_of(node)
     node.args = (*given, [wanted and k != place for k, wanted in enumerate(mask)])
     node.meta["val"] = tuple(None if k == place else value for k, value in enumerate(node.meta["val"]))
     if not node.users:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -52,8 +52,10 @@ def worth_on_gpu(node: fx.Node) -> int:
 def worth_on_cpu(node: fx.Node) -> int:
     """Bytes that may be copied for a convolution in 32 bits on a CPU; 0 for any other."""
     image, weight, result = fake_of(node.args[0]), fake_of(node.args[1]), fake_of(node)
-    transposed = node.args[6]
+    shown, window, _, stride, padding, _, transposed, _, groups = args_of(node)
     if transposed or result.device.type != "cpu" or result.dtype != torch.float:
+        return 0
+    if is_of_pixels(shown, window, stride, padding, transposed, groups):  # products are as fast by rows
         return 0
     if not torch.backends.mkldnn.is_available():
         return 0
@@ -112,15 +114,20 @@ def is_channels_last(value: Tensor) -> bool:
     return value.is_contiguous(memory_format=torch.channels_last)
 
 
-def is_product(convolution: fx.Node) -> bool:
-    """Whether torch multiplies matrices for it on a CPU: windows of one element, in an image with channels last."""
-    image, weight, _, stride, padding, *_, groups = args_of(convolution)
-    sizes = (*fake_of(weight).shape[2:], *stride, groups)
-    return (
-        all(type(n) is int and n == 1 for n in sizes)
+def is_of_pixels(
+    image: fx.Node, weight: fx.Node, stride: Sequence[int], padding: Sequence[int], transposed: bool, groups: int
+) -> bool:
+    """Whether a convolution on a CPU multiplies each pixel's channels by one matrix: its window is one element."""
+    value, window = fake_of(image), fake_of(weight)
+    sizes = (*value.shape, *value.stride(), *window.shape, groups)
+    return bool(
+        value.device.type == "cpu"
+        and value.dtype in (torch.float32, torch.float64)
+        and not transposed
+        and all(type(n) is int for n in sizes)
+        and value.numel()
+        and all(n == 1 for n in (*window.shape[2:], *stride, groups))
         and not any(padding)
-        and is_image(image)
-        and is_channels_last(fake_of(image))
     )
 
 

@@ -20,6 +20,7 @@ from armature_aten_lowerings import (
     masked_writes,
     masks,
     part_writes,
+    pixels,
     products,
     randomness,
     repeats,
@@ -69,17 +70,14 @@ def split_bias(module: object, ctx: Services) -> object:
 
 
 def split_convolution_bias(module: object, ctx: Services) -> object:
-    """Add the bias of a convolution in the loops that follow where the library runs over its result again for it: on a
-    GPU, and on a CPU where it multiplies matrices."""
+    """On a GPU, add the bias of a convolution in the loops that follow: the library runs over its result again."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
         bias, value = node.args[2], node.meta["val"]
         if not isinstance(bias, fx.Node):
             continue
-        on_gpu = value.device.type == "cuda" and _read_by_loops(node, ctx, returned=True)
-        on_cpu = value.device.type == "cpu" and value.dtype == torch.float32 and layouts.is_product(node)
-        if on_gpu or (on_cpu and _read_by_loops(node, ctx)):
+        if value.device.type == "cuda" and _read_by_loops(node, ctx, returned=True):
             move_bias_after(node)
     return module
 
@@ -180,13 +178,19 @@ PASSES: tuple[Pass, ...] = (
     Pass("joins", "post_grad", joins.simplify, after=("constants",)),
     Pass("common-values", "post_grad", share_common_values, after=("joins", "sums-of-selections")),
     Pass("frozen-convolutions", "post_grad", frozen.pack_convolutions, after=("common-values",)),
-    Pass("narrow-products", "post_grad", write_out_narrow_products, after=("common-values",)),
+    Pass("products-of-pixels", "post_grad", pixels.multiply_pixels, after=("frozen-convolutions",)),
+    Pass("narrow-products", "post_grad", write_out_narrow_products, after=("products-of-pixels",)),
     Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
     Pass("gradients-of-biases", "post_grad", gradients.sum_gradients_of_biases, after=("channels-last",)),
     Pass("gradients-of-windows", "post_grad", gradients.compute_windows_apart, after=("channels-last",)),
-    Pass("gradients-of-images", "post_grad", gradients.compute_images_apart, after=("gradients-of-windows",)),
+    Pass(
+        "gradients-of-images",
+        "post_grad",
+        gradients.compute_images_apart,
+        after=("gradients-of-windows", "products-of-pixels"),
+    ),
     Pass("masks-of-dropout", "post_grad", randomness.draw_masks_alone),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )
