@@ -43,7 +43,7 @@ class Var:
         raise ValueError(f"a loop variable has no hint: {self}")
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Size:
     """A symbolic size (ShapeEnv's `s0`), positive unless `low` says otherwise. `hint` is its value while tracing.
 
@@ -71,7 +71,7 @@ class Size:
         return self.hint
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Sum:
     """`const` plus the sum of factor times coefficient. Never empty, never a lone term with coefficient 1."""
 
@@ -104,7 +104,7 @@ class Sum:
         return self.const + sum(factor.hinted() * c for factor, c in self.terms)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Product:
     """Two or more non-integer factors, kept in a fixed order."""
 
@@ -137,7 +137,7 @@ class Product:
         return prod(factor.hinted() for factor in self.factors)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class FloorDiv:
     """`num // den`, rounded towards minus infinity as in Python."""
 
@@ -166,7 +166,7 @@ class FloorDiv:
         return hint(self.num) // hint(self.den)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Mod:
     """`num % den` with the sign of `den` as in Python."""
 
@@ -447,10 +447,10 @@ def stride_of(value: Index, var: Var) -> Index | None:
     terms, _ = _terms(value)
     total: Index = 0
     for factor, coefficient in terms.items():
-        if var not in variables(factor):
+        if isinstance(factor, Var):
+            total = add(total, coefficient) if factor == var else total
+        elif var not in variables(factor):
             continue
-        if factor == var:
-            total = add(total, coefficient)
         elif isinstance(factor, Product) and factor.factors.count(var) == 1:
             others = [f for f in factor.factors if f != var]
             if any(var in variables(f) for f in others):
@@ -466,7 +466,18 @@ def stride_of(value: Index, var: Var) -> Index | None:
 
 def linear(coordinates: Sequence[Index], strides: Sequence[Index], offset: Index = 0) -> Index:
     """Offset in elements of the element at `coordinates` of a strided buffer."""
-    return add(offset, *(mul(c, s) for c, s in zip(coordinates, strides, strict=True)))
+    terms: dict[Atom, int] = {}
+    const = offset if isinstance(offset, int) else 0
+    others: list[Index] = [] if isinstance(offset, int) else [offset]
+    for coordinate, stride in zip(coordinates, strides, strict=True):
+        if isinstance(coordinate, Var) and isinstance(stride, int):  # the usual case, far quicker than sums of products
+            terms[coordinate] = terms.get(coordinate, 0) + stride
+        elif isinstance(coordinate, int) and isinstance(stride, int):
+            const += coordinate * stride
+        else:
+            others.append(mul(coordinate, stride))
+    whole = _sum(terms, const)
+    return add(whole, *others) if others else whole
 
 
 def contiguous_strides(shape: Sequence[Index]) -> tuple[Index, ...]:

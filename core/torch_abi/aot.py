@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import torch
 from torch import fx
+from torch.fx import _lazy_graph_module as lazy_graph_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -287,7 +288,7 @@ def compile_functional(
     )
     numbers = _reading_numbers(fake_mode, module)
     try:
-        with guards.tracing(context), asks, quiet, options, numbers:
+        with guards.tracing(context), asks, quiet, options, numbers, code_when_called():
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
                 module if run is None else run,
                 list(fakes),
@@ -313,6 +314,13 @@ def compile_functional(
         direct = flat(watch.inner, len(fakes))
         return without_gradients(direct) if needs_grad else direct
     return whole
+
+
+def code_when_called() -> contextlib.AbstractContextManager[None]:
+    """In this context, torch writes a graph module's Python code when it is first called or read: AOTAutograd makes a
+    module after each of its steps, and of most only the graph is used."""
+    lazily: contextlib.AbstractContextManager[None] = lazy_graph_module._use_lazy_graph_module(True)
+    return lazily
 
 
 class _Unprinted(TorchFunctionMode):

@@ -452,3 +452,23 @@ def test_devices_with_autocast_are_those_that_torch_names() -> None:
             assert not torch.is_autocast_enabled(kind)
     found = [torch._C._dispatch_key_for_device(kind) for kind in ("cpu", "cuda")]
     assert all(hasattr(torch._C.DispatchKey, f"Autocast{name}") for name in found)
+
+
+def test_code_of_graphs_is_written_when_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[fx.Graph] = []
+    write = fx.Graph.python_code
+
+    def counted(graph: fx.Graph, *args: Any, **kwargs: Any) -> Any:
+        written.append(graph)
+        return write(graph, *args, **kwargs)
+
+    monkeypatch.setattr(fx.Graph, "python_code", counted)
+    x = torch.rand(3)
+    with aot.code_when_called():
+        traced = make_fx(lambda x: x.sin() + 1)(x)
+    traced.recompile()
+    assert not written
+    assert torch.equal(traced(x), x.sin() + 1)
+    assert written == [traced.graph]
+    make_fx(lambda x: x.cos())(x)
+    assert len(written) > 1

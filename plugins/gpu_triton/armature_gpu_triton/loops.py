@@ -105,19 +105,19 @@ def replace(kernel: Kernel, changes: Mapping[Var, Index], outer: Sequence[Var], 
     return attrs.evolve(kernel, outer=tuple(outer), inner=tuple(inner), passes=tuple(passes))
 
 
-def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
-    """Bytes moved by accesses that are contiguous in the variable, with symbolic sizes at their hints.
+def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], along: Iterable[Var]) -> dict[Var, int]:
+    """Bytes moved by accesses that are contiguous in each variable, with symbolic sizes at their hints.
 
     Bytes, not accesses: batch norm reads four vectors along the channels, which cost nothing compared with the image.
     """
-    return _bytes(kernel, buffers, lambda place: stride_of(place, var) == 1)
+    return _bytes(kernel, buffers, along, lambda place, var: stride_of(place, var) == 1)
 
 
-def bytes_in_runs(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> int:
-    """Like `contiguous_bytes`, with accesses that are contiguous in runs: `var` stands for several loops, as in
+def bytes_in_runs(kernel: Kernel, buffers: Mapping[str, Buffer], along: Iterable[Var]) -> dict[Var, int]:
+    """Like `contiguous_bytes`, with accesses that are contiguous in runs: a variable stands for several loops, as in
     `var % 3000 + 90000 * (var // 3000)`."""
 
-    def contiguous(place: Index) -> bool:
+    def contiguous(place: Index, var: Var) -> bool:
         step = stride_of(place, var)
         if step is not None or not isinstance(var.extent, int) or var.extent <= SHORTEST_RUN:
             return step == 1
@@ -125,23 +125,28 @@ def bytes_in_runs(kernel: Kernel, buffers: Mapping[str, Buffer], var: Var) -> in
         places = [hint(substitute(place, {**first, var: at})) for at in range(SHORTEST_RUN + 1)]
         return all(after - before == 1 for before, after in itertools.pairwise(places))
 
-    return _bytes(kernel, buffers, contiguous)
+    return _bytes(kernel, buffers, along, contiguous)
 
 
-def _bytes(kernel: Kernel, buffers: Mapping[str, Buffer], counts: Callable[[Index], bool]) -> int:
-    """Bytes moved by the accesses whose place counts."""
-    total = 0
+def _bytes(
+    kernel: Kernel, buffers: Mapping[str, Buffer], along: Iterable[Var], counts: Callable[[Index, Var], bool]
+) -> dict[Var, int]:
+    """Bytes moved by the accesses whose place counts, for each variable."""
+    total = dict.fromkeys(along, 0)
     for access in accesses(kernel):
+        if access.indirect:
+            continue
         place = position(access, buffers)
-        if not access.indirect and counts(place):
-            touched = hint(numel(v.extent for v in variables(place)))
-            total += touched * buffers[access.buffer].dtype.itemsize
+        touched = hint(numel(v.extent for v in variables(place))) * buffers[access.buffer].dtype.itemsize
+        for var in total:
+            if counts(place, var):
+                total[var] += touched
     return total
 
 
 def ordered(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Var, ...]:
     """The outer variables, ending with the one in which most bytes are contiguous."""
-    counts = {v: contiguous_bytes(kernel, buffers, v) for v in kernel.outer if v.extent != 1}
+    counts = contiguous_bytes(kernel, buffers, [v for v in kernel.outer if v.extent != 1])
     if not counts:
         return kernel.outer
     best = max(counts, key=lambda v: (counts[v], kernel.outer.index(v)))
@@ -198,7 +203,7 @@ def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotu
         return None
     *others, row = ordered(kernel, buffers)
     loaded = [position(a, buffers) for a in accesses(kernel) if isinstance(a, Load)]
-    counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
+    counts = contiguous_bytes(kernel, buffers, long)
     second = max((v for v in long if v is not row), key=counts.__getitem__)
     if counts[second] * 8 >= counts[row]:
         place = widest(kernel, buffers, second)
@@ -221,9 +226,9 @@ def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
     if not kernel.inner:
         return attrs.evolve(shape, r=0)
     inner = [v for v in kernel.inner if v.extent != 1] or list(kernel.inner)
-    along_r = bytes_in_runs(kernel, buffers, inner[-1])
-    along_x = max((bytes_in_runs(kernel, buffers, v) for v in kernel.outer), default=0)
-    return attrs.evolve(shape, along_r=along_r >= along_x)
+    along = bytes_in_runs(kernel, buffers, [*kernel.outer, inner[-1]])
+    along_r = along.pop(inner[-1])
+    return attrs.evolve(shape, along_r=along_r >= max(along.values(), default=0))
 
 
 def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index) -> autotune.Shape:

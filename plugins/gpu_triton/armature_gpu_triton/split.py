@@ -107,7 +107,7 @@ def short_run(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Var | None:
     """The inner variable along which memory is contiguous, if these runs are short and followed by those of
     neighbouring rows. None if there is none, or if it is the only variable to reduce along."""
     long = [v for v in kernel.inner if v.extent != 1]
-    counts = {v: contiguous_bytes(kernel, buffers, v) for v in long}
+    counts = contiguous_bytes(kernel, buffers, long)
     run = max(long, key=counts.__getitem__, default=None)
     if len(long) < 2 or run is None or not counts[run] or not isinstance(run.extent, int):
         return None
