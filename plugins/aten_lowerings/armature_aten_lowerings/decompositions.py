@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from armature.plugin_api import Decomposition, overload, torch_decompositions
-from armature_aten_lowerings import randomness
+from armature_aten_lowerings import places, randomness
 from armature_aten_lowerings.interpolation import unless_on_a_cpu, unless_rows_of_a_cpu
 
 NAMES = (
     # losses
+    "multi_margin_loss", "multilabel_margin_loss_forward",
     "huber_loss", "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "binary_cross_entropy",
     "binary_cross_entropy_backward", "soft_margin_loss", "_nll_loss",
     "l1_loss", "margin_ranking_loss",
@@ -27,13 +28,17 @@ NAMES = (
     "rrelu_with_noise_functional", "logit", "logit_backward", "sinc", "xlogy.Tensor", "special_entr",
     "special_log_ndtr", "special_xlog1py", "_safe_softmax", "native_dropout_backward", "isposinf",
     "heaviside", "isneginf", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac",
-    "trace",
+    "trace", "mvlgamma", "ldexp.Tensor", "rrelu_with_noise_backward",
+    "special_xlog1py.other_scalar", "special_xlog1py.self_scalar", "xlogy.Scalar_Other", "xlogy.Scalar_Self",
+    "bitwise_and.Scalar_Tensor", "bitwise_or.Scalar_Tensor", "bitwise_xor.Scalar_Tensor",
+    "bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor", "remainder.Scalar_Tensor",
     # operators that the partitioner does not recognise as cheap by name
     "elu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward", "leaky_relu_backward",
     "softplus_backward", "hardswish",
     # norms and reductions
     "native_group_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "rms_norm",
-    "norm.Scalar", "norm.ScalarOpt_dim", "aminmax", "nansum", "count_nonzero", "dist", "std_mean.correction",
+    "norm.Scalar", "norm.ScalarOpt_dim", "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim_dtype", "renorm",
+    "count_nonzero.dim_IntList", "aminmax", "nansum", "count_nonzero", "dist", "std_mean.correction",
     "_batch_norm_with_update_functional", "_batch_norm_no_update", "batch_norm_backward",
     # shapes
     "unsqueeze_copy", "narrow_copy", "view_copy", "permute_copy", "transpose_copy.int", "t_copy", "alias_copy",
@@ -41,11 +46,14 @@ NAMES = (
     "squeeze_copy.dims", "diag_embed", "slice_backward", "select_backward", "diagonal_backward", "unfold_backward",
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
     "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
+    "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate",
+    "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", "bucketize.Scalar", "_chunk_cat",
+    "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "fill.Tensor",
     "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
     "zero", "tril_indices", "triu_indices",
     # sampling
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
-    "im2col", "col2im",
+    "im2col", "col2im", "max_unpool2d", "max_unpool3d", "affine_grid_generator",
     # products that are no library calls
     "addr", "outer",
 )  # fmt: skip
@@ -161,21 +169,61 @@ def linalg_vector_norm(
     return norm
 
 
-def linspace(start: float, end: float, steps: int, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+def linspace(
+    start: float | Tensor, end: float | Tensor, steps: int, *, dtype: torch.dtype | None = None, **options: Any
+) -> Tensor:
     """torch's decomposition, but as the kernels compute it: the element in the middle from the end, and integers from
     those that the ends become, in float64 on a CPU. torch's own takes fractions of the ends, and float32."""
-    if isinstance(start, complex) or isinstance(end, complex) or steps < 2 or (dtype is not None and dtype.is_complex):
-        whole: Tensor = TORCHS_LINSPACE(start, end, steps, dtype=dtype, **options)
-        return whole
+    complex_ends = any(
+        one.is_complex() if isinstance(one, Tensor) else isinstance(one, complex) for one in (start, end)
+    )
+    if complex_ends or steps < 2 or (dtype is not None and dtype.is_complex):
+        return _torchs_linspace(start, end, steps, dtype=dtype, **options)
     dtype = dtype or torch.get_default_dtype()
+    if isinstance(start, Tensor) or isinstance(end, Tensor):
+        like = start if isinstance(start, Tensor) else end
+        options["device"] = options.get("device") or like.device
     place = torch.arange(steps, **options)
     if dtype.is_floating_point:
-        first, last, wide = start, end, place.to(torch.promote_types(dtype, torch.float32))
+        first, last, wide = _as_end(start), _as_end(end), place.to(torch.promote_types(dtype, torch.float32))
     else:
-        first, last = torch.sym_int(start), torch.sym_int(end)
+        first, last = _as_whole_end(start), _as_whole_end(end)
         wide = place.to(torch.float64 if place.device.type == "cpu" else torch.float32)
     step = (last - first) / (steps - 1)
     return torch.where(place < steps // 2, first + step * wide, last - step * (steps - 1 - wide)).to(dtype)
+
+
+def _torchs_linspace(start: Any, end: Any, *args: Any, **options: Any) -> Tensor:
+    tensors = tuple(isinstance(one, Tensor) for one in (start, end))
+    whole: Tensor = TORCHS_LINSPACE[LINSPACES[tensors]](start, end, *args, **options)
+    return whole
+
+
+def _as_end(value: float | Tensor) -> float | Tensor:
+    """An end in double precision, as the number that the kernel reads from a tensor."""
+    return value.to(torch.float64) if isinstance(value, Tensor) else value
+
+
+def _as_whole_end(value: float | Tensor) -> float | Tensor:
+    """An end without its fraction."""
+    return value.to(torch.int64).to(torch.float64) if isinstance(value, Tensor) else torch.sym_int(value)
+
+
+def round_to_decimals(self: Tensor, *, decimals: int) -> object:
+    """The kernel's formula, whose power of ten is never a fraction. In 16 bits it rounds after each step."""
+    if self.dtype not in (torch.float32, torch.float64) or abs(decimals) > MOST_DECIMALS:
+        return NotImplemented
+    power = float(10 ** abs(decimals))
+    return (self / power).round() * power if decimals < 0 else (self * power).round() / power
+
+
+def shifted(op: torch._ops.OpOverload) -> Callable[[Tensor, Any], object]:
+    """`x << y` of integers, for which ATen has another name."""
+
+    def decomposed(self: Tensor, other: Any) -> object:
+        return op(self, other) if not self.dtype.is_floating_point and self.dtype != torch.bool else NotImplemented
+
+    return decomposed
 
 
 def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Generator | None = None) -> object:
@@ -190,13 +238,30 @@ def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Ge
     return drawn.permute([order.index(dim) for dim in range(self.dim())])
 
 
-TORCHS_LINSPACE = torch_decompositions([aten.linspace.default])[aten.linspace.default]
+MOST_DECIMALS = 10  # of which a float32 holds the power of ten exactly
+# By which of the ends are tensors.
+LINSPACES = {
+    (False, False): aten.linspace.default, (True, True): aten.linspace.Tensor_Tensor,
+    (True, False): aten.linspace.Tensor_Scalar, (False, True): aten.linspace.Scalar_Tensor,
+}  # fmt: skip
+TORCHS_LINSPACE = torch_decompositions(LINSPACES.values())
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
 OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
+    aten.angle.default: places.angle,
     aten.index_add.default: index_add,
+    aten.index_fill.int_Tensor: places.index_fill,
+    aten.index_reduce.default: places.index_reduce,
+    aten.put.default: places.put,
+    aten.round.decimals: round_to_decimals,
+    aten.__lshift__.Scalar: shifted(aten.bitwise_left_shift.Tensor_Scalar),
+    aten.__lshift__.Tensor: shifted(aten.bitwise_left_shift.Tensor),
+    aten.__rshift__.Scalar: shifted(aten.bitwise_right_shift.Tensor_Scalar),
+    aten.__rshift__.Tensor: shifted(aten.bitwise_right_shift.Tensor),
+    aten.scatter.reduce: places.scatter_by,
+    aten.scatter.value_reduce: places.scatter_number_by,
     aten.linalg_vector_norm.default: linalg_vector_norm,
-    aten.linspace.default: linspace,
+    **dict.fromkeys(LINSPACES.values(), linspace),
     getattr(aten.random, "from"): random_from,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
@@ -207,6 +272,7 @@ OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
     aten.native_dropout.default: native_dropout,
     aten.channel_shuffle.default: channel_shuffle,
     aten.grid_sampler_2d.default: unless_on_a_cpu(aten.grid_sampler_2d.default),
+    aten.upsample_linear1d.default: unless_rows_of_a_cpu(aten.upsample_linear1d.default),
     aten.upsample_bilinear2d.default: unless_rows_of_a_cpu(aten.upsample_bilinear2d.default),
     aten.upsample_bicubic2d.default: unless_rows_of_a_cpu(aten.upsample_bicubic2d.default),
 }

@@ -9,6 +9,7 @@ from armature.plugin_api import Decomposition, Function, Lowering, Operator, Pas
 from armature_aten_lowerings import (
     activations,
     averages,
+    bessel,
     borders,
     collectives,
     creation,
@@ -16,6 +17,7 @@ from armature_aten_lowerings import (
     depthwise,
     foreach,
     functions,
+    gamma,
     indexing,
     losses,
     norms,
@@ -57,6 +59,8 @@ def armature_lowerings() -> Iterable[Lowering]:
         borders,
         repeats,
         searches,
+        bessel,
+        gamma,
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 

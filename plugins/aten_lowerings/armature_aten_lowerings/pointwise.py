@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from armature.backend_api import (
     ScalarValue,
     Spec,
     TensorValue,
+    compute_dtype,
     index,
     layout,
     lowers,
@@ -370,3 +372,26 @@ def cross(b: Builder, x: TensorValue, other: TensorValue, *, dim: int = -1) -> T
         return b.op("sub", plus, b.op("mul", turned(x, 2), turned(other, 1)))
 
     return b.loop(element)
+
+
+@lowers(aten.frexp.Tensor)
+def frexp(b: Builder, x: TensorValue) -> tuple[TensorValue, TensorValue]:
+    """The fraction in [0.5, 1) and the power of two, from the bits; of 0, infinity and NaN the number itself and 0."""
+    kind = compute_dtype(x.dtype)
+    whole, digits, top = (torch.int32, 23, 0xFF) if kind == torch.float32 else (torch.int64, 52, 0x7FF)
+    half = (top >> 1) - 1  # the exponent field of 0.5
+    moved = 2 * (digits // 2 + 1) + 2  # what makes the smallest numbers normal
+
+    def parts(value: Node) -> tuple[Node, Node]:
+        size = b.op("abs", value)
+        small = b.op("lt", size, b.const(torch.finfo(kind).tiny, kind))
+        value = b.where(small, b.op("mul", value, b.const(float(2**moved), kind)), value)
+        bits = b.op("bitcast", value, dtype=whole)
+        field = b.op("bit_and", b.op("shift_right", bits, b.const(digits, whole)), b.const(top, whole))
+        power = b.op("sub", field, b.where(small, b.const(half + moved, whole), b.const(half, whole)))
+        rest = b.op("bit_and", bits, b.const(~(top << digits), whole))
+        fraction = b.op("bitcast", b.op("bit_or", rest, b.const(half << digits, whole)), dtype=kind)
+        plain = b.op("logical_and", b.op("gt", size, b.const(0, kind)), b.op("lt", size, b.const(math.inf, kind)))
+        return b.where(plain, fraction, value), b.where(plain, power, b.const(0, whole))
+
+    return b.pointwise(lambda v: parts(v)[0], x), b.pointwise(lambda v: parts(v)[1], x, spec=b.spec(1))

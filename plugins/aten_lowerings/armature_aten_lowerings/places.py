@@ -1,0 +1,66 @@
+"""Decompositions of operators that write at computed places, to those that have loops."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+NAMES = {"add": "sum", "multiply": "prod"}  # of the reductions of `scatter`, among those of `scatter_reduce`
+
+
+def index_reduce(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> object:
+    """As `scatter_reduce`, with an index for each element of the source."""
+    axis = dim % max(self.dim(), 1)
+    alike = self.dim() == source.dim() > 0 and index.dim() == 1
+    if not alike or any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
+        return NotImplemented
+    if source.shape[axis] != index.shape[0]:
+        return NotImplemented
+    column = index.view([-1 if k == axis else 1 for k in range(self.dim())]).expand_as(source)
+    return aten.scatter_reduce.two(self, axis, column, source, reduce, include_self=include_self)
+
+
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> object:
+    """Writes a number that a tensor holds. torch's own decomposition reads the tensor's value."""
+    if not self.dim() or value.dim():
+        return NotImplemented
+    places = [None] * (dim % self.dim()) + [index.reshape(-1)]
+    return aten.index_put.default(self, places, value.to(self.dtype))
+
+
+def scatter_by(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> object:
+    """`scatter(..., reduce="add")`."""
+    if not self.dim() or reduce not in NAMES:
+        return NotImplemented
+    return aten.scatter_reduce.two(self, dim, index, src, NAMES[reduce])
+
+
+def scatter_number_by(self: Tensor, dim: int, index: Tensor, value: float, *, reduce: str) -> object:
+    """The same with one number for all places."""
+    if not self.dim() or reduce not in NAMES or isinstance(value, complex):
+        return NotImplemented
+    filled = torch.full_like(index, value, dtype=self.dtype)
+    return aten.scatter_reduce.two(self, dim, index, filled, NAMES[reduce])
+
+
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> object:
+    """Elements written by their row-major position."""
+    if index.numel() != source.numel() or not self.numel():
+        return NotImplemented
+    places = index.reshape(-1)
+    changed: Tensor = aten.index_put.default(self.reshape(-1), [places], source.reshape(-1), accumulate)
+    return changed.view(self.shape)
+
+
+def angle(self: Tensor) -> object:
+    """The angle of real numbers: 0, or pi below zero."""
+    if self.is_complex():
+        return NotImplemented
+    dtype = self.dtype if self.dtype.is_floating_point else torch.get_default_dtype()
+    turned = torch.where(self < 0, math.pi, 0.0).to(dtype)
+    return torch.where(torch.isnan(self), self.to(dtype), turned)

@@ -1,0 +1,43 @@
+"""Special functions and writes at computed places through Triton's interpreter: the values of ATen's kernels, no calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import armature
+from armature.pipeline.session import session
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+POINTS = torch.cat([torch.linspace(-11.3, 23, 40), torch.tensor([0.0, -0.0, 5.0, 8.0, torch.nan])])
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    name: getattr(torch.special, name)
+    for name in (
+        "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spherical_bessel_j0", "i0", "i0e", "i1", "i1e",
+        "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
+        "digamma",
+    )
+} | {"trigamma": lambda x: torch.polygamma(1, x)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_special_functions(name: str) -> None:
+    function = FUNCTIONS[name]
+    found = armature.compile(lambda x: function(x), fullgraph=True)(POINTS)
+    torch.testing.assert_close(found, function(POINTS), rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert session().totals().extern == 0
+
+
+def test_writes_at_places() -> None:
+    x, index, source = torch.zeros(5, 3), torch.tensor([3, 0, 3]), torch.arange(9.0).reshape(3, 3)
+
+    def program(x: Tensor, index: Tensor, source: Tensor) -> tuple[Tensor, ...]:
+        filled = x.index_fill(0, index, source[0, 1])
+        return filled, x.put(index, source[0]), x.index_reduce(0, index, source, "mean"), torch.angle(-source)
+
+    found = armature.compile(program, fullgraph=True)(x, index, source)
+    torch.testing.assert_close(found, program(x, index, source))
+    assert session().totals().extern == 0
