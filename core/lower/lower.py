@@ -239,7 +239,8 @@ class _Lowering:
         self, target: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object]
     ) -> tuple[TensorValue | None, ...] | CallInstead | Reason:
         """The results of the first lowering that takes the arguments, or why there are no loops."""
-        tried: Reason | None = None
+        # A decomposition that is still there has declined.
+        tried = Reason("arguments") if target in self.ctx.tables.decompositions else None
         for row in self.ctx.tables.lowering_chain(target):
             try:
                 with self.builder.attempt():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from armature.plugin_api import Decomposition, overload, torch_decompositions
-from armature_aten_lowerings import places, randomness
+from armature_aten_lowerings import computed_places, randomness
 from armature_aten_lowerings.interpolation import unless_on_a_cpu, unless_rows_of_a_cpu
 
 NAMES = (
@@ -248,18 +248,18 @@ TORCHS_LINSPACE = torch_decompositions(LINSPACES.values())
 TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add.default]
 TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
 OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
-    aten.angle.default: places.angle,
+    aten.angle.default: computed_places.angle,
     aten.index_add.default: index_add,
-    aten.index_fill.int_Tensor: places.index_fill,
-    aten.index_reduce.default: places.index_reduce,
-    aten.put.default: places.put,
+    aten.index_fill.int_Tensor: computed_places.index_fill,
+    aten.index_reduce.default: computed_places.index_reduce,
+    aten.put.default: computed_places.put,
     aten.round.decimals: round_to_decimals,
     aten.__lshift__.Scalar: shifted(aten.bitwise_left_shift.Tensor_Scalar),
     aten.__lshift__.Tensor: shifted(aten.bitwise_left_shift.Tensor),
     aten.__rshift__.Scalar: shifted(aten.bitwise_right_shift.Tensor_Scalar),
     aten.__rshift__.Tensor: shifted(aten.bitwise_right_shift.Tensor),
-    aten.scatter.reduce: places.scatter_by,
-    aten.scatter.value_reduce: places.scatter_number_by,
+    aten.scatter.reduce: computed_places.scatter_by,
+    aten.scatter.value_reduce: computed_places.scatter_number_by,
     aten.linalg_vector_norm.default: linalg_vector_norm,
     **dict.fromkeys(LINSPACES.values(), linspace),
     getattr(aten.random, "from"): random_from,

@@ -382,7 +382,7 @@ def frexp(b: Builder, x: TensorValue) -> tuple[TensorValue, TensorValue]:
     half = (top >> 1) - 1  # the exponent field of 0.5
     moved = 2 * (digits // 2 + 1) + 2  # what makes the smallest numbers normal
 
-    def parts(value: Node) -> tuple[Node, Node]:
+    def fraction_and_power(value: Node) -> tuple[Node, Node]:
         size = b.op("abs", value)
         small = b.op("lt", size, b.const(torch.finfo(kind).tiny, kind))
         value = b.where(small, b.op("mul", value, b.const(float(2**moved), kind)), value)
@@ -394,4 +394,6 @@ def frexp(b: Builder, x: TensorValue) -> tuple[TensorValue, TensorValue]:
         plain = b.op("logical_and", b.op("gt", size, b.const(0, kind)), b.op("lt", size, b.const(math.inf, kind)))
         return b.where(plain, fraction, value), b.where(plain, power, b.const(0, whole))
 
-    return b.pointwise(lambda v: parts(v)[0], x), b.pointwise(lambda v: parts(v)[1], x, spec=b.spec(1))
+    return b.pointwise(lambda v: fraction_and_power(v)[0], x), b.pointwise(
+        lambda v: fraction_and_power(v)[1], x, spec=b.spec(1)
+    )

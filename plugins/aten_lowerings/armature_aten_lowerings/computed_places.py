@@ -29,8 +29,8 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> object:
     """Writes a number that a tensor holds. torch's own decomposition reads the tensor's value."""
     if not self.dim() or value.dim():
         return NotImplemented
-    places = [None] * (dim % self.dim()) + [index.reshape(-1)]
-    return aten.index_put.default(self, places, value.to(self.dtype))
+    rows = [None] * (dim % self.dim()) + [index.reshape(-1)]
+    return aten.index_put.default(self, rows, value.to(self.dtype))
 
 
 def scatter_by(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> object:
@@ -52,8 +52,8 @@ def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -
     """Elements written by their row-major position."""
     if index.numel() != source.numel() or not self.numel():
         return NotImplemented
-    places = index.reshape(-1)
-    changed: Tensor = aten.index_put.default(self.reshape(-1), [places], source.reshape(-1), accumulate)
+    flat = index.reshape(-1)
+    changed: Tensor = aten.index_put.default(self.reshape(-1), [flat], source.reshape(-1), accumulate)
     return changed.view(self.shape)
 
 
