@@ -18,7 +18,7 @@ from armature_aten_lowerings.interpolation import unless_on_a_cpu, unless_rows_o
 
 NAMES = (
     # losses
-    "multi_margin_loss", "multilabel_margin_loss_forward",
+    "multi_margin_loss",
     "huber_loss", "huber_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "binary_cross_entropy",
     "binary_cross_entropy_backward", "soft_margin_loss", "_nll_loss",
     "l1_loss", "margin_ranking_loss",
@@ -193,7 +193,7 @@ def linspace(
     return torch.where(place < steps // 2, first + step * wide, last - step * (steps - 1 - wide)).to(dtype)
 
 
-def _torchs_linspace(start: Any, end: Any, *args: Any, **options: Any) -> Tensor:
+def _torchs_linspace(start: float | Tensor, end: float | Tensor, *args: object, **options: object) -> Tensor:
     tensors = tuple(isinstance(one, Tensor) for one in (start, end))
     whole: Tensor = TORCHS_LINSPACE[LINSPACES[tensors]](start, end, *args, **options)
     return whole
@@ -217,10 +217,10 @@ def round_to_decimals(self: Tensor, *, decimals: int) -> object:
     return (self / power).round() * power if decimals < 0 else (self * power).round() / power
 
 
-def shifted(op: torch._ops.OpOverload) -> Callable[[Tensor, Any], object]:
+def shifted(op: torch._ops.OpOverload) -> Callable[[Tensor, Tensor | int], object]:
     """`x << y` of integers, for which ATen has another name."""
 
-    def decomposed(self: Tensor, other: Any) -> object:
+    def decomposed(self: Tensor, other: Tensor | int) -> object:
         return op(self, other) if not self.dtype.is_floating_point and self.dtype != torch.bool else NotImplemented
 
     return decomposed
