@@ -180,9 +180,9 @@ def linspace(
     if complex_ends or steps < 2 or (dtype is not None and dtype.is_complex):
         return _torchs_linspace(start, end, steps, dtype=dtype, **options)
     dtype = dtype or torch.get_default_dtype()
-    if isinstance(start, Tensor) or isinstance(end, Tensor):
-        like = start if isinstance(start, Tensor) else end
-        options["device"] = options.get("device") or like.device
+    for one in (start, end):
+        if isinstance(one, Tensor):
+            options["device"] = options.get("device") or one.device
     place = torch.arange(steps, **options)
     if dtype.is_floating_point:
         first, last, wide = _as_end(start), _as_end(end), place.to(torch.promote_types(dtype, torch.float32))
@@ -194,8 +194,9 @@ def linspace(
 
 
 def _torchs_linspace(start: float | Tensor, end: float | Tensor, *args: object, **options: object) -> Tensor:
-    tensors = tuple(isinstance(one, Tensor) for one in (start, end))
-    whole: Tensor = TORCHS_LINSPACE[LINSPACES[tensors]](start, end, *args, **options)
+    whole: Tensor = TORCHS_LINSPACE[LINSPACES[isinstance(start, Tensor), isinstance(end, Tensor)]](
+        start, end, *args, **options
+    )
     return whole
 
 
