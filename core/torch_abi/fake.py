@@ -157,6 +157,8 @@ class WatchingMode(FakeTensorMode):
             self.written += tuple((one, version_of(one)) for one in written)
         given = args if facts.rewritten is None else facts.rewritten(args)
         result = self.dispatch(func, types, given, kwargs)
+        if func is NUMBER and isinstance(result, torch.SymFloat) and isinstance(self.shape_env, Symbols):
+            self.shape_env.note_number(args[0], result)
         chosen = kwargs.get("memory_format")
         if facts.relaid is not None and result is not NotImplemented and chosen in (None, torch.preserve_format):
             with self if facts.in_mode else NULL_CONTEXT:

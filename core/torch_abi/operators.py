@@ -18,7 +18,6 @@ from armature.torch_abi.pytree import tree_leaves
 T = TypeVar("T")
 
 OWN = ("aten::", "prims::")  # operators of torch itself
-FOREACH_LERP: Callable[..., Any] = torch._foreach_lerp
 
 
 def direct(target: torch._ops.OpOverload) -> Callable[..., Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import sympy
 import torch
+from sympy.logic.boolalg import BooleanFunction
 from torch import fx
 from torch._guards import Source as TorchSource
 from torch.fx.experimental import sym_node
@@ -65,6 +66,7 @@ MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
     if (found := getattr(torch, f"_sym_{name}", None)) is not None
 }
 UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+Answer: TypeAlias = Callable[[str, Callable[..., Any], Sequence[Any]], Any]  # the value of a constant, or None
 SMALLEST_SIZE = 2  # the smallest value of a symbol, because operators treat 0 and 1 specially
 
 
@@ -125,6 +127,11 @@ class Symbols(ShapeEnv):
         self.ragged: set[Any] = set()  # symbols of ragged sizes of nested tensors
         self.hints: dict[Any, int] = {}
         self.decomposed = False
+        self.answer: Answer | None = None
+        self.answers: dict[Any, bool] = {}  # to conditions over floats of the program, which are guarded
+        self.numbers: dict[Any, Any] = {}  # those floats by their symbols
+        self._places: dict[int, Any] = {}  # their symbols by the memory that each is read from
+        self._again: dict[Any, Any] = {}  # symbols of later reads, with the first one
 
     @property
     def allow_scalar_outputs(self) -> bool:
@@ -173,15 +180,58 @@ class Symbols(ShapeEnv):
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         """torch's method, which also records the user's line of a new guard. Operators that ask whether an unknown
-        number is 1, to omit a multiplication, are told that it is not."""
+        number is 1, to omit a multiplication, are told that it is not. Those that ask how a float of the program
+        compares are told how it does now, which `answer` guards."""
         if self.decomposed and (found := _compared_with_one(orig_expr)) is not None:
             return sympy.true if found else sympy.false
+        if (answer := self._answer(orig_expr)) is not None:
+            return sympy.true if answer else sympy.false
         result = super().evaluate_expr(orig_expr, *args, **kwargs)
         if len(self.guards) > len(self.lines):
             if self.closed:
                 raise LateGuard(str(self.guards[-1].expr))
             self.lines += [self.where()] * (len(self.guards) - len(self.lines))
         return result
+
+    if not TYPE_CHECKING:  # torch's is cached, which has another type
+
+        def guard_or_defer_runtime_assert(self, orig_expr: Any, *args: Any, **kwargs: Any) -> bool:
+            """torch's method for what an operator requires; conditions over floats of the program are guarded."""
+            answer = self._answer(orig_expr)
+            return super().guard_or_defer_runtime_assert(orig_expr, *args, **kwargs) if answer is None else answer
+
+    def note_number(self, place: torch.Tensor, number: object, value: object = None) -> None:
+        """Note that a float of the program is read from a tensor. value: what `answer` takes for it."""
+        symbol, memory = expression(number), place.untyped_storage()._cdata
+        if value is not None:
+            self.numbers[symbol], self._places[memory] = value, symbol
+        elif memory in self._places:
+            self._again[symbol] = self._places[memory]
+
+    def end_answers(self) -> None:
+        """Answer no more new conditions over floats of the program: the trace has ended."""
+        self.answer = None
+        self.numbers.clear()
+
+    def _answer(self, expr: Any) -> bool | None:
+        """What a condition over floats of the program is, as it was when it was first asked; None for others."""
+        if not isinstance(expr, (sympy.Rel, BooleanFunction)):
+            return None
+        expr = expr.xreplace(self._again)
+        for known, kept in ((expr, True), (sympy.Not(expr), False)):
+            if known in self.answers:
+                return self.answers[known] is kept
+        found = sorted(expr.free_symbols, key=str)
+        if self.answer is None or not found or not all(symbol in self.numbers for symbol in found):
+            return None
+        wording = text(expr.xreplace({symbol: sympy.Symbol(f"{{{place}}}") for place, symbol in enumerate(found)}))
+        names = [f"n{place}" for place in range(len(found))]
+        function = eval(f"lambda {', '.join(names)}: {wording.format(*names)}", dict(NAMESPACE))
+        answer = self.answer(wording, function, [self.numbers[symbol] for symbol in found])
+        if answer is None:
+            return None
+        self.answers[expr] = bool(answer.as_constant())
+        return self.answers[expr]
 
     def _maybe_guard_rel(self, expr: Any) -> None:  # type: ignore[override]  # torch's is cached
         """torch's method, which simplifies symbols by a relation that holds; skipped if solving the relation might

@@ -74,6 +74,7 @@ def trace_of(request: FrameRequest, ctx: CompileContext) -> Iterator[Tracer]:
     try:
         yield tracer
     finally:
+        tracer.fakes.symbols.end_answers()
         tracer.end()
 
 

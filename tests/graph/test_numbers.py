@@ -114,7 +114,7 @@ def test_derivatives_that_would_ask_for_the_number(use: str, recwarn: pytest.War
         torch.testing.assert_close(grads[1], grads[0], equal_nan=True)
     assert len(session().compilations) == 3 and not recwarn.list
     kernels = [len(graph.plan.launches) for graph in session().compilations[-1].graphs]
-    assert kernels == ([] if use == "celu" else [1, 1])  # that of celu does ask: the graph runs as captured
+    assert kernels == [1, 1]
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

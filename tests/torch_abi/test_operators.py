@@ -96,9 +96,3 @@ def test_operators_of_libraries_are_told_from_those_of_torch() -> None:
         assert operators.is_of_library(registered) and operators.is_of_library(registered.default)
     own = (torch.ops.aten.mm, torch.ops.aten.mm.default, torch.ops.prims.sin.default, torch.mm, "mm")
     assert not any(map(operators.is_of_library, own))
-
-
-def test_weighted_means_of_lists() -> None:
-    start, end = torch.zeros(3), torch.ones(3)
-    (found,) = operators.FOREACH_LERP([start], [end], 0.25)
-    assert torch.equal(found, torch.lerp(start, end, 0.25))

@@ -169,3 +169,20 @@ def test_symbols_of_a_run_that_became_numbers() -> None:
     assert symbols.was_unbacked(rows) and symbols.was_unbacked(rows + known) and not symbols.was_unbacked(known)
     symbols.assume(rows == 2, "two rows")
     assert symbols.was_unbacked(rows) and not symbols.is_unbacked(rows)
+
+
+def test_conditions_over_numbers_of_the_program_are_answered_once() -> None:
+    class Constant:
+        def as_constant(self) -> bool:
+            return True
+
+    found, asked = Symbols(), list[str]()
+    symbol, later = found.unknown_float(), found.unknown_float()
+    place = torch.zeros(())
+    found.note_number(place, symbol, 0.5)
+    found.answer = lambda words, function, numbers: asked.append(words) or (Constant() if function(*numbers) else None)
+    assert bool(symbol < 1.5) and asked == ["{0} < 1.5000000000000000"]
+    torch._check(symbol > 0.25)
+    found.end_answers()
+    found.note_number(place, later)
+    assert bool(later < 1.5) and not bool(later >= 1.5) and len(asked) == 2

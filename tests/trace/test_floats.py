@@ -411,3 +411,32 @@ def test_comparisons_are_guarded_by_their_answers() -> None:
     assert len(session().compilations) <= compilations + 1
     for lr in (0.0, 0.25, 3.0, 101.0, -0.0, math.inf, math.nan):
         same(quick(x(), lr), branches(x(), lr), str(lr))
+
+
+ASKED: dict[str, Callable[[torch.Tensor, float], Any]] = {
+    "factor of what is added to": lambda t, f: torch.addmm(torch.full((7, 7), math.nan), t[None].T, t[None], beta=f),
+    "bounds": lambda t, f: F.hardtanh(t, min_val=f, max_val=f + 1),
+    "order": lambda t, f: (t.norm(p=f), torch.linalg.vector_norm(t, f), F.normalize(t, p=f, dim=0)),
+    "limit": lambda t, f: F.softshrink(t, f),
+    "norm": lambda t, f: torch.renorm(t[None].expand(3, 7), 2, 0, f),
+    "end": lambda t, f: torch.arange(f),
+    "end after": lambda t, f: torch.arange(-1, f, dtype=torch.float64),
+    "copied": lambda t, f: t.clone().copy_(f),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_what_operators_ask_of_floats_is_guarded(name: str, backend: str) -> None:
+    """Values for which a kernel does something else, or raises, after those for which it does not."""
+    fn = ASKED[name]
+    armature.reset()
+    quick = armature.compile(fn, backend=backend, options={"recompile_limit": 32})
+    for value in (0.5, 0.7, 0.3, 0.0, 0.9, 2.0, math.inf, -0.5, 1.0, math.nan, 3.25, -math.inf, 0.1):
+        try:
+            expected = fn(x(), value)
+        except (RuntimeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                quick(x(), value)
+        else:
+            torch.testing.assert_close(quick(x(), value), expected, equal_nan=True)

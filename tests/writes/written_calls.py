@@ -76,14 +76,14 @@ def by_signature() -> Iterator[Writer]:
                 found = inspect.signature(fn).parameters
             except (TypeError, ValueError):
                 continue
-            parameters = tuple(_of_signature(one) for one in found.values())
+            parameters = tuple(of_signature(one) for one in found.values())
             if "inplace" in found:
                 yield Writer(f"{space}.{name}", fn, parameters, frozenset((parameters[0].name,)), "inplace")
             if "out" in found:
                 yield Writer(f"{space}.{name}", fn, parameters)
 
 
-def _of_signature(one: inspect.Parameter) -> Parameter:
+def of_signature(one: inspect.Parameter) -> Parameter:
     kind = "Tensor" if one.annotation is one.empty else getattr(one.annotation, "__name__", str(one.annotation))
     default = NO_DEFAULT if one.default is one.empty else one.default
     return Parameter(one.name, kind, default, one.kind is one.KEYWORD_ONLY)
@@ -91,7 +91,7 @@ def _of_signature(one: inspect.Parameter) -> Parameter:
 
 def by_schema() -> Iterator[Writer]:
     """Functions and methods in C whose schemas mark an argument as written."""
-    spelled = _spellings()
+    spelled = spellings()
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")
         if space != "aten" or name not in spelled or any(word in name for word in ELSEWHERE):
@@ -102,7 +102,7 @@ def by_schema() -> Iterator[Writer]:
         if not writes or not all("Tensor" in str(one.type) for one in writes):
             continue
         outs = {one.name for one in writes if one.kwarg_only}
-        parameters = [_of_schema(one) for one in schema.arguments if one.name not in outs]
+        parameters = [of_schema(one) for one in schema.arguments if one.name not in outs]
         if outs:
             parameters.append(Parameter("out", "Tensor", None, True))
         for label, call in spelled[name]:
@@ -113,7 +113,7 @@ def by_schema() -> Iterator[Writer]:
             yield Writer(label, call, tuple(parameters), written)
 
 
-def _of_schema(one: Any) -> Parameter:
+def of_schema(one: Any) -> Parameter:
     default = one.default_value if one.has_default_value() else NO_DEFAULT
     return Parameter(_python_name(one.name), str(one.type), default, one.kwarg_only)
 
@@ -122,7 +122,7 @@ def _python_name(name: str) -> str:
     return "input" if name == "self" else name
 
 
-def _spellings() -> dict[str, list[tuple[str, Callable[..., Any]]]]:
+def spellings() -> dict[str, list[tuple[str, Callable[..., Any]]]]:
     """By names of operators: the functions and methods in C that call them."""
     found: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
     for space, module in NAMESPACES.items():

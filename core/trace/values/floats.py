@@ -6,6 +6,7 @@ guarded. Where the program needs the number itself (`as_constant`), it becomes a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 LONGEST = 8000  # characters of a formula: one that uses its parts twice grows with each step
+# Calls of torch in which sizes depend on a float, or whose derivative asks for it.
+SIZED = frozenset({"arange", "range", "interpolate", "upsample", "local_response_norm"})
 
 
 @attrs.define(eq=False)
@@ -76,6 +79,8 @@ class FloatValue(VaryingNumber):
         if self.item is None:
             with tracer.fakes.symbols.taking_numbers():
                 self.item = tracer.graph.call("item", (self.as_tensor(),), {})
+            tracer.fakes.symbols.note_number(self.as_tensor().fake, self.item.as_fake(tracer), self)
+            tracer.fakes.symbols.answer = functools.partial(formula, tracer)
         return self.item
 
     def truth(self, tracer: Tracing) -> bool:

@@ -185,7 +185,12 @@ def convert(b: Builder, x: TensorValue, dtype: torch.dtype) -> TensorValue:
 
 
 @lowers(aten.copy.default)
-def copy(b: Builder, x: TensorValue, source: TensorValue, non_blocking: bool = False) -> TensorValue | None:
+def copy(
+    b: Builder, x: TensorValue, source: TensorValue | Index | float, non_blocking: bool = False
+) -> TensorValue | None:
+    if not isinstance(source, TensorValue):  # `x.copy_(0.5)`
+        number = source
+        return b.loop(lambda p: b.number(number, x.dtype))
     return b.loop(lambda p: b.read(source, p, source.dtype)) if source.device == x.device else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,9 +14,10 @@ from armature.plugin_api import (
     Value,
     existing,
     handles,
+    number_now,
 )
 from armature_torch_handlers.arrays import ArrayValue, from_numpy, tensor_of
-from armature_torch_handlers.lists import of_tensors
+from armature_torch_handlers.lists import of_tensors, varies
 from armature_torch_handlers.numpy_numbers import number_of, tensor_of_scalars
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -183,3 +185,19 @@ def make_result(call: Call, iterable: Value) -> Value | None:
     kind: Any = call.fn
     items = call.tracing.unpack(iterable)
     return TupleValue(items, kind) if len(items) == kind.n_sequence_fields == kind.n_fields else None
+
+
+@handles(torch.arange)
+def arange(call: Call, *args: Value, **options: Value) -> Value | None:
+    """`torch.arange(end)` and `torch.arange(start, end)` from an int to a float that varies: the numbers below the next
+    int, whose dtype is that of floats."""
+    end, python = args[-1] if args else None, call.tracing.python
+    start = args[0] if len(args) == 2 else call.constant(0)
+    if end is None or len(args) > 2 or {"start", "end", "step", "out"} & options.keys() or not varies(end):
+        return None
+    if not start.is_constant or type(start.as_constant()) is not int:
+        return None
+    if not python.compare(">=", end, start).truth(call.tracing) or not math.isfinite(number_now(end)):
+        return None
+    whole = python.builtin(math.ceil, end)
+    return call.graph_call(torch.arange, start, whole, **{"dtype": call.constant(torch.get_default_dtype()), **options})
