@@ -43,7 +43,8 @@ def sum_gradient_of_bias(node: fx.Node) -> None:
 
 def compute_windows_apart(module: object, ctx: Services) -> object:
     """On a CPU, compute the gradient of a large depthwise window in a call of its own, which becomes a loop, and that
-    of the bias as a sum: the library computes the one where it computes the other."""
+    of the bias as a sum: the library computes the one where it computes the other. The loop reads images by rows in
+    copies with channels last: oneDNN multiplies unfolded windows there, in 2 to 17 times the loop's time."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
@@ -52,12 +53,23 @@ def compute_windows_apart(module: object, ctx: Services) -> object:
         sizes = (*shown.shape, *shown.stride(), *result.shape, *window.shape)
         if not mask[1] or options[4] or shown.device.type != "cpu" or not all(type(n) is int for n in sizes):
             continue
-        if is_worth_a_loop(window.shape, options[-1], shown.shape, shown.stride(), result.shape, shown.dtype):
+        by_rows = shown.dim() == 4 and shown.is_contiguous() and result.is_contiguous()
+        strides = (0, 1) if by_rows else shown.stride()
+        if is_worth_a_loop(window.shape, options[-1], shown.shape, strides, result.shape, shown.dtype):
             if mask[2]:
                 sum_gradient_of_bias(node)
-            if node.users and (mask[0] or mask[2]):
-                _compute_apart(node, 1)
+            calls = _compute_apart(node, 1) if mask[0] and node.users else [node]
+            for call in calls if by_rows else ():
+                _turn_images(call)
     return module
+
+
+def _turn_images(node: fx.Node) -> None:
+    """Give a convolution's backward copies with channels last, which are small beside a large window's work."""
+    gradient, image, *rest = args_of(node)
+    with node.graph.inserting_before(node):
+        turned = [add_call(node, aten.clone.default, n, memory_format=torch.channels_last) for n in (gradient, image)]
+    node.args = (*turned, *rest)
 
 
 def compute_images_apart(module: object, ctx: Services) -> object:
@@ -76,16 +88,19 @@ def compute_images_apart(module: object, ctx: Services) -> object:
     return module
 
 
-def _compute_apart(node: fx.Node, place: int) -> None:
-    """Let another call compute one result, and only that."""
+def _compute_apart(node: fx.Node, place: int) -> list[fx.Node]:
+    """Let another call compute one result, and only that. Returns that call; none if nothing reads the result."""
     *given, _ = args_of(node)
+    made = []
     for result in [user for user in node.users if user.args[1] == place]:
         with node.graph.inserting_before(result):
             call = add_call(node, aten.convolution_backward.default, *given, [k == place for k in range(3)])
             part = add_call(result, cast(Any, operator.getitem), call, place)
+            made.append(call)
         result.replace_all_uses_with(part)
         node.graph.erase_node(result)
     leave_to_others(node, place)
+    return made
 
 
 def leave_to_others(node: fx.Node, place: int) -> None:

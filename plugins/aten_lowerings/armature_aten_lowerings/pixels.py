@@ -93,7 +93,7 @@ class _Pixels:
         return add_call(like, aten.sum.dim_IntList, each, [0])
 
 
-def _seen(*images: Tensor) -> _Pixels | None:
+def _as_matrices(*images: Tensor) -> _Pixels | None:
     """How images, all in one layout, are seen as matrices; None if their layout is neither by rows nor channels
     last."""
     count, _, *sides = images[0].shape
@@ -121,12 +121,14 @@ def _shaped(like: fx.Node, product: fx.Node, wanted: Tensor) -> fx.Node:
 def _multiply(node: fx.Node) -> None:
     image, weight, bias, *_ = args_of(node)
     wanted = fake_of(node)
-    seen = _seen(fake_of(image), wanted)
-    if seen is None or wanted.stride() not in (rows_of(wanted.shape), last_of(wanted.shape)):
+    pixels = _as_matrices(fake_of(image), wanted)
+    if pixels is None or wanted.stride() not in (rows_of(wanted.shape), last_of(wanted.shape)):
         return
     with node.graph.inserting_before(node):
-        found = _shaped(node, seen.product(node, image, _matrix_of(node, weight), bias if seen.flat else None), wanted)
-        if bias is not None and not seen.flat:
+        found = _shaped(
+            node, pixels.product(node, image, _matrix_of(node, weight), bias if pixels.flat else None), wanted
+        )
+        if bias is not None and not pixels.flat:
             row = add_call(node, aten.view.default, bias, [-1, *[1] * (wanted.dim() - 2)])
             found = add_call(node, aten.add.Tensor, found, row)
     node.replace_all_uses_with(found)
@@ -135,17 +137,19 @@ def _multiply(node: fx.Node) -> None:
 
 def _multiply_gradients(node: fx.Node) -> None:
     gradient, image, weight, *_, mask = args_of(node)
-    seen = _seen(fake_of(gradient), fake_of(image))
-    if seen is None:
+    pixels = _as_matrices(fake_of(gradient), fake_of(image))
+    if pixels is None:
         return
     if mask[2]:
         sum_gradient_of_bias(node)
     ways: list[Callable[[], fx.Node]] = [
-        lambda: seen.product(node, gradient, add_call(node, aten.t.default, _matrix_of(node, weight))),
-        lambda: seen.over_pixels(node, gradient, image),
+        lambda: pixels.product(node, gradient, add_call(node, aten.t.default, _matrix_of(node, weight))),
+        lambda: pixels.over_pixels(node, gradient, image),
     ]
     # A product for each image is a result to be summed: it should be no larger than what it is computed from.
-    many = not seen.flat and seen.count * fake_of(weight).numel() > fake_of(gradient).numel() + fake_of(image).numel()
+    many = (
+        not pixels.flat and pixels.count * fake_of(weight).numel() > fake_of(gradient).numel() + fake_of(image).numel()
+    )
     for place in (0,) if many else (0, 1):
         for result in [user for user in node.users if user.args[1] == place]:
             wanted = fake_of(result)
