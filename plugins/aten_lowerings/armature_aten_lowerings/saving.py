@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx
@@ -19,6 +19,7 @@ from armature.backend_api import compute_dtype
 from armature_aten_lowerings.windows import Window
 
 aten = torch.ops.aten
+Result = TypeVar("Result")
 OF_ACTIVATIONS = (  # backward operators of activations that are elementwise, although torch does not tag them so
     aten.elu_backward.default, aten.hardsigmoid_backward.default, aten.hardswish_backward.default,
     aten.hardtanh_backward.default, aten.leaky_relu_backward.default, aten.log_sigmoid_backward.default,
@@ -119,13 +120,39 @@ def recompute_norms(module: object, ctx: object) -> object:
         if node.op != "call_function" or node.target not in NORMALIZED:
             continue
         results = {user.args[1]: user for user in node.users if user.target is operator.getitem}
-        if has_exact_statistics(results):
-            values = functions_of(results[0], backward, places)
-            readers = {value: found for value in values if (found := cheap_readers(value, backward))}
-            if readers:
-                first = min((reader for found in readers.values() for reader in found), key=places.__getitem__)
-                compute_for(readers, first, node, results)
+        exact = has_exact_statistics(results)
+        if not exact and not can_be_exact(node, results):
+            continue
+        values = functions_of(results[0], backward, places)
+        readers = {value: found for value in values if (found := cheap_readers(value, backward))}
+        if readers:
+            first = min((reader for found in readers.values() for reader in found), key=places.__getitem__)
+            new = results if exact else with_exact_statistics(node, results)
+            compute_for({new[0] if k is results[0] else k: v for k, v in readers.items()}, first, node, new)
     return module
+
+
+def can_be_exact(node: fx.Node, results: Mapping[int, fx.Node]) -> bool:
+    """Whether a normalisation of 16-bit values rounds its statistics to 16 bits, and can be asked for them in 32."""
+    return len(results) == 3 and node.target in WIDENED and results[1].meta["val"].numel() > 0
+
+
+def with_exact_statistics(node: fx.Node, results: Mapping[int, fx.Node]) -> dict[int, fx.Node]:
+    """The results of the same normalisation of the arguments in 32 bits, its first one rounded: kernels compute so
+    anyway. Backward still gets rounded statistics, as eager mode's does."""
+    out, rounded = (results[k].meta["val"].dtype for k in (0, 1))
+    given = [arg for arg in node.args if isinstance(arg, fx.Node)]
+    # The partitioner takes what a normalisation reads to be in memory, and would save it there in 32 bits.
+    exact = [inlined(node, lambda value: value.to(compute_dtype(value.dtype)), arg, recompute=True)[0] for arg in given]
+
+    def wide(*given: Tensor) -> tuple[Tensor, ...]:
+        value, mean, rstd = of_given(lambda args: WIDENED[node.target](*args), node.args, *given)
+        return value.to(out), mean, rstd, mean.to(rounded), rstd.to(rounded)
+
+    value, mean, rstd, *others = inlined(node, wide, *exact)
+    for old, new in zip((results[k] for k in range(3)), (value, *others), strict=True):
+        old.replace_all_uses_with(new)
+    return {0: value, 1: mean, 2: rstd}
 
 
 def functions_of(value: fx.Node, backward: set[fx.Node], places: Mapping[fx.Node, int]) -> list[fx.Node]:
@@ -281,7 +308,7 @@ def has_exact_statistics(results: Mapping[int, fx.Node]) -> bool:
     return len(values) == 3 and values[1].numel() > 0 and values[1].dtype == compute_dtype(values[0].dtype)
 
 
-def of_given(function: Callable[..., Tensor], args: Sequence[object], *given: Tensor) -> Tensor:
+def of_given(function: Callable[..., Result], args: Sequence[object], *given: Tensor) -> Result:
     """The function of an operator's arguments, whose tensors are the first ones of `given`, and the rest of `given`."""
     tensors = iter(given)
     whole = [next(tensors) if isinstance(arg, fx.Node) else arg for arg in args]
@@ -391,4 +418,8 @@ NORMALIZED: Mapping[object, Callable[..., Tensor]] = {
     aten.native_group_norm.default: group_norm_of,
     aten._native_batch_norm_legit_functional.default: batch_norm_of,
     aten._native_batch_norm_legit.no_stats: batch_norm_of,
+}
+WIDENED: Mapping[object, Callable[..., tuple[Tensor, ...]]] = {
+    aten.native_layer_norm.default: torch.native_layer_norm,
+    aten.native_group_norm.default: torch.native_group_norm,
 }

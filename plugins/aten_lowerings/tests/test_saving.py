@@ -287,6 +287,28 @@ def test_of_what_is_normalized_only_the_input(
     assert computes_again()
 
 
+@pytest.mark.parametrize(
+    ("function", "inputs", "values", "statistics"),
+    [
+        pytest.param(layer_modulated, [torch.randn(4, 16), *torch.randn(3, 16, 16)], 3 * 64, 8, id="layer"),
+        pytest.param(group_activated, IMAGE, 2 * 576, 16, id="group"),
+        pytest.param(gated, IMAGE, 2 * 576, 48, id="gate"),
+    ],
+)
+def test_of_what_is_normalized_in_16_bits_statistics_are_kept_in_32(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], values: int, statistics: int
+) -> None:
+    """What backward computes again is what forward computed: statistics in 16 bits, as eager mode's, would differ."""
+    given = [x.bfloat16() for x in inputs]
+    assert total(checked(function, *given, within=0.03)) <= 2 * values + 4 * statistics
+    assert computes_again()
+    exact = gradients(function, *(x.double() for x in given))
+    eager, ours = gradients(function, *given), gradients(armature.compile(function, fullgraph=True), *given)
+    for wanted, theirs, own in zip(exact, eager, ours, strict=True):
+        allowed = (theirs - wanted).abs().max() + 0.01 * wanted.abs().max()
+        assert (own - wanted).abs().max() <= allowed
+
+
 def test_values_are_computed_again_for_sizes_that_change() -> None:
     armature.reset()
     compiled = armature.compile(activated_in_place, fullgraph=True)
