@@ -281,7 +281,7 @@ OF_NUMBERS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     "lerp": _lerp, "_foreach_lerp": _foreach_lerp, "pow": _pow, "__pow__": _pow, "celu": _celu, "renorm": _renorm,
     "__rpow__": lambda exponent, base: _pow(base, exponent), "norm": _norm, "linalg_vector_norm": _vector_norm,
     "vector_norm": _vector_norm, "dist": _dist, "normalize": _normalize, "linalg_norm": _linalg_norm,
-    **{name: _of_operands(found) for name, found in {
+    **{name: _of_operands(function) for name, function in {
         "xlogy": torch.xlogy, "special_xlogy": torch.xlogy, "special_xlog1py": torch.special.xlog1py,
         "special_zeta": torch.special.zeta,
     }.items()},
