@@ -205,3 +205,27 @@ def test_errors_are_those_of_eager_mode() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="TorchScript interpreter"):
             armature.compile(lambda x: failing(x + 1), backend="eager")(torch.ones(3))
+
+
+class Twice(torch.nn.Module):
+    """A module for TorchScript."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+in_torchscript, traced_module = torch.jit.script(Twice()), torch.jit.trace(Twice(), torch.ones(2))
+MODULE_CALLS: dict[str, Callable[[Tensor], Any]] = {
+    "scripted": lambda x: in_torchscript(x + 1) * 3,
+    "traced": lambda x: traced_module(x + 1) * 3,
+    "a method": lambda x: in_torchscript.forward(x + 1) * 3,
+    "an attribute": lambda x: (x + 1) * (3 if in_torchscript.training else 4),
+}
+
+
+@pytest.mark.parametrize("name", MODULE_CALLS)
+def test_modules_break_the_graph_once_and_the_reason_names_torchscript(name: str) -> None:
+    armature.reset()
+    x = torch.linspace(-1, 1, 4)
+    torch.testing.assert_close(armature.compile(MODULE_CALLS[name])(x), MODULE_CALLS[name](x))
+    assert [found.type.id for found in armature.explain(MODULE_CALLS[name])(x).breaks] == ["torch-script"]

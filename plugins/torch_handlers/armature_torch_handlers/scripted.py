@@ -1,4 +1,4 @@
-"""Functions in TorchScript: a call of one is its operators in the graph, or a node for the function."""
+"""TorchScript. A call of a function is its operators in the graph, or a node for it; modules break the graph."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from armature.plugin_api import (
     Decision,
     Kwargs,
     ListValue,
+    ObjectValue,
     Source,
     Tracing,
     TupleValue,
@@ -45,4 +46,22 @@ def of_program(fn: Callable[..., object], source: Source, tracer: Tracing) -> Va
     return ScriptedValue(fn, source=source)
 
 
-VALUE_TYPES = (ValueType(torch.jit.ScriptFunction, of_program),)
+class CompiledObject(ObjectValue):
+    """A module in TorchScript, or a method of one: the graph ends before a call of it."""
+
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
+        method = isinstance(self.obj, torch.ScriptMethod)
+        tracer.graph_break("torch-script", function=f"method {self.obj.name}" if method else self.describe())
+
+
+def of_compiled_object(obj: object, source: Source, tracer: Tracing) -> Value:
+    """The value of such a module or method."""
+    tracer.guards.type_is(source, type(obj))
+    return tracer.objects.remember(obj, CompiledObject(type(obj), obj, source=source))
+
+
+VALUE_TYPES = (
+    ValueType(torch.jit.ScriptFunction, of_program),
+    ValueType(torch.ScriptMethod, of_compiled_object),
+    ValueType(torch.jit.ScriptModule, of_compiled_object, derived=True),
+)

@@ -122,7 +122,7 @@ ROWS = with_examples(
             "`{name}` of {type} is read through a descriptor whose `__get__` is not a plain function.",
             (fundamental("Write `__get__` of the descriptor as a method, or make it a property."), _READ),
             code="AB0092",
-            also=("GB0265", "GB0266", "GB0267", "GB0357", "GB9277"),
+            also=("GB0265", "GB0266", "GB0267", "GB9277"),
             cause=_IN_C,
         ),
         BreakType(

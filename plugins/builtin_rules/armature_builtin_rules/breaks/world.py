@@ -340,6 +340,7 @@ ROWS = with_examples(
             (fundamental("Call the Python function that it was created from."), _CALL_UNCOMPILED),
             code="GB4695",
             torch_name="torch.jit.script/freeze modules unsupported",
+            also=("GB0357",),
             cause="It works on its own objects, outside the graph.",
         ),
         BreakType(
