@@ -71,6 +71,7 @@ class _Watch:
     feeds: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        write_code(graph)
         if has_stand_in_constants(graph):
             raise _AsCaptured
         without_tokens(graph)
@@ -81,10 +82,13 @@ class _Watch:
 
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         self.split = self.compilers.partition(joint, inputs, **options)
+        for graph in self.split:
+            write_code(graph)
         return self.split
 
     def forward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile the forward graph. Raises _AsCaptured if the graph has to run operator by operator."""
+        write_code(graph)
         metadata = self.context.fw_metadata
         if self.split is not None and (
             any(map(has_stand_in_constants, self.split))
@@ -121,6 +125,7 @@ class _Watch:
         return not changed.isdisjoint(kept) and (self.merged or reads_inputs_written(self.module))
 
     def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        write_code(graph)
         without_tokens(graph)
         return boxed(self.compilers.backward(graph, inputs))
 
@@ -321,6 +326,15 @@ def code_when_called() -> contextlib.AbstractContextManager[None]:
     module after each of its steps, and of most only the graph is used."""
     lazily: contextlib.AbstractContextManager[None] = lazy_graph_module._use_lazy_graph_module(True)
     return lazily
+
+
+def write_code(graph: fx.GraphModule) -> None:
+    """Write the code of a graph that is to be compiled now, and again whenever it is asked for: passes change the
+    graph, and who runs the module later wants what it was."""
+    if isinstance(graph, lazy_graph_module._LazyGraphModule):
+        graph.real_recompile()
+        own: Any = type(graph)  # each module has a class of its own
+        own.recompile = fx.GraphModule.recompile
 
 
 class _Unprinted(TorchFunctionMode):

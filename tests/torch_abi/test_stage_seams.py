@@ -472,3 +472,17 @@ def test_code_of_graphs_is_written_when_they_are_called(monkeypatch: pytest.Monk
     assert written == [traced.graph]
     make_fx(lambda x: x.cos())(x)
     assert len(written) > 1
+
+
+def test_code_of_a_graph_to_be_compiled_is_that_of_before_it_was_changed() -> None:
+    x = torch.rand(3)
+    with aot.code_when_called():
+        traced, other = (make_fx(lambda x: x.sin() + 1)(x) for _ in range(2))
+    aot.write_code(traced)
+    for module in (traced, other):
+        for node in module.graph.find_nodes(op="call_function", target=aten.sin.default):
+            node.target = aten.cos.default
+    assert torch.equal(traced(x), x.sin() + 1)
+    assert torch.equal(other(x), x.cos() + 1)
+    traced.recompile()
+    assert torch.equal(traced(x), x.cos() + 1)
