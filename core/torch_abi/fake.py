@@ -13,6 +13,7 @@ import attrs
 import torch
 from torch import nn
 from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._higher_order_ops.utils import registered_hop_fake_fns
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -237,6 +238,9 @@ class FakeWorld:
 
     def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
         """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
+        if in_transform():  # torch would wrap it: what is made inside a level belongs to it
+            with temporarily_clear_interpreter_stack():
+                return self.of(tensor, axes, label)
         kind = tensor.is_inference()
         if kind == torch.is_inference_mode_enabled():
             fake = self._of(tensor, axes, label)

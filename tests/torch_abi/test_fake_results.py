@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from armature.plugins import manager
-from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.fake import FakeWorld, of_transform
 from armature.torch_abi.fake_results import asked
 from armature.torch_abi.fake_rules import FakeRules
 
@@ -130,3 +130,18 @@ def test_what_a_key_does_not_say_is_not_asked_of_memory() -> None:
     assert asked(world.mode, add, (x, x), {"alpha": 2}) is not None
     unknown = (real, other.of(real), world.of(longer, axes=(0,)), world.of(sparse), object())
     assert all(asked(world.mode, add, (x, one), {}) is None for one in unknown)
+
+
+def test_the_fake_of_an_input_is_of_no_level(rules: FakeRules) -> None:
+    """Torch wraps what is made inside a level of a transform, except while the stack of levels is empty."""
+    found: list[Tensor] = []
+    real = torch.ones(2)
+
+    def inside(x: Tensor) -> Tensor:
+        found.append(torch.empty(2))
+        found.append(FakeWorld(rules=rules).of(real))
+        return x.sum()
+
+    torch.func.grad(inside)(torch.ones(2))
+    assert [of_transform(tensor) for tensor in found] == [True, False]
+    assert isinstance(found[1], FakeTensor)

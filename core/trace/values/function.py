@@ -353,7 +353,7 @@ class ClosureValue(BuiltinObject):
         found: list[tuple[str, Value]] = []
         if self.instance_dict is not None:
             for key, value in self.instance_dict.entries.values():
-                if key.python_type() is not str:  # `vars(function)[1] = 2`
+                if key.python_type() is not str or key.as_constant() in OWN_NAMES:  # `vars(function)[1] = 2`
                     out.cannot(self)
                 found.append((str(key.as_constant()), value))
         if self.keyword_defaults:

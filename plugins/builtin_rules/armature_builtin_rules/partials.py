@@ -28,7 +28,6 @@ from armature.plugin_api import (
     attribute_of_builtin,
     class_member,
     handles,
-    is_trusted,
     namespace_of,
 )
 
@@ -111,7 +110,8 @@ def update_wrapper(call: Call, wrapper: Value, wrapped: Value, *args: Value, **k
     """Update a wrapper made in the frame; an existing one would be changed permanently."""
     tracer, kind = call.tracing, wrapped.python_type()
     usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
-    plain = kind in FUNCTION_TYPES or (is_trusted(kind) and not kind.__dictoffset__)
+    held = None if kind in FUNCTION_TYPES else tracer.python.attribute_or_none(wrapped, "__dict__")
+    plain = held is None or held.python_type() is dict  # that of a class is no dict
     if not isinstance(wrapper, ClosureValue) or not usual or not plain:
         call.graph_break("update-wrapper", type=wrapper.describe())
     for name in NAMES if kind in FUNCTION_TYPES else functools.WRAPPER_ASSIGNMENTS:
@@ -120,6 +120,8 @@ def update_wrapper(call: Call, wrapper: Value, wrapped: Value, *args: Value, **k
             wrapper.set_attribute(tracer, name, found)
     for name in names_in_dict(wrapped) if kind in FUNCTION_TYPES else ():
         wrapper.set_attribute(tracer, name, wrapped.get_attribute(tracer, name))
+    if held is not None:
+        wrapper.get_attribute(tracer, "__dict__").call_method(tracer, "update", (held,), {})
     wrapper.set_attribute(tracer, "__wrapped__", wrapped)
     return wrapper
 

@@ -40,6 +40,19 @@ class Wraps:
     def method(self, a: int, b: str = "b") -> None: ...
 
 
+class Named:
+    """An object with attributes, one of which functions have outside their `__dict__`."""
+
+    def __init__(self) -> None:
+        self.__name__, self.held = "named", 3
+
+
+def described(wrapped: Any) -> list[object]:
+    """What functools.wraps copies."""
+    made = functools.wraps(wrapped)(lambda: 3)
+    return [made.__name__, made.__doc__, sorted(vars(made)), vars(made).get("held"), made.__wrapped__ is wrapped]
+
+
 def looped() -> str:
     try:
         return str(inspect.unwrap(wraps_itself))
@@ -81,7 +94,7 @@ class Hides(Holds):
         return {"hidden": 1}
 
 
-holds, hides, linear = Holds(), Hides(), torch.nn.Linear(2, 2)
+holds, hides, linear, named = Holds(), Hides(), torch.nn.Linear(2, 2), Named()
 
 
 def missing() -> str:
@@ -116,6 +129,7 @@ def cached(**kwargs: Any) -> dict[Any, int]:
     lambda: inspect.getfullargspec(plus),
     lambda: inspect.getfullargspec(Wraps().method).args,
     lambda: functools.wraps(len)(lambda: 3).__name__,
+    lambda: [described(wrapped) for wrapped in (named, Named(), linear, linear.forward)],
     lambda: [inspect.getattr_static(holds, name) for name in ("own", "overrides", "method", "asked", "slot")],
     lambda: [inspect.getattr_static(Holds, name, None) for name in ("of_meta", "overrides", "method", "mro", "own")],
     lambda: [inspect.getattr_static(hides, name, None) for name in ("hidden", "own", "method", "asked")],
@@ -130,6 +144,18 @@ def test_like_eager(what: Callable[[], Any]) -> None:
         return x + 1, what()
 
     assert str(api.compile(fn, backend="eager", fullgraph=True)(X)) == str(fn(X))
+
+
+def test_a_wrapper_that_leaves_the_frame() -> None:
+    def fn(x: Tensor) -> Any:
+        @functools.wraps(Named())
+        def made() -> None: ...
+
+        return made
+
+    assert (
+        sorted(vars(api.compile(fn, backend="eager")(X))) == sorted(vars(fn(X))) == ["__name__", "__wrapped__", "held"]
+    )
 
 
 def test_a_size_that_is_packed() -> None:

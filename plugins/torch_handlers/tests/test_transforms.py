@@ -257,6 +257,31 @@ def twice(x):
     return x * 2
 
 
+ROWS = torch.randn(3, 3)
+LAYERS = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+
+# Tensors that are first read inside a level, and are not of it.
+OUTER: dict[str, Callable[[torch.Tensor], Any]] = {
+    "grad": lambda t: grad(lambda y: LAYERS(y).sum())(t),
+    "jacrev of a module": lambda t: jacrev(LAYERS)(t[0]),
+    "jacfwd of a module": lambda t: jacfwd(LAYERS)(t[0]),
+    "hessian of a module": lambda t: hessian(LAYERS)(t[0]),
+    "vmap of jacrev of a module": lambda t: vmap(jacrev(LAYERS))(t),
+    "a view of a parameter": lambda t: grad(lambda y: (y * VIEW).sum())(t),
+    "rows of a tensor": lambda t: vmap(lambda y: y * ROWS[:, 1])(t),
+    "one memory": lambda t: grad(lambda y: (y * ROWS * ROWS.t()).sum())(t),
+}
+VIEW = LAYERS[0].weight[:3].detach()
+
+
+@pytest.mark.parametrize("program", OUTER.values(), ids=OUTER)
+def test_tensors_first_read_inside_a_level(program: Callable[..., Any]) -> None:
+    armature.reset()
+    rows = torch.randn(3, 3)
+    torch.testing.assert_close(armature.compile(program, fullgraph=True)(rows), program(rows))
+    assert torch._C._functorch.maybe_current_level() is None
+
+
 NESTED: dict[str, Callable[[torch.Tensor], Any]] = {
     "vmap of jacrev": lambda t: vmap(jacrev(torch.sin))(t),
     "vmap of jacfwd": lambda t: vmap(jacfwd(torch.sin))(t),

@@ -273,7 +273,7 @@ ROWS = with_examples(
             ),
             code="GB0187",
             torch_name="functools.wraps",
-            cause="It changes an object that the function has not created, or whose attributes are stored by C code.",
+            cause="It changes an object that the function has not created, or copies what a class has.",
         ),
         BreakType(
             "grad-mode-decorator",
