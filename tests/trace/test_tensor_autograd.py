@@ -338,3 +338,81 @@ def test_a_custom_function_under_the_default_compiler() -> None:
     compiled = armature.compile(lambda a, b: custom_function(a * 2, b).sum(), backend="aot_eager", fullgraph=True)
     compiled(x, y).backward()
     torch.testing.assert_close(x.grad, 3 * (2 * x) ** 2 * 2)
+
+
+def backward_to_leaves(x, y):
+    loss = (x * y).sum()
+    loss.backward(inputs=[x])
+    return x.grad * 2, loss
+
+
+def backward_to_one(x, y):
+    (x.exp() * y).sum().backward(inputs=x)
+    return y + 1
+
+
+def backward_to_unused(x, y):
+    made = torch.ones(3, requires_grad=True)
+    return (made * 2).sum(), (x * y).sum().backward(inputs=(leaf for leaf in [x]))
+
+
+def backward_twice(x, y):
+    loss = (x * y).sum()
+    loss.backward(inputs=[x], retain_graph=True)
+    loss.backward(inputs=[x])
+    return x.grad + 1
+
+
+def gradient_and_loss(x, y):
+    loss = (x**2 * y).sum()
+    return loss, torch.autograd.grad(loss, x)[0] * 2
+
+
+TO_LEAVES = [backward_to_leaves, backward_to_one, backward_to_unused, backward_twice, gradient_and_loss]
+
+
+@pytest.mark.parametrize("make", [one_needs_grad, with_grads])
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("function", TO_LEAVES, ids=lambda function: function.__name__)
+def test_gradients_of_leaves_that_the_call_names(function: Callable[..., Any], backend: str, make: Any) -> None:
+    """In one graph. The gradient is added to one that is there, in its memory."""
+    armature.reset()
+    mine, ours, theirs = armature.compile(function, backend=backend, fullgraph=True), make(), make()
+    for _ in range(3):
+        held = ours[0].grad
+        torch.testing.assert_close(mine(*ours), function(*theirs), check_stride=True)
+        torch.testing.assert_close(ours[0].grad, theirs[0].grad, check_stride=True)
+        assert held is None or ours[0].grad is held
+
+
+def test_hooks_on_leaves_run() -> None:
+    """Those that are registered later, too."""
+    armature.reset()
+    mine, (x, y), seen = armature.compile(backward_to_one), one_needs_grad(), []
+    mine(x, y)
+    handle = x.register_post_accumulate_grad_hook(lambda leaf: seen.append("after"))
+    mine(x, y)
+    handle.remove()
+    x.register_hook(lambda grad: seen.append("before"))
+    mine(x, y)
+    assert seen == ["after", "before"]
+
+
+def names_its_gradient(x, y):
+    given = torch.full_like(y, 2.0)
+    (x + 0).backward(given, inputs=[x])
+    given.add_(1)
+    return x.grad + y
+
+
+@pytest.mark.parametrize(("function", "several"), [(names_its_gradient, False), (backward_to_one, True)])
+def test_gradients_that_the_engine_alone_can_add(
+    function: Callable[..., Any], several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient that is given becomes the leaf's; several processes have hooks that can't be seen."""
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: several)
+    armature.reset()
+    ours, theirs = one_needs_grad(), one_needs_grad()
+    torch.testing.assert_close(armature.compile(function)(*ours), function(*theirs))
+    torch.testing.assert_close(ours[0].grad, theirs[0].grad)
+    assert [found.type.id for found in armature.explain(function)(*ours).breaks] == ["tensor-backward"]

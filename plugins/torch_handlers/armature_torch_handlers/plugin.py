@@ -58,6 +58,7 @@ from armature_torch_handlers.contexts import (
 )
 from armature_torch_handlers.programs import (
     autograd_function,
+    backward,
     checkpoint,
     control_flow,
     flexible,
@@ -85,6 +86,7 @@ def armature_handlers() -> Iterable[Handler]:
         overrides,
         autograd_function,
         function_context,
+        backward,
         checkpoint,
         control_flow,
         flexible,

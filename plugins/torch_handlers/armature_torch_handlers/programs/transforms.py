@@ -9,7 +9,17 @@ from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, ListValue, TracedTensor, TupleValue, Value, existing, handles, is_iterable
+from armature.plugin_api import (
+    Call,
+    ConstantValue,
+    ListValue,
+    TracedTensor,
+    TupleValue,
+    Value,
+    existing,
+    handles,
+    is_iterable,
+)
 
 LEVELS = torch._C._functorch
 PREDISPATCH = "torch._functorch.predispatch"
@@ -186,7 +196,19 @@ def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     for one in each(wanted):
         if isinstance(one, TracedTensor) and one.real is not None:
             check_histories(call, history, [given for given in known if given is not one])
-    return None
+    if call.tracing.overrides.present:
+        return None
+    return call.graph_call(call.fn, *args[:3], *[RETAINED for _ in args[3:4]], *args[4:], **kwargs | retained(args))
+
+
+# The graph may return the outputs, and compilers differentiate what it returns.
+RETAINED = ConstantValue(True)
+
+
+def retained(args: tuple[Value, ...]) -> dict[str, Value]:
+    """The option of `torch.autograd.grad` that keeps what the outputs need to be differentiated again, if no argument
+    is in its position."""
+    return {} if len(args) > 3 else {"retain_graph": RETAINED}
 
 
 TAKES_DICTS = "dict" in str(torch.autograd.grad.__annotations__["inputs"])  # newer versions do
