@@ -226,7 +226,11 @@ def of_bools(t, s):
     chosen = torch.where(torch.tensor(s), t, -t), torch.tensor([s, True]), t.masked_fill(t > 0, s), torch.full((2,), s)
     t = t.clone()
     t *= s
-    return made, chosen, t.add_(s), torch.arange(3) * s, t * (not s), t * float(s), t * int(~s), t + 1 if s else t
+    t %= s
+    rests = t % s, s % t, torch.fmod(t, s), torch.remainder(torch.arange(3), s), t // s, s // t, torch.arange(3) % s
+    new = t.new_tensor(s), t.new_tensor([s, 2.5]), t.new_full((2,), s), (t > 0).new_tensor([s])
+    more = rests, new, t.add_(s), torch.arange(3) * s, t * (not s), t * float(s), t * int(~s), t + 1 if s else t
+    return made, chosen, more
 
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])

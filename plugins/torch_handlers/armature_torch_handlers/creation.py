@@ -18,7 +18,7 @@ from armature.plugin_api import (
 )
 from armature_torch_handlers.arrays import ArrayValue, from_numpy, tensor_of
 from armature_torch_handlers.lists import of_tensors, varies
-from armature_torch_handlers.numpy_numbers import number_of, tensor_of_scalars
+from armature_torch_handlers.numpy_numbers import has_bools, number_of, tensor_of_scalars, with_constants
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -64,12 +64,17 @@ def copy(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
 
 @handles(torch.Tensor.new_tensor)
 def new_tensor(call: Call, self: Value, data: Value, **options: Value) -> Value | None:
-    """`tensor.new_tensor(data)`, if numbers in `data` vary: `torch.tensor(data)` with the tensor's dtype and device."""
+    """`tensor.new_tensor(data)`, if numbers in `data` vary: `torch.tensor(data)` with the tensor's dtype and device. A
+    bool of numpy is one of Python, but tensors of ints refuse it."""
     if not isinstance(self, TracedTensor) or data.is_tensor:
         return None
     on = {"dtype": call.constant(self.dtype), "device": call.constant(self.device)}
     given = {name: value for name, value in options.items() if not value.is_constant or value.as_constant() is not None}
-    return of_tensors(call, number_of(data), on | given)
+    made = of_tensors(call, number_of(data), on | given)
+    takes_bools = (self.dtype.is_floating_point or self.dtype is torch.bool) and "dtype" not in given
+    if made is not None or not takes_bools or not has_bools(data):
+        return made
+    return call.graph_call("new_tensor", self, with_constants(data), **options)
 
 
 @handles(torch.nn.Parameter)

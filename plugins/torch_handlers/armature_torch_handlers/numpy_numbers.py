@@ -71,7 +71,8 @@ METHODS = frozenset({
 # Calls that take a bool of numpy for the float which it converts to, as torch's operators take it.
 TAKE_FLOATS = frozenset({
     "add", "sub", "mul", "truediv", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "where", "full", "full_like",
-    "masked_fill", "fill", "clamp", "iadd", "isub", "imul", "itruediv",
+    "masked_fill", "fill", "clamp", "iadd", "isub", "imul", "itruediv", "mod", "imod", "fmod", "remainder", "floordiv",
+    "ifloordiv", "floor_divide", "new_full",
 })  # fmt: skip
 PYTHONS: tuple[Callable[..., Any], ...] = (int, float, abs, round, operator.index, *MATH)
 NUMPYS: tuple[Any, ...] = () if np is None else (np.clip, np.round, np.around)
@@ -301,6 +302,11 @@ def numbers_in(data: Value) -> Iterator[object]:
         yield data.as_constant()
 
 
+def has_bools(data: Value) -> bool:
+    """Whether bools of numpy are in nested lists and tuples."""
+    return np is not None and any(isinstance(number, np.bool_) for number in numbers_in(data))
+
+
 def as_python(data: Value) -> Any:
     """Nested lists and tuples of numbers, as lists; of numbers of numpy that vary, the current ones."""
     if isinstance(data, (ListValue, TupleValue)):
@@ -321,9 +327,7 @@ def with_constants(data: Value) -> Value:
     """Nested lists and tuples with constants in place of numbers that vary, and Python's bools in place of numpy's."""
     if isinstance(data, (ListValue, TupleValue)):
         return ListValue([with_constants(item) for item in data.items])
-    if isinstance(data, NumpyScalar) and isinstance(data.value, np.bool_):
-        return ConstantValue(bool(data.value))
-    return data.as_scalar() if isinstance(data, NumpyNumber) else data
+    return data.as_scalar() if isinstance(data, NumpyNumber) else bool_of(data)
 
 
 def of_program(scalar: object, source: Source, tracer: Tracing) -> Value:
@@ -359,6 +363,12 @@ def float_of(value: Value) -> Value:
     """The float for a bool of numpy; other values unchanged."""
     held = value.value if isinstance(value, NumpyScalar) else None
     return ConstantValue(float(held)) if isinstance(held, np.bool_) else value
+
+
+def bool_of(value: Value) -> Value:
+    """Python's bool for one of numpy; other values unchanged."""
+    held = value.value if isinstance(value, NumpyScalar) else None
+    return ConstantValue(bool(held)) if isinstance(held, np.bool_) else value
 
 
 def number_of(value: Value) -> Value:
