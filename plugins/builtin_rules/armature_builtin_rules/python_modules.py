@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Hashable
 from types import FunctionType, ModuleType
 
@@ -27,6 +28,13 @@ from armature.plugin_api import (
 CHANGING = frozenset({"sys", "time"})  # library modules whose attributes a program may replace
 SETTINGS = (bool, int, float, str, type(None))
 OWN_PACKAGE = "armature"  # it imports its public names lazily
+
+
+def is_replacement(obj: object) -> bool:
+    """Whether a function or class found in a trusted module comes from elsewhere: a program has put it there."""
+    if isinstance(obj, FunctionType):  # functools.wraps copies `__module__`
+        return not is_trusted(sys.modules.get(str(obj.__globals__.get("__name__"))))
+    return isinstance(obj, type) and not is_trusted(obj)
 
 
 @attrs.define(eq=False)
@@ -78,6 +86,9 @@ class PythonModuleValue(Value):
         source: Source
         if trusted and self.module.__name__ in CHANGING and not callable(obj):
             source = AttrSource(object_source(self.module), name)
+        elif trusted and is_replacement(obj):  # the module's own may be put back
+            source = AttrSource(object_source(self.module), name)
+            tracer.guards.same(source, obj)
         elif trusted or self.source is None:
             source = object_source(obj, f"{self.module.__name__}.{name}")
         else:
