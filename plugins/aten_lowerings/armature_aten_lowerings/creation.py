@@ -47,6 +47,11 @@ def fill(b: Builder, x: TensorValue, value: Scalar) -> TensorValue:
     return _filled(b, value)
 
 
+@lowers(aten.fill.Tensor)
+def fill_with_element(b: Builder, x: TensorValue, value: TensorValue) -> TensorValue | None:
+    return b.loop(lambda p: b.load(value, ())) if value.device == x.device else None
+
+
 @lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 def zeros(b: Builder, *like: object, **options: object) -> TensorValue:
     return _filled(b, 0)

@@ -48,7 +48,7 @@ NAMES = (
     "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
     "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate",
     "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", "bucketize.Scalar", "_chunk_cat",
-    "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "fill.Tensor",
+    "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor",
     "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
     "zero", "tril_indices", "triu_indices",
     # sampling

@@ -138,3 +138,16 @@ def test_in_inference_mode() -> None:
     with torch.inference_mode():
         torch.testing.assert_close(armature.compile(rotary, fullgraph=True)(x), rotary(x))
     torch.testing.assert_close(armature.compile(rotary, fullgraph=True)(x), rotary(x))
+
+
+@pytest.mark.parametrize("number", [torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool], ids=str)
+def test_tensors_are_filled_with_an_element_of_another(dtype: torch.dtype, number: torch.dtype) -> None:
+    armature.reset()
+    x, value = torch.zeros(3, 4, dtype=dtype), torch.tensor(2.7).to(number)
+
+    def filled(x: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.fill(x, value), x.clone().fill_(value)
+
+    torch.testing.assert_close(armature.compile(filled, fullgraph=True)(x, value), filled(x, value), rtol=0, atol=0)
+    assert session().totals().extern == 0

@@ -198,7 +198,9 @@ def arange(call: Call, *args: Value, **options: Value) -> Value | None:
     int, whose dtype is that of floats."""
     end, python = args[-1] if args else None, call.tracing.python
     start = args[0] if len(args) == 2 else call.constant(0)
-    if end is None or len(args) > 2 or {"start", "end", "step", "out"} & options.keys() or not varies(end):
+    if end is None or len(args) > 2 or {"start", "end", "step", "out"} & options.keys():
+        return None
+    if not varies(end) or end.python_type() is not float:
         return None
     if not start.is_constant or type(start.as_constant()) is not int:
         return None
