@@ -242,11 +242,11 @@ def operator_without_fake_mended(x: Tensor) -> object:
 
 
 def numpy_number_argument(x: Tensor) -> object:
-    return torch.fmod(x, np.bool_(True))  # type: ignore[call-overload]
+    return torch.xlogy(x, np.bool_(True))  # type: ignore[call-overload]
 
 
 def numpy_number_argument_mended(x: Tensor) -> object:
-    return torch.fmod(x, True)
+    return torch.xlogy(x, True)
 
 
 def default_dtype_in_parts(x: Tensor) -> object:
