@@ -47,7 +47,7 @@ NAMES = (
     "unsafe_chunk", "unsafe_split.Tensor", "unsafe_split_with_sizes",
     "rot90", "tile", "block_diag", "pixel_shuffle", "pixel_unshuffle", "meshgrid",
     "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate",
-    "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", "bucketize.Scalar", "_chunk_cat",
+    "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", "_chunk_cat",
     "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor",
     "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
     "zero", "tril_indices", "triu_indices",
@@ -239,6 +239,16 @@ def random_from(self: Tensor, low: int, high: int | None, *, generator: torch.Ge
     return drawn.permute([order.index(dim) for dim in range(self.dim())])
 
 
+def bucketize_number(
+    self: float, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False
+) -> torch.Tensor:
+    """The place of a number, which may vary: that of a tensor that holds it in the dtype of the comparison."""
+    floats = boundaries.dtype if boundaries.is_floating_point() else torch.get_default_dtype()
+    dtype = floats if isinstance(self, float | torch.SymFloat) else torch.int64
+    value = torch.full((), self, dtype=dtype, device=boundaries.device)
+    return torch.bucketize(value, boundaries, out_int32=out_int32, right=right)
+
+
 MOST_DECIMALS = 10  # of which a float32 holds the power of ten exactly
 # By which of the ends are tensors.
 LINSPACES = {
@@ -250,6 +260,7 @@ TORCHS_INDEX_ADD = torch_decompositions([aten.index_add.default])[aten.index_add
 TORCHS_VECTOR_NORM = torch_decompositions([aten.linalg_vector_norm.default])[aten.linalg_vector_norm.default]
 OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
     aten.angle.default: computed_places.angle,
+    aten.bucketize.Scalar: bucketize_number,
     aten.index_add.default: index_add,
     aten.index_fill.int_Tensor: computed_places.index_fill,
     aten.index_reduce.default: computed_places.index_reduce,

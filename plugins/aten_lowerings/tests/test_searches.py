@@ -102,3 +102,17 @@ def test_boundaries_whose_number_changes() -> None:
     for count in (5, 8, 100):
         x, ends = torch.randn(7), torch.linspace(-2, 2, count)
         assert torch.equal(compiled(x, ends), torch.bucketize(x, ends))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_the_place_of_a_number_that_varies(dtype: torch.dtype) -> None:
+    armature.reset()
+    boundaries = (torch.arange(8) / (1 if dtype is torch.int64 else 10)).to(dtype)
+
+    def placed(boundaries: Tensor, number: float) -> Tensor:
+        return torch.bucketize(number, boundaries)
+
+    compiled = armature.compile(placed, fullgraph=True)
+    for number in (0.1, 0.3, 0.35, 7.0, -1.0, math.nan, 3):
+        assert torch.equal(compiled(boundaries, number), placed(boundaries, number))
+    assert session().totals().extern == 0 and len(session().compilations) <= 4
