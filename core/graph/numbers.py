@@ -98,7 +98,8 @@ class _Differentiable(TorchFunctionMode):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         writes = name.endswith("_") and not name.endswith("__")
         found = OF_NUMBERS.get(name[:-1] if writes else name) if torch.is_grad_enabled() else None
-        if found is None or not any(isinstance(one, torch.SymFloat) for one in (*args, *kwargs.values())):
+        varies = any(isinstance(one, torch.SymFloat) for one in (*args, *kwargs.values()))
+        if found is None or not varies or kwargs.get("out") is not None:
             return func(*args, **kwargs)
         if not writes:
             return found(*args, **kwargs)
@@ -246,7 +247,7 @@ def _linalg_norm(
     return found(A, ord, dim, keepdim, dtype=dtype)
 
 
-def _normalize(input: torch.Tensor, p: Any = 2.0, dim: int = 1, eps: Any = 1e-12, out: None = None) -> torch.Tensor:
+def _normalize(input: torch.Tensor, p: Any = 2.0, dim: int = 1, eps: Any = 1e-12) -> torch.Tensor:
     return input / _vector_norm(input, p, dim, True).clamp_min(eps)
 
 

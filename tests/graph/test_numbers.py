@@ -199,3 +199,13 @@ def test_operators_without_a_lowering_are_given_the_number(monkeypatch: pytest.M
         torch.testing.assert_close(run(x, x, value), nn.functional.leaky_relu(x, value))
     (graph,) = session().compilations[-1].graphs
     assert len(session().compilations) == 3 and not graph.plan.launches
+
+
+def test_a_result_that_the_program_gives_is_written() -> None:
+    compiled = armature.compile(lambda x, p, out: torch.nn.functional.normalize(x, p=p, out=out) + 1)
+    x = torch.rand(3, 4) + 0.5
+    for p in (2.0, 2.5, 3.0, 3.5):
+        out = torch.zeros(3, 4)
+        result = compiled(x, p, out)
+        wanted = torch.nn.functional.normalize(x, p=p)
+        torch.testing.assert_close((result, out), (wanted + 1, wanted))
