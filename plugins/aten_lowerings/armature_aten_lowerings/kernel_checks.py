@@ -102,7 +102,19 @@ def fills(part: Callable[..., torch.Tensor]) -> Check:
     return check
 
 
+def is_wide(args: Arguments) -> bool:
+    """Whether numbers have more than 16 bits, or are no floats, which are converted."""
+    return not args[0].is_floating_point() or args[0].dtype.itemsize > 2
+
+
+BESSEL = (
+    aten.special_bessel_j0, aten.special_bessel_j1, aten.special_bessel_y0, aten.special_bessel_y1,
+    aten.special_modified_bessel_i0, aten.special_modified_bessel_i1, aten.special_modified_bessel_k0,
+    aten.special_modified_bessel_k1, aten.special_scaled_modified_bessel_k0, aten.special_scaled_modified_bessel_k1,
+    aten.special_spherical_bessel_j0,
+)  # fmt: skip
 CHECKS: Mapping[Any, Check] = {
+    **{packet.default: is_wide for packet in BESSEL},
     **dict.fromkeys((aten.index_put.default, aten.index_put_.default), values_to_put),
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), same(0, 3)),

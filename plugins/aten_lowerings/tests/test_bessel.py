@@ -15,17 +15,25 @@ from armature_aten_lowerings.bessel import FUNCTIONS
 SPECIAL = (0.0, -0.0, 1e-6, 2.0, 5.0, 8.0, -3.0, math.inf, -math.inf, math.nan)
 
 
+def has_kernel(op, dtype):
+    """Whether torch computes the function in a dtype: most have no kernel for 16 bits."""
+    try:
+        op(torch.ones(1, dtype=dtype))
+    except NotImplementedError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_are_those_of_the_kernel(name, dtype):
     op = overload(name)
     x = torch.cat([torch.linspace(-12, 12, 121), torch.linspace(0.01, 60, 120), torch.tensor(SPECIAL)])
-    if dtype.itemsize == 2:
-        try:
-            op(x.to(dtype))
-        except (RuntimeError, NotImplementedError):
-            pytest.skip("torch has no kernel for 16 bits")
     armature.reset()
+    if dtype.itemsize == 2 and not has_kernel(op, dtype):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            armature.compile(lambda v: op(v))(x.to(dtype))
+        return
     found, expected = armature.compile(lambda v: op(v))(x.to(dtype)), op(x.to(dtype))
     assert session().totals().extern == 0 and found.dtype == expected.dtype
     rtol = {torch.float32: 3e-5, torch.float64: 1e-12, torch.bfloat16: 8e-3}[dtype]
