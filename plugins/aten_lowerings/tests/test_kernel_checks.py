@@ -13,7 +13,7 @@ from torch import Tensor
 import armature
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
-from armature_aten_lowerings.kernel_checks import CHECKS
+from armature_aten_lowerings.kernel_checks import BESSEL, CHECKS
 
 aten = torch.ops.aten
 PLACES = torch.tensor([0, 2])
@@ -121,6 +121,8 @@ DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
     aten._native_batch_norm_legit_no_training.default: lambda x, v: aten._native_batch_norm_legit_no_training.default(
         x, v[0], v[0], v[1], v[1], 0.1, 1e-5
     ),
+    # torch has no derivatives of these: a tuple is not differentiated
+    **{packet.default: lambda x, v, op=packet.default: (op(x.detach()),) for packet in BESSEL},
 }
 
 
