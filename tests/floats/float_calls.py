@@ -3,7 +3,6 @@ mode takes."""
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -13,7 +12,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from tests.writes.written_calls import NAMESPACES, NO_DEFAULT, Parameter, numbers, of_schema, of_signature, spellings
+from tests.writes.written_calls import NO_DEFAULT, Parameter, functions_in_python, numbers, of_schema, spellings
 
 KINDS = frozenset({"float", "number", "Optional[float]", "Optional[number]"})
 # For other devices or layouts; they trust their arguments; for matrices of full rank.
@@ -66,15 +65,7 @@ class FloatCall:
 
 def functions() -> Iterator[tuple[str, Callable[..., Any], tuple[Parameter, ...]]]:
     """The functions and methods of torch, with their parameters: those in Python by signature, those in C by schema."""
-    for space, module in NAMESPACES.items():
-        for name, fn in sorted(vars(module).items()):
-            if not isinstance(fn, FunctionType) or name.startswith("_"):
-                continue
-            try:
-                found = inspect.signature(fn).parameters
-            except (TypeError, ValueError):
-                continue
-            yield f"{space}.{name}", fn, tuple(of_signature(one) for one in found.values())
+    yield from (found for found in functions_in_python() if not found[0].rpartition(".")[2].startswith("_"))
     spelled = spellings()
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")

@@ -66,8 +66,8 @@ class Call:
         return f"{self.label} {self.text}"
 
 
-def by_signature() -> Iterator[Writer]:
-    """Functions in Python with a parameter `inplace` or `out`."""
+def functions_in_python() -> Iterator[tuple[str, FunctionType, tuple[Parameter, ...]]]:
+    """The functions of torch that are written in Python, with their names and parameters."""
     for space, module in NAMESPACES.items():
         for name, fn in sorted(vars(module).items()):
             if not isinstance(fn, FunctionType) or name.startswith("__"):
@@ -76,11 +76,17 @@ def by_signature() -> Iterator[Writer]:
                 found = inspect.signature(fn).parameters
             except (TypeError, ValueError):
                 continue
-            parameters = tuple(of_signature(one) for one in found.values())
-            if "inplace" in found:
-                yield Writer(f"{space}.{name}", fn, parameters, frozenset((parameters[0].name,)), "inplace")
-            if "out" in found:
-                yield Writer(f"{space}.{name}", fn, parameters)
+            yield f"{space}.{name}", fn, tuple(of_signature(one) for one in found.values())
+
+
+def by_signature() -> Iterator[Writer]:
+    """Functions in Python with a parameter `inplace` or `out`."""
+    for label, fn, parameters in functions_in_python():
+        names = {one.name for one in parameters}
+        if "inplace" in names:
+            yield Writer(label, fn, parameters, frozenset((parameters[0].name,)), "inplace")
+        if "out" in names:
+            yield Writer(label, fn, parameters)
 
 
 def of_signature(one: inspect.Parameter) -> Parameter:
