@@ -101,6 +101,7 @@ class _Differentiable(TorchFunctionMode):
         varies = any(isinstance(one, torch.SymFloat) for one in (*args, *kwargs.values()))
         if found is None or not varies or kwargs.get("out") is not None:
             return func(*args, **kwargs)
+        kwargs = {name: value for name, value in kwargs.items() if name != "out"}  # torch passes `out=None` on
         if not writes:
             return found(*args, **kwargs)
         first, *rest = args
