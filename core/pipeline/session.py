@@ -144,6 +144,10 @@ class Records:
     skips: list[Skip] = attrs.field(factory=list)
     limits: list[Limit] = attrs.field(factory=list)
 
+    def breaks(self) -> tuple[BreakEvent, ...]:
+        """All graph breaks."""
+        return tuple(event for c in self.compilations for event in c.breaks)
+
 
 @attrs.define(eq=False)
 class Session:
@@ -171,6 +175,16 @@ class Session:
     def separate(self) -> Session:
         """A session with records of its own. It also owns the code cached meanwhile, and may forget it."""
         return Session(codes=self._codes, relied=self._relied, asked=self._asked)
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[Records]:
+        """Records of what happens in the body of a `with`."""
+        records = Records()
+        self.followers.append(records)
+        try:
+            yield records
+        finally:
+            self.followers.remove(records)
 
     def begin(self, code: CodeType, backend: str) -> Compilation:
         """A record for the compilation of a code object."""

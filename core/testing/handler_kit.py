@@ -74,11 +74,9 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> object:
 
 def break_id(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """The id of the graph break at which capturing the function ends; "" if there is none."""
-    before = list(session().compilations)  # old records are dropped eventually
-    known = set(map(id, before))
-    outcome(api.compile(fn, backend=Captured()), args)
-    records = [record for record in session().compilations if id(record) not in known]
-    return next((event.type.id for record in records for event in record.breaks), "")
+    with session().recording() as records:
+        outcome(api.compile(fn, backend=Captured()), args)
+    return next((event.type.id for event in records.breaks()), "")
 
 
 class HandlerConformance:

@@ -132,14 +132,12 @@ def opened(result: Any) -> Any:
 def broken_by(fn: Callable[..., Any]) -> tuple[list[str], int]:
     """What breaks the graph of a program, and how many graphs there are. Its outcome is compared with eager mode's."""
     given = torch.linspace(-1, 1, 6).reshape(2, 3)
-    before = set(map(id, session().compilations))
     compiled = api.compile(fn, backend=Captured(), dynamic=getattr(fn, "dynamic", None))
-    with warnings.catch_warnings():
+    with session().recording() as records, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcomes = [outcome(lambda x, run=run: opened(run(x)), (copy.deepcopy(given),)) for run in (fn, compiled)]
     difference_of_outcomes(*outcomes)
-    records = [record for record in session().compilations if id(record) not in before]
-    return [event.type.id for record in records for event in record.breaks], sum(r.module is not None for r in records)
+    return [event.type.id for event in records.breaks()], sum(c.module is not None for c in records.compilations)
 
 
 @pytest.mark.usefixtures("surroundings")

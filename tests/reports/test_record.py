@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import armature
-from armature.pipeline.session import session
+from armature.pipeline.session import MOST_RECORDS, session
 from armature.reports import schema
 from armature.reports.record import End, Outcome, Recording
 from armature.reports.recorder import SAMPLES, Recorder, Sampler, thinned
@@ -133,6 +133,17 @@ def test_what_is_forgotten_by_the_session_stays_in_the_record() -> None:
         armature.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
     assert recorder.recording().count(Outcome.COMPILED) == 2
     assert not session().followers and session().timeline is None
+
+
+def test_a_block_has_its_own_records_when_the_session_has_dropped_old_ones() -> None:
+    code = test_reasons_name_the_cause.__code__
+    for _ in range(MOST_RECORDS):
+        session().begin(code, "eager")
+    with session().recording() as records:
+        made = [session().begin(code, "eager") for _ in range(MOST_RECORDS + 1)]
+    assert records.compilations == made
+    session().begin(code, "eager")
+    assert len(records.compilations) == len(made) and not session().followers
 
 
 def test_a_compilation_that_was_stopped_has_a_reason() -> None:

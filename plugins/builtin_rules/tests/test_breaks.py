@@ -143,9 +143,8 @@ def run(example: Example, *, mended: bool) -> list[BreakEvent]:
     fn, inputs = (example.after, example.inputs_after) if mended else (example.before, example.inputs)
     called = example.called_after if mended else example.called
     assert fn is not None
-    before = set(map(id, session().compilations))
     compiled = api.compile(fn, backend=Captured(), fullgraph=example.fullgraph)
-    with config.patch(**dict(example.settings)), warnings.catch_warnings():
+    with session().recording() as records, config.patch(**dict(example.settings)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with autocast_as_it_was():
             expected = outcome(partial(called, fn), inputs())
@@ -157,8 +156,7 @@ def run(example: Example, *, mended: bool) -> list[BreakEvent]:
             with autocast_as_it_was():
                 found = outcome(partial(called, compiled), inputs())
     difference_of_outcomes(as_dense(expected), as_dense(found))
-    records = [record for record in session().compilations if id(record) not in before]
-    return [event for record in records for event in record.breaks]
+    return [*records.breaks()]
 
 
 @contextlib.contextmanager
