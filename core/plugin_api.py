@@ -139,7 +139,7 @@ from armature.trace.values.floats import formula as float_before_graph
 from armature.trace.values.floats import now as number_now
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
 from armature.trace.values.iterator import GeneratorValue, IteratorValue
-from armature.trace.values.keys import Address, Identity, Referring, end_lookup, is_by_address, looked_up
+from armature.trace.values.keys import Address, Identity, Referring, TracedKey, end_lookup, is_by_address, looked_up
 from armature.trace.values.mapping import DictValue, items_of_mapping, namespace_of
 from armature.trace.values.methods import ContainerValue, method_of
 from armature.trace.values.precomputed import PrecomputedNumber, PrecomputedValue, call_before_graph, known_before_graph
@@ -262,6 +262,7 @@ __all__ = [
     "Subject",
     "SymbolicNumber",
     "TraceSignal",
+    "TracedKey",
     "TracedTensor",
     "Tracing",
     "TupleValue",

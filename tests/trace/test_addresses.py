@@ -1,4 +1,5 @@
-"""`id(obj)` and `threading.get_ident()`: numbers that tracing does not know, as keys, results and in comparisons."""
+"""`id(obj)`, hashes that depend on it, and `threading.get_ident()`: numbers that tracing does not know, as keys, results
+and in comparisons."""
 
 from __future__ import annotations
 
@@ -15,6 +16,19 @@ import armature
 
 class Thing:
     """Known by its address."""
+
+
+class Hashed:
+    """Its hash depends on its address."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __hash__(self) -> int:
+        return hash((id(self), self.size))
+
+    def __eq__(self, other: object) -> bool:
+        return hash(self) == hash(other)
 
 
 class Pair(NamedTuple):
@@ -110,6 +124,37 @@ def test_a_tuple_with_ids_given_to_a_cache(backend: str) -> None:
     found = [int(run(x, key)[0]) for key in (*keys, *keys)]
     assert found == [-1, -1, 0, 1]
     assert list(cache) == keys
+
+
+def test_objects_whose_hash_depends_on_their_address_are_keys() -> None:
+    first, second = Hashed(1), Hashed(2)
+    known = {first: 5, second: 6}
+
+    def look(x: torch.Tensor, given: Hashed) -> tuple[Any, ...]:
+        made = Hashed(3)
+        sizes = {made: 1, given: 2}
+        sizes[made] += len({made, given, first})
+        known[given] += 1
+        return x + known[given], sizes[made], given in sizes, hash(given), {hash(given): 4}[hash(given)]
+
+    run, x = armature.compile(look, fullgraph=True, backend="eager"), torch.zeros(2)
+    for given in (first, second, first):
+        count = known[given] + 1
+        y, *rest = run(x, given)
+        assert (int(y[0]), *rest) == (count, 3 if given is first else 4, True, hash(given), 4)
+    assert known == {first: 7, second: 7}
+
+
+@pytest.mark.parametrize("use", [lambda h: h % 2, lambda h: h == hash(("other", 1)), lambda h: h and 1])
+def test_a_hash_that_depends_on_an_address_is_no_number(use: Callable[[int], Any]) -> None:
+    thing = Thing()
+
+    def look(x: torch.Tensor) -> Any:
+        return x + 1, use(hash((thing, 1)))
+
+    found = armature.explain(look)(torch.zeros(1))
+    assert [str(b.reason).partition("[")[2].partition("]")[0] for b in found.break_reasons] == ["hash-by-address"]
+    assert compiled(look)(torch.zeros(1)) == (1, use(hash((thing, 1))))
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ class Identity:
 class TracedKey:
     """The key of an object whose class defines `__eq__` and `__hash__`, both of which are traced.
 
-    answers: cached results of comparing this key with others in a table. Python compares each pair once per operation,
-    however often tracing looks the key up.
+    hashed: the key of what `__hash__` returned. answers: cached results of comparing this key with others in a table.
+    Python compares each pair once per operation, however often tracing looks the key up.
     """
 
     value: Value
-    hashed: int
+    hashed: Hashable
     tracer: Tracing
     answers: list[tuple[TracedKey, bool]] = attrs.field(factory=list, init=False)
 
@@ -48,7 +48,7 @@ class TracedKey:
         return known
 
     def __hash__(self) -> int:
-        return self.hashed
+        return hash(self.hashed)
 
 
 def end_lookup(key: Hashable) -> None:
@@ -59,9 +59,9 @@ def end_lookup(key: Hashable) -> None:
 
 @attrs.frozen
 class Address:
-    """The key of an object's address, from `id()`; of an object that tracing holds, the real address."""
+    """The key of `id(obj)`; of an object that tracing holds, the real address; of a hash, a tuple of what is hashed."""
 
-    of: Identity | int
+    of: Hashable
 
 
 NO_ADDRESS = 1 << 16  # no address is below this number
@@ -94,13 +94,12 @@ def _has_number(key: Hashable) -> bool:
 
 
 def _has_address(key: Hashable) -> bool:
-    if isinstance(key, (tuple, frozenset)):
-        return any(map(_has_address, key))
-    return isinstance(key, Address)
+    return any(map(_has_address, key)) if isinstance(key, (tuple, frozenset)) else isinstance(key, Address)
 
 
 def is_by_address(key: Hashable) -> bool:
     """Whether the object's hash, and so its order in a set, depends on an address."""
     if isinstance(key, (tuple, frozenset)):
-        return any(is_by_address(item) for item in key)
-    return isinstance(key, (Identity, Address)) or (isinstance(key, Referring) and is_by_address(key.key))
+        return any(map(is_by_address, key))
+    within = key.key if isinstance(key, Referring) else key.hashed if isinstance(key, TracedKey) else None
+    return isinstance(key, (Identity, Address)) or (within is not None and is_by_address(within))

@@ -105,7 +105,7 @@ class AttributesOfObject(Value):
         hashed = method.call(tracer, (), {})
         if not issubclass(hashed.python_type(), int):
             refuse_result(tracer, "__hash__", hashed)
-        return TracedKey(self, hash(hashed.as_constant()), tracer)
+        return TracedKey(self, hashed.key(tracer), tracer)
 
     # Attributes.
 

@@ -1,4 +1,5 @@
-"""`id(obj)`: a number that tracing does not know. It may be a key and be compared with other addresses."""
+"""Numbers that depend on addresses, `id(obj)` and hashes: tracing does not know them, but they may be keys and be
+compared with each other."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import ClassVar
 
 import attrs
 
-from armature.plugin_api import NUMBER_SLOTS, Address, Identity, NotConstant, Rebuilding, Tracing, Value
+from armature.plugin_api import NUMBER_SLOTS, Address, Identity, NotConstant, Rebuilding, TracedKey, Tracing, Value
 
 
 @attrs.define(eq=False)
@@ -46,5 +47,33 @@ class AddressValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(id)
+        out.load(self.of)
+        out.call(1)
+
+
+@attrs.define(eq=False)
+class HashValue(AddressValue):
+    """The hash of an object that depends on an address, such as a tuple with `id(obj)` in it."""
+
+    slots = AddressValue.slots
+
+    def describe(self) -> str:
+        return f"the hash of {self.of.describe()}"
+
+    def key(self, tracer: Tracing) -> Hashable:
+        key = self.of.key(tracer)
+        return key.hashed if isinstance(key, TracedKey) else Address((key,))
+
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        # hashes of different objects may be equal by chance
+        if name in ("__eq__", "__ne__") and isinstance(other, AddressValue) and self.key(tracer) == other.key(tracer):
+            return tracer.constant(name == "__eq__")
+        tracer.graph_break("hash-by-address", type=self.of.describe())
+
+    def truth(self, tracer: Tracing) -> bool:
+        tracer.graph_break("hash-by-address", type=self.of.describe())
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.null_function(hash)
         out.load(self.of)
         out.call(1)

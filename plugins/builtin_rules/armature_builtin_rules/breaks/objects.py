@@ -227,7 +227,7 @@ ROWS = with_examples(
         BreakType(
             "hash-by-address",
             "Hash that is the object's address",
-            "hash() is called on {type}, whose hash is its address.",
+            "The hash of {type}, which depends on an address, is used as a number.",
             (
                 fundamental("Use the object itself as a key of a dict."),
                 fundamental("Define a `__hash__` that depends on the object's contents."),

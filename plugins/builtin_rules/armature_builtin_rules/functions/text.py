@@ -30,7 +30,7 @@ from armature.plugin_api import (
     rely_on_class,
     type_name,
 )
-from armature_builtin_rules.addresses import AddressValue
+from armature_builtin_rules.addresses import AddressValue, HashValue
 from armature_builtin_rules.functions.text_values import formatted, join, text_of
 
 CONVERTERS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
@@ -236,10 +236,8 @@ def address(call: Call, value: Value) -> Value:
 
 @handles(hash)
 def hash_of(call: Call, value: Value) -> Value:
-    """The hash of a constant; for a tensor, its address."""
+    """The hash of a constant; for a tensor, its address; for other objects that tracing can't hash, some number."""
     key = value.key(call.tracing)
     if not is_by_address(key):
         return call.constant(hash(key))
-    if isinstance(value, TracedTensor):
-        return AddressValue(value)
-    call.graph_break("hash-by-address", type=value.describe())
+    return AddressValue(value) if isinstance(value, TracedTensor) else HashValue(value)
