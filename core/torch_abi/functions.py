@@ -27,10 +27,10 @@ class Function:
     do not depend on. raises: `raises(node)`, whether a call may raise an error that depends on the values of tensors,
     which fake tensors don't have. as_captured: `as_captured(node)`, whether operators would do something different, so
     that the graph runs as it was captured. any_number: results have the same dtype and sizes whatever the value of a
-    number among the arguments is. as_tensor: the positions of a number that may be a 0-d tensor instead, with the same
-    result to the last bit. changes_state: a method in place changes other state of the tensor than its elements.
-    chooses_class: for an object of a derived class, C code decides which class the result has. A pattern has neither
-    `same_as`, `unused` nor `chooses_class`.
+    number among the arguments is. needs_numbers: sizes of results, or derivatives, depend on such a number. as_tensor:
+    the positions of a number that may be a 0-d tensor instead, with the same result to the last bit. changes_state: a
+    method in place changes other state of the tensor than its elements. chooses_class: for an object of a derived
+    class, C code decides which class the result has. A pattern has neither `same_as`, `unused` nor `chooses_class`.
     """
 
     target: Callable[..., Any] | re.Pattern[str]
@@ -39,6 +39,7 @@ class Function:
     raises: Asks | None = None
     as_captured: Asks | None = None
     any_number: bool = False
+    needs_numbers: bool = False
     as_tensor: frozenset[int] = frozenset()
     changes_state: bool = False
     chooses_class: bool = False
@@ -85,6 +86,10 @@ class Functions:
     def takes_any_number(self, fn: Callable[..., Any] | str) -> bool:
         """Whether the dtype and sizes of a function's results depend on no number among its arguments."""
         return bool(self._fact("any_number", fn))
+
+    def needs_numbers(self, fn: Callable[..., Any] | str) -> bool:
+        """Whether sizes of a function's results, or its derivatives, depend on a number among its arguments."""
+        return bool(self._fact("needs_numbers", fn))
 
     def tensor_positions(self, fn: Callable[..., Any] | str) -> frozenset[int]:
         """The positions at which a 0-d tensor gives the same result as the number in it."""

@@ -36,7 +36,7 @@ from armature.trace.recording import folding, mutation, tensor_state, torch_func
 from armature.trace.recording.mutation import IN_PLACE_OPERATORS, method_name, of_torch
 from armature.trace.values.computed import real_power
 from armature.trace.values.constant import is_atom
-from armature.trace.values.floats import SIZED, FloatValue
+from armature.trace.values.floats import FloatValue
 from armature.trace.values.precomputed import as_tensors
 from armature.trace.values.sequence import ListValue, TupleValue, leaves
 from armature.trace.values.symbolic import SymbolicValue
@@ -174,8 +174,7 @@ def under_default_dtype(tracer: Tracing, fn: Called, chosen: torch.dtype) -> Cal
 
 def takes_floats(functions: Functions, fn: Called, args: Args, kwargs: Kwargs) -> bool:
     """Whether floats of the program may stay unknown as arguments."""
-    name = (fn if isinstance(fn, str) else getattr(fn, "__name__", "")).removeprefix("_foreach_").strip("_")
-    if not (functions.takes_any_number(fn) if fn in PURE else of_torch(fn) and name not in SIZED):
+    if not (functions.takes_any_number(fn) if fn in PURE else of_torch(fn) and not functions.needs_numbers(fn)):
         return False
     values = [leaf for value in (*args, *kwargs.values()) for leaf in leaves(value)]
     dtypes = [value.dtype if isinstance(value, TensorValue) else getattr(value, "value", None) for value in values]

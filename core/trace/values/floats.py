@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 LONGEST = 8000  # characters of a formula: one that uses its parts twice grows with each step
-# Calls of torch in which sizes depend on a float, or whose derivative asks for it.
-SIZED = frozenset({"arange", "range", "interpolate", "upsample", "local_response_norm"})
 
 
 @attrs.define(eq=False)

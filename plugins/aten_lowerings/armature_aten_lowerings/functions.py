@@ -107,6 +107,8 @@ ANY_NUMBER = (
     "hardshrink|baddbmm|renorm|normalize"
     r")_*$"
 )
+# Sizes depend on a number, or a derivative does.
+NEEDS_NUMBERS = r"_*(arange|range|interpolate|upsample|local_response_norm)_*$"
 # A number may come first only where kernels compute the same with a tensor there.
 AS_TENSOR: Mapping[str, frozenset[int]] = {
     r"(add|sub|mul)$": frozenset({0, 1}),
@@ -134,5 +136,6 @@ def rows() -> Iterable[Function]:
     yield Function(re.compile(SUBTRACTIONS), as_captured=subtracts_bools)
     yield Function(sum, as_captured=always)  # adds in another order
     yield Function(re.compile(ANY_NUMBER), any_number=True)
+    yield Function(re.compile(NEEDS_NUMBERS), needs_numbers=True)
     yield from (Function(re.compile(names), as_tensor=positions) for names, positions in AS_TENSOR.items())
     yield Function(re.compile(CHANGES_STATE), changes_state=True)

@@ -89,6 +89,12 @@ def test_any_number_is_known_by_the_whole_name(name: str) -> None:
     assert not KNOWN.takes_any_number(f"{name}_mm")
 
 
+@pytest.mark.parametrize("fn", [torch.arange, torch.nn.functional.interpolate, "arange"])
+def test_numbers_that_decide_sizes_are_needed(fn: Any) -> None:
+    assert KNOWN.needs_numbers(fn)
+    assert not KNOWN.needs_numbers(torch.add) and not KNOWN.needs_numbers("arange_of_ids")
+
+
 def test_a_number_as_a_tensor_may_come_first_where_the_result_is_the_same() -> None:
     assert KNOWN.tensor_positions(operator.add) == KNOWN.tensor_positions("mul") == {0, 1}
     assert KNOWN.tensor_positions(operator.truediv) == KNOWN.tensor_positions("add_") == {1}
