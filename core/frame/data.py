@@ -21,10 +21,10 @@ class ResumeTable:
 
     Python's cycle collector does not see code objects, so a reference cycle through one would never be freed. The
     table therefore belongs to the code object that was compiled first and refers only to a copy of it, and resume
-    functions find each other's code through the table (`HeldCode`).
+    functions find each other's code through the table (`CodeReference`).
     """
 
-    made: dict[Hashable, CodeType] = attrs.field(factory=dict)
+    codes: dict[Hashable, CodeType] = attrs.field(factory=dict)
     _copies: dict[tuple[CodeType, str], CodeType] = attrs.field(factory=dict)
 
     def copy_of(self, code: CodeType) -> CodeType:
@@ -37,7 +37,7 @@ class ResumeTable:
 
 
 @attrs.frozen(eq=False)
-class HeldCode:
+class CodeReference:
     """A weak reference from one code object of a table to another one. The table lives while any of its code runs."""
 
     table: ReferenceType[ResumeTable]
@@ -47,7 +47,7 @@ class HeldCode:
         table = self.table()
         if table is None:
             raise ReferenceError("the code that this one continues with is gone")
-        return table.made[self.key]
+        return table.codes[self.key]
 
 
 @attrs.define(eq=False)
@@ -69,13 +69,13 @@ class ResumePoint:
     names: frozenset[str]
     offset: int = 0
     loops: list[str] | None = None
-    _whole: CodeType | None = None
+    _eager_code: CodeType | None = None
 
-    def whole(self) -> CodeType:
+    def eager_code(self) -> CodeType:
         """A code object with the same arguments and cells that runs the program's code from here to its end."""
-        if self._whole is None:
-            self._whole = self.write()
-        return self._whole
+        if self._eager_code is None:
+            self._eager_code = self.write()
+        return self._eager_code
 
 
 def resume_point(code: CodeType) -> ResumePoint | None:
@@ -99,7 +99,7 @@ def names_of(code: CodeType) -> Iterable[str]:
 def eager_code(code: CodeType) -> CodeType:
     """A code object that runs in eager mode and has the same effect as this one."""
     point = resume_point(code)
-    return code.replace() if point is None else point.whole()
+    return code.replace() if point is None else point.eager_code()
 
 
 @attrs.frozen(eq=False)

@@ -42,7 +42,7 @@ class History:
                 held[axis] = CHANGED
         return frozenset(axis for axis, size in enumerate(held) if size is CHANGED)
 
-    def keep(self, name: str, axes: Iterable[int]) -> None:
+    def mark_changed(self, name: str, axes: Iterable[int]) -> None:
         """Treat these axes as changed from now on, because calls that hit compiled code are not recorded here."""
         for axis in axes:
             self._sizes[name][axis] = CHANGED

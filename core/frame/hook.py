@@ -52,7 +52,7 @@ class RunEagerly(Exception):
 
     for_all: this holds for all compile options, not only for this hook's. guards: what the reason depends on; later
     frames for which they fail are traced again. once: only this frame and its callees run eagerly, not later frames.
-    idle: tracing found nothing to compile in the frame; whole: nor in its callees.
+    idle: tracing found nothing to compile in the frame; idle_callees: nor in its callees.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RunEagerly(Exception):
         guards: tuple[Guard, ...] = (),
         once: bool = False,
         idle: bool = False,
-        whole: bool = False,
+        idle_callees: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -71,7 +71,7 @@ class RunEagerly(Exception):
         self.guards = guards
         self.once = once
         self.idle = idle
-        self.whole = whole
+        self.idle_callees = idle_callees
 
 
 @attrs.frozen(eq=False)
@@ -140,7 +140,7 @@ class FrameHook:
     @callback
     def __call__(self, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> FrameOutcome:
         state = recompile.state_of(frame_state)
-        if self._torchdynamo_orig_backend in state.left or self in state.left:
+        if self._torchdynamo_orig_backend in state.eager_keys or self in state.eager_keys:
             return EAGER
         code = frame.f_code
         if recorders.at_work() or dispatch_modes() or in_dispatch():
@@ -167,119 +167,119 @@ class FrameHook:
 
     def _compile(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameOutcome:
         """Compile a frame that no cached code fits, or decide that it runs eagerly. `state`: of its code object."""
-        if not (self.compiler.fullgraph or state.below):
+        if not (self.compiler.fullgraph or state.visits_callees):
             # Frames below must stay visible to the hook even if this code calls none of the program's code: torch
             # stores the strategy per code object, and with other arguments they may have to be checked.
-            state.below = True
+            state.visits_callees = True
             set_code_strategy(frame.f_code, COMPILE)
         request = self._request(frame, state, promising)
-        known = state.of(self._torchdynamo_orig_backend)
+        known = state.entries_of(self._torchdynamo_orig_backend)
         over = next((entry.idle for entry in known if entry.idle is not None and entry.idle.is_over), None)
         if over is not None:
-            return self._idle_for_long(request.code, state, over)
+            return self._end_idle_entry(request.code, state, over)
         failures = recompile.failures(known, frame.f_locals)
         if len(failures) < len(known):
             return EAGER  # another thread compiled it while we waited: the next call will find it
         answer = self.compiler.known_idle(request)
         if answer is not None:
-            return self._looked_at(request, answer, state)
-        if not promising and state.idle[self._torchdynamo_orig_backend] >= idle.MOST:
+            return self._inspected(request, answer, state)
+        if not promising and state.idle[self._torchdynamo_orig_backend] >= idle.MOST_TRACES:
             return EAGER
         entries = [entry for entry in known if entry.idle is None]
         if entries:
             own, limit = sum(entry.owner is self for entry in entries), self.compiler.recompile_limit(request)
             if own >= limit or len(entries) >= OWNERS * limit:
-                return self._too_often(request, state, failures)
+                return self._reach_limit(request, state, failures)
             self.compiler.recompiling(request, failures)
         try:
             compiled = self.compiler.compile(request)
-        except RunEagerly as left:
-            if left.once:
+        except RunEagerly as outcome:
+            if outcome.once:
                 return HOOK_OFF
-            if left.idle:
-                return self._idle(request, left, state)
-            if left.guards and sum(entry.eager for entry in entries) < EAGER_ENTRIES:
-                return self._install_eager(request, left, state)
-            return self._leave(request.code, state, left)
+            if outcome.idle:
+                return self._idle(request, outcome, state)
+            if outcome.guards and sum(entry.eager for entry in entries) < EAGER_ENTRIES:
+                return self._install_eager(request, outcome, state)
+            return self._run_eagerly(request.code, state, outcome)
         return self._install(request, compiled, state)
 
-    def _install_eager(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
+    def _install_eager(self, request: FrameRequest, outcome: RunEagerly, state: CodeState) -> FrameOutcome:
         """Cache the frame's own code, under the guards that led to the reason for running it eagerly."""
         try:
-            guards = self._hold(left.guards, request)
+            guards = self._build_tree(outcome.guards, request)
         except Exception:
-            return self._leave(request.code, state, left)
-        own = CompiledFrame(eager_code(request.code), left.guards)
+            return self._run_eagerly(request.code, state, outcome)
+        own = CompiledFrame(eager_code(request.code), outcome.guards)
         return self._cached(own, Entry(self._torchdynamo_orig_backend, guards, eager=True, owner=self), request, state)
 
-    def _idle(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
-        if not left.whole:
+    def _idle(self, request: FrameRequest, outcome: RunEagerly, state: CodeState) -> FrameOutcome:
+        if not outcome.idle_callees:
             return EAGER  # the guards don't cover the rest of the frame
         state.idle[self._torchdynamo_orig_backend] += 1
-        kept = idle.guards_to_keep(left.guards, state.idle[self._torchdynamo_orig_backend], request.promising)
-        return self._install_idle(request, left, state, kept)
+        checked = idle.idle_guards(outcome.guards, state.idle[self._torchdynamo_orig_backend], request.promising)
+        return self._install_idle(request, outcome, state, checked)
 
-    def _looked_at(self, request: FrameRequest, left: RunEagerly, state: CodeState) -> FrameOutcome:
+    def _inspected(self, request: FrameRequest, outcome: RunEagerly, state: CodeState) -> FrameOutcome:
         """Handle a frame that is inspected instead of traced again, because no tensor is in reach."""
-        state.looks[self._torchdynamo_orig_backend] += 1
-        if state.looks[self._torchdynamo_orig_backend] <= idle.LOOKS:
+        state.inspections[self._torchdynamo_orig_backend] += 1
+        if state.inspections[self._torchdynamo_orig_backend] <= idle.MOST_INSPECTIONS:
             return EAGER
         state.idle[self._torchdynamo_orig_backend] += 1
-        return self._install_idle(request, left, state, idle.types_of_arguments(request))
+        return self._install_idle(request, outcome, state, idle.types_of_arguments(request))
 
     def _install_idle(
-        self, request: FrameRequest, left: RunEagerly, state: CodeState, kept: tuple[Guard, ...]
+        self, request: FrameRequest, outcome: RunEagerly, state: CodeState, checked: tuple[Guard, ...]
     ) -> FrameOutcome:
         """Cache the frame's own code until there may be something to compile."""
         key = self._torchdynamo_orig_backend
-        if state.idle[key] >= idle.MOST or not kept:
-            return self._leave_idle(request.code, state, left)
+        if state.idle[key] >= idle.MOST_TRACES or not checked:
+            return self._run_idle_eagerly(request.code, state, outcome)
         try:
-            guards = self._hold(kept, request)
+            guards = self._build_tree(checked, request)
         except Exception:
-            return self._leave_idle(request.code, state, left)
-        calls = Idle(left.reason, left.for_all)
+            return self._run_idle_eagerly(request.code, state, outcome)
+        calls = Idle(outcome.reason, outcome.for_all)
         guards.holder.root.add_epilogue_lambda_guard(calls, [f"it was idle for {idle.MANY_CALLS} calls"], None)
         state.entries.append(Entry(key, guards, idle=calls, owner=self))
         # A frame traced to its end has nothing to compile in its callees either.
-        strategy = SKIP_BELOW if left.whole else SKIP
+        strategy = SKIP_BELOW if outcome.idle_callees else SKIP
         return FrameOutcome(strategy, False, GuardedCode(eager_code(request.code), guards.holder))
 
-    def _leave_idle(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
+    def _run_idle_eagerly(self, code: CodeType, state: CodeState, outcome: RunEagerly) -> FrameOutcome:
         """Run the frame eagerly; all later ones too, if none was worth compiling."""
-        if left.for_all and not state.compiled:
-            return self._skip(code, left.reason)
-        if state.idle[self._torchdynamo_orig_backend] >= idle.MOST * OWNERS:
-            return self._leave_to(self._torchdynamo_orig_backend, state)
+        if outcome.for_all and not state.compiled:
+            return self._skip(code, outcome.reason)
+        if state.idle[self._torchdynamo_orig_backend] >= idle.MOST_TRACES * OWNERS:
+            return self._run_rest_eagerly(self._torchdynamo_orig_backend, state)
         return EAGER
 
-    def _idle_for_long(self, code: CodeType, state: CodeState, over: Idle) -> FrameOutcome:
+    def _end_idle_entry(self, code: CodeType, state: CodeState, over: Idle) -> FrameOutcome:
         if over.for_all and not state.compiled:
             return self._skip(code, over.reason)
         over.renew()
         return EAGER
 
-    def _leave(self, code: CodeType, state: CodeState, left: RunEagerly) -> FrameOutcome:
-        if left.for_all and not state.compiled:
-            return self._skip(code, left.reason)
+    def _run_eagerly(self, code: CodeType, state: CodeState, outcome: RunEagerly) -> FrameOutcome:
+        if outcome.for_all and not state.compiled:
+            return self._skip(code, outcome.reason)
         # Don't use torch's own "skip this code": it would also skip the code for other backends and for fullgraph
         # hooks, which decide for themselves.
-        return self._leave_to(self._torchdynamo_orig_backend, state)
+        return self._run_rest_eagerly(self._torchdynamo_orig_backend, state)
 
-    def _leave_to(self, whom: object, state: CodeState) -> FrameOutcome:
+    def _run_rest_eagerly(self, key: object, state: CodeState) -> FrameOutcome:
         """From now on run frames without cached code eagerly, for all hooks of a key or for this hook only."""
-        state.left.add(whom)
+        state.eager_keys.add(key)
         return EAGER
 
     def _install(self, request: FrameRequest, compiled: CompiledFrame, state: CodeState) -> FrameOutcome:
         try:
-            guards = self._hold(compiled.guards, request)
+            guards = self._build_tree(compiled.guards, request)
         except Exception as error:
             self.compiler.guards_unbuildable(request, error)
-            return self._leave(request.code, state, RunEagerly(str(error)))
+            return self._run_eagerly(request.code, state, RunEagerly(str(error)))
         return self._cached(compiled, Entry(self._torchdynamo_orig_backend, guards, owner=self), request, state)
 
-    def _hold(self, guards: tuple[Guard, ...], request: FrameRequest) -> tree.GuardTree:
+    def _build_tree(self, guards: tuple[Guard, ...], request: FrameRequest) -> tree.GuardTree:
         """Build the tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
         built = tree.build(guards, request)
         if not built.check(_plain_locals(request)):
@@ -290,15 +290,15 @@ class FrameHook:
     def _cached(self, compiled: CompiledFrame, entry: Entry, request: FrameRequest, state: CodeState) -> FrameOutcome:
         state.entries.append(entry)
         self.compiler.installed(request, entry.tree.texts)
-        strategy = COMPILE if state.below else COMPILE_ALONE
+        strategy = COMPILE if state.visits_callees else COMPILE_ALONE
         return FrameOutcome(strategy, True, GuardedCode(compiled.code, entry.tree.holder))
 
-    def _too_often(self, request: FrameRequest, state: CodeState, failures: tuple[Mismatch, ...]) -> FrameOutcome:
-        if not state.limit_told:
-            state.limit_told = True
-            entries = state.of(self._torchdynamo_orig_backend)
+    def _reach_limit(self, request: FrameRequest, state: CodeState, failures: tuple[Mismatch, ...]) -> FrameOutcome:
+        if not state.limit_reported:
+            state.limit_reported = True
+            entries = state.entries_of(self._torchdynamo_orig_backend)
             self.compiler.limit_reached(request, failures, recompile.changing_sizes(entries, request))
-        return self._leave_to(self, state)
+        return self._run_rest_eagerly(self, state)
 
     def _request(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameRequest:
         code = frame.f_code

@@ -28,8 +28,8 @@ CONTAINERS = (tuple, list, set, frozenset, dict)
 DEPTH, WIDTH = 4, 32  # how deep, and for how many items, the types in containers are compared
 EXACT = 1  # this many traces of a code object are cached under their full guards
 EXACT_IF_PROMISING = 3  # the same for code with a tensor in reach
-MOST = 8  # traces that find nothing before a code object is left alone
-LOOKS = 8  # inspections of a function's frames with incomplete guards; after these, argument types decide
+MOST_TRACES = 8  # traces that find nothing before a code object is left alone
+MOST_INSPECTIONS = 8  # inspections of a function's frames with incomplete guards; after these, argument types decide
 MANY_CALLS = 1_000  # calls with nothing to compile after which checking the guards costs more than it may save
 
 
@@ -59,11 +59,11 @@ class Idle:
         self.calls_left = math.inf
 
 
-def guards_to_keep(found: tuple[Guard, ...], tries: int, promising: bool) -> tuple[Guard, ...]:
+def idle_guards(found: tuple[Guard, ...], tries: int, promising: bool) -> tuple[Guard, ...]:
     """The guards under which a frame is not traced again. Each trace that found nothing to compile leaves fewer of
     them."""
-    kept = tuple(guard for guard in found if not isinstance(guard, GlobalStateGuard))
-    return kept if tries <= (EXACT_IF_PROMISING if promising else EXACT) else tuple(_types(kept))
+    checked = tuple(guard for guard in found if not isinstance(guard, GlobalStateGuard))
+    return checked if tries <= (EXACT_IF_PROMISING if promising else EXACT) else tuple(_types(checked))
 
 
 def types_of_arguments(request: FrameRequest) -> tuple[Guard, ...]:

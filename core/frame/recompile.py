@@ -44,16 +44,16 @@ class CodeState:
 
     entries: list[Entry] = attrs.field(factory=list)
     idle: Counter[object] = attrs.field(factory=Counter)  # calls with nothing to compile, by backend key
-    looks: Counter[object] = attrs.field(factory=Counter)  # how many of `idle_traces` were inspected instead of traced
+    inspections: Counter[object] = attrs.field(factory=Counter)  # frames inspected instead of traced
     # backend keys and hooks for which frames without cached code run eagerly
-    left: set[object] = attrs.field(factory=set)
-    limit_told: bool = False
+    eager_keys: set[object] = attrs.field(factory=set)
+    limit_reported: bool = False
     _histories: dict[object, History] = attrs.field(factory=dict)
     _of_modules: dict[int, tuple[ref[nn.Module], History]] = attrs.field(factory=dict)
-    below: bool = False  # whether frames below this code's frames must be looked at
+    visits_callees: bool = False  # whether the hook must see the frames that this code's frames call
     resumes: ResumeTable = attrs.field(factory=ResumeTable)
 
-    def of(self, key: object) -> list[Entry]:
+    def entries_of(self, key: object) -> list[Entry]:
         """The live entries of a backend key, oldest first."""
         self.entries = [entry for entry in self.entries if entry.alive]
         return [entry for entry in self.entries if entry.key is key]

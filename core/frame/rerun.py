@@ -30,7 +30,7 @@ MOST_BYTES_ONCE = 1 << 26  # limit before the first call
 
 
 @attrs.frozen(eq=False)
-class Before:
+class SavedState:
     """The state before a graph runs. memory: storages that it writes to, with copies; None: not saved."""
 
     states: tuple[Any, ...]
@@ -47,7 +47,7 @@ class Undo:
     """What to save before each call of a graph, and to restore if it raises.
 
     states: torch state that the graph itself changes. entered: names of nodes that enter a context, with the
-    functions that leave it. written: positions of the inputs whose memory changes. remembered: the subset of
+    functions that leave it. written: positions of the inputs whose memory changes. recorded: the subset of
     `written` whose change autograd records; it can't be undone, so the graph can only rerun if it raises before that
     change. altered: positions of inputs that become other tensors. draws: whether the graph draws random numbers.
 
@@ -59,26 +59,26 @@ class Undo:
     states: tuple[Switch, ...] = ()
     entered: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     written: tuple[int, ...] = ()
-    remembered: frozenset[int] = frozenset()
+    recorded: frozenset[int] = frozenset()
     altered: tuple[int, ...] = ()
     draws: bool = False
     saves: bool = False
     always: bool = False
     handled: bool = False
     proven: bool = False
-    _left: set[int] = attrs.field(factory=set)  # ids of errors after which memory could not be restored
+    _unrestored: set[int] = attrs.field(factory=set)  # ids of errors after which memory could not be restored
 
     @property
-    def happens(self) -> bool:
+    def has_effects(self) -> bool:
         """Whether the graph has effects that the program can see before it ends."""
         return self.draws or bool(self.written) or bool(self.altered)
 
     @property
-    def saves_now(self) -> bool:
+    def saves_next(self) -> bool:
         """Whether the effects of the next call are saved before it."""
         return self.saves and (self.always or not self.proven)
 
-    def around(self, run: Callable[..., Any], code: CodeType | None) -> Callable[..., Any]:
+    def wrap(self, run: Callable[..., Any], code: CodeType | None) -> Callable[..., Any]:
         """Wrap a graph's callable to undo its effects when it raises. code: the captured graph's, if that is what
         runs."""
         states = self.states if code is not None else ()
@@ -90,12 +90,12 @@ class Undo:
         def undoing(*args: Any) -> Any:
             if once and self.proven:
                 return run(*args)
-            before = self.before(states, args)
+            before = self.save(states, args)
             try:
                 result = run(*args)
             except BaseException as error:
                 if code is not None:
-                    self.leave(error, code)
+                    self.leave_contexts(error, code)
                 self.restore(states, before, error)
                 raise
             self.proven = True
@@ -103,17 +103,17 @@ class Undo:
 
         return undoing
 
-    def before(self, states: tuple[Switch, ...], args: tuple[Any, ...]) -> Before:
+    def save(self, states: tuple[Switch, ...], args: tuple[Any, ...]) -> SavedState:
         """Save what the graph may change."""
         known = tuple(switch.read() for switch in states)
-        if not self.saves_now:
-            return Before(known)
+        if not self.saves_next:
+            return SavedState(known)
         tensors = tuple(args[position] for position in self.written)
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
         limit = MOST_BYTES if self.proven else MOST_BYTES_ONCE
         if not self.handled and sum(storage.nbytes() for storage in storages.values()) > limit:
-            return Before(known)
-        return Before(
+            return SavedState(known)
+        return SavedState(
             known,
             tuple((storage, storage.clone()) for storage in storages.values()),
             tensors,
@@ -123,7 +123,7 @@ class Undo:
             snapshot(args[position] for position in self.altered),
         )
 
-    def leave(self, error: BaseException, code: CodeType) -> None:
+    def leave_contexts(self, error: BaseException, code: CodeType) -> None:
         """Leave the contexts that were entered; the failed graph's frame holds them."""
         for frame in reversed(list(_frames(error.__traceback__))):
             if frame.f_code.co_code == code.co_code and frame.f_code.co_varnames == code.co_varnames:
@@ -132,19 +132,15 @@ class Undo:
                     if opened is not None:
                         leave(opened)
 
-    def restore(self, states: tuple[Switch, ...], before: Before, error: BaseException) -> None:
+    def restore(self, states: tuple[Switch, ...], before: SavedState, error: BaseException) -> None:
         """Restore what was saved."""
         for switch, known in reversed([*zip(states, before.states)]):  # the last change is undone first
             switch.restore(known)
         if not self.saves:
             return
         restore(before.altered)
-        if (
-            before.memory is None
-            or tuple(map(_layout, before.tensors)) != before.layouts
-            or self._is_remembered(before)
-        ):
-            self._left.add(id(error))
+        if before.memory is None or tuple(map(_layout, before.tensors)) != before.layouts or self._is_recorded(before):
+            self._unrestored.add(id(error))
             return
         for storage, copy in before.memory:
             storage.copy_(copy)
@@ -152,17 +148,17 @@ class Undo:
         if before.generator is not None:
             torch.set_rng_state(before.generator)
 
-    def _is_remembered(self, before: Before) -> bool:
+    def _is_recorded(self, before: SavedState) -> bool:
         """Whether autograd recorded a change that the graph had made by then."""
         then = zip(self.written, before.tensors, before.versions)
-        return any(version_of(tensor) != version for n, tensor, version in then if n in self.remembered)
+        return any(version_of(tensor) != version for n, tensor, version in then if n in self.recorded)
 
     def is_undone(self, error: BaseException) -> bool:
         """Called once, after an error of the graph: whether everything was restored."""
-        if not self.happens:
+        if not self.has_effects:
             return True
-        if not self.saves_now or id(error) in self._left:
-            self._left.discard(id(error))
+        if not self.saves_next or id(error) in self._unrestored:
+            self._unrestored.discard(id(error))
             return False
         return True
 
@@ -195,7 +191,7 @@ class Rerun:
     def own_code(self) -> CodeType:
         """The code to run: a copy of the frame's code, or the rest of it for a resumed frame."""
         point = resume_point(self.code)
-        return self.code if point is None else point.whole()
+        return self.code if point is None else point.eager_code()
 
     def failed(self, error: BaseException) -> Exception | str | None:
         """Handle the graph's error. Returns the argument for `finished`, or None if the frame does not run again.

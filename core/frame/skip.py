@@ -36,7 +36,7 @@ LAYERS = f"{TORCH_FOLDER}/nn/modules/"  # worth a graph of their own, unlike the
 PYTHON_FOLDER = sysconfig.get_path("stdlib")
 INSTALLED = ("/site-packages/", "/dist-packages/")  # these may be below the standard library's folder
 
-LOOKED_AT = 256  # objects inspected in search of tensors
+MOST_INSPECTED = 256  # objects inspected in search of tensors
 HOLDERS = (torch.Tensor, nn.Module, torch.optim.Optimizer)
 LEAVES = (type(None), bool, int, float, complex, str, bytes, range, type, ModuleType, CodeType, FrameType)
 
@@ -48,14 +48,14 @@ _ABOVE = frozenset({
     "walk_stack",
 })  # fmt: skip
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_PARTS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
+_COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
 
 def reason_of_code(code: CodeType) -> str | None:
     """Why no frame of this code is traced; None if nothing prevents it."""
     if code.co_flags & _SUSPENDED:
         return "a generator or coroutine runs in pieces; what it calls is still compiled"
-    if code.co_name in _PARTS and resume_point(code) is None:
+    if code.co_name in _COMPREHENSIONS and resume_point(code) is None:
         return "a comprehension's own frame; it is traced as part of the function it is in"
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return "the body of a module or class, which runs once"
@@ -106,23 +106,23 @@ def tensors_in_reach(code: CodeType, variables: Iterable[object], f_globals: Map
     """
     named = (f_globals[name] for name in names_of(code) if name in f_globals)
     todo, seen = deque[object]((*variables, *named)), set[int]()
-    while todo and len(seen) < LOOKED_AT:
+    while todo and len(seen) < MOST_INSPECTED:
         value = todo.popleft()
         if _is_of_torch(value):
             return True
         if id(value) not in seen and not issubclass(type(value), LEAVES):
             seen.add(id(value))
-            todo.extend(_held_by(value))
+            todo.extend(_contents_of(value))
     return False
 
 
-def _held_by(value: object) -> Iterable[object]:
+def _contents_of(value: object) -> Iterable[object]:
     """Some of the objects that an object holds, found without running code of its class."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
-        return islice(cast("Iterable[object]", value), LOOKED_AT)
+        return islice(cast("Iterable[object]", value), MOST_INSPECTED)
     if kind is dict:
-        return islice(cast("dict[object, object]", value).values(), LOOKED_AT)
+        return islice(cast("dict[object, object]", value).values(), MOST_INSPECTED)
     if kind is FunctionType:  # but not its globals
         function = cast(FunctionType, value)
         return (*(function.__closure__ or ()), *(function.__defaults__ or ()), function.__kwdefaults__)
@@ -130,7 +130,7 @@ def _held_by(value: object) -> Iterable[object]:
         return (ref.__call__(cast("ref[object]", value)),)
     if kind is ContextVar:
         return (cast("ContextVar[object]", value).get(None),)
-    return gc.get_referents(value)[:LOOKED_AT]
+    return gc.get_referents(value)[:MOST_INSPECTED]
 
 
 def _is_of_torch(value: object) -> bool:

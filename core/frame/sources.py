@@ -38,22 +38,22 @@ class WeakKey:
     """A weak reference to a dict key: a tensor, or an object that equals only itself. It compares by identity, because
     `==` of tensors compares elements. Calling it returns the object; None when that is gone."""
 
-    held: weakref.ref[Any]
+    reference: weakref.ref[Any]
 
     def __call__(self) -> Any:
-        return self.held()
+        return self.reference()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, WeakKey) and other.held is self.held
+        return isinstance(other, WeakKey) and other.reference is self.reference
 
     def __hash__(self) -> int:
-        return id(self.held)
+        return id(self.reference)
 
     def __repr__(self) -> str:
-        return f"{type(self.held()).__name__} at {id(self.held):#x}"
+        return f"{type(self.reference()).__name__} at {id(self.reference):#x}"
 
 
-def held_key(key: object) -> Any:
+def stored_key(key: object) -> Any:
     """The key in the form in which a source or a guard holds it."""
     kind = type(key)
     if not issubclass(kind, torch.Tensor):
@@ -478,23 +478,23 @@ class FormulaSource(Source):
     number; it may use `symbols.NAMESPACE` and `names`, pairs of a name and an object."""
 
     words: str
-    parts: tuple[Source, ...]
+    operands: tuple[Source, ...]
     names: tuple[tuple[str, Any], ...] = ()
 
     @property
     def expr(self) -> str:
-        return f"({self.words.format(*[part.expr for part in self.parts])})"
+        return f"({self.words.format(*[part.expr for part in self.operands])})"
 
     def read(self, frame: Resolver) -> Any:
-        return self.function()(*map(frame.value, self.parts))
+        return self.function()(*map(frame.value, self.operands))
 
     def text(self, texts: Expressions) -> str:
-        return f"{texts.name(self.function())}({', '.join(map(texts.of, self.parts))})"
+        return f"{texts.name(self.function())}({', '.join(map(texts.of, self.operands))})"
 
     def manager(self, reach: Reach) -> Manager:
         value = example(reach.resolver.value(self))
-        if len(self.parts) == 1:
-            return reach.manager(self.parts[0]).lambda_manager(self.function(), self.expr, value, None)
+        if len(self.operands) == 1:
+            return reach.manager(self.operands[0]).lambda_manager(self.function(), self.expr, value, None)
         texts = Expressions(reach.request)
         read = eval(f"lambda L: {texts.of(self)}", texts.namespace)
         return reach.root.lambda_manager(read, self.expr, value, None)
@@ -502,12 +502,12 @@ class FormulaSource(Source):
     def load(self, out: Loader) -> None:
         skip_code((function := self.function()).__code__)
         out.null_function(function)
-        for part in self.parts:
+        for part in self.operands:
             out.load_source(part)
-        out.call(len(self.parts))
+        out.call(len(self.operands))
 
     def function(self) -> Callable[..., Any]:
-        names = [f"n{place}" for place in range(len(self.parts))]
+        names = [f"n{place}" for place in range(len(self.operands))]
         words = f"lambda {', '.join(names)}: {self.words.format(*names)}"
         made: Callable[..., Any] = eval(words, {**NAMESPACE, **dict(self.names)})
         return made

@@ -243,8 +243,8 @@ class Compiler:
     ) -> RunEagerly:
         record.reason = nothing.reason
         if nothing.idle:  # a frame that was itself traced to its end has guards that tell when to trace again
-            others = [code for code in nothing.whole if code is not request.code]
-            self.records.note_idle(others if nothing.whole else [request.code])
+            others = [code for code in nothing.idle_codes if code is not request.code]
+            self.records.note_idle(others if nothing.idle_codes else [request.code])
             self.records.withdraw(record)
             self.skipped(request.code, nothing.reason)
         else:
@@ -254,14 +254,16 @@ class Compiler:
             nothing.__traceback__ = None
             gc.collect()
         # With fullgraph a break is an error, if nothing else comes before it.
-        for_all = bool(nothing.whole) or not session().is_requested(request.code) if nothing.idle else not nothing.frees
+        for_all = (
+            bool(nothing.idle_codes) or not session().is_requested(request.code) if nothing.idle else not nothing.frees
+        )
         return RunEagerly(
             nothing.reason,
             for_all=for_all,
             guards=() if nothing.frees else nothing.guards,
             once=nothing.once,
             idle=nothing.idle,
-            whole=bool(nothing.whole),
+            idle_callees=bool(nothing.idle_codes),
         )
 
     def _broken(self, stop: GraphBreak, record: Compilation, ctx: CompileContext) -> Exception:

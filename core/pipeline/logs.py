@@ -14,7 +14,7 @@ from types import CodeType
 from armature import config
 from armature.breaks import events
 from armature.codegen.origins import place
-from armature.frame.guards.explain import FailedGuard, together
+from armature.frame.guards.explain import FailedGuard, merged
 from armature.pipeline.session import Compilation, Outcome
 from armature.run.data import CompiledGraph
 
@@ -67,7 +67,7 @@ def guards(record: Compilation) -> None:
 def recompiling(code: CodeType, failed: Iterable[FailedGuard]) -> None:
     """The failed guards, with the old and new values."""
     lead = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname} is compiled again:"
-    tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, together(failed))]))
+    tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, merged(failed))]))
 
 
 def _failure(guard: FailedGuard) -> str:

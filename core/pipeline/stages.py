@@ -103,7 +103,7 @@ def capture(request: FrameRequest, ctx: CompileContext) -> TracedFrame:
 
 def undoing(undo: Undo, run: GraphCallable, captured: fx.GraphModule | None) -> GraphCallable:
     """Wrap the graph's callable to undo its effects when it raises. captured: the graph, if it runs uncompiled."""
-    return undo.around(with_hook_off(run), None if captured is None else type(captured).forward.__code__)
+    return undo.wrap(with_hook_off(run), None if captured is None else type(captured).forward.__code__)
 
 
 def fill_slot(traced: TracedFrame, run: GraphCallable) -> CodeType:

@@ -15,7 +15,7 @@ from armature.breaks.types import BreakEvent, FrameSummary
 from armature.errors import ArmatureError
 from armature.events import EventKind
 from armature.frame import skip
-from armature.frame.guards.explain import FailedGuard, together
+from armature.frame.guards.explain import FailedGuard, merged
 from armature.pipeline.callers import Caller
 from armature.pipeline.session import Compilation, Limit, Records, Skip
 from armature.pipeline.session import Outcome as Ended
@@ -160,7 +160,7 @@ class Collector:
         if record.outcome is not Ended.COMPILED:
             return OUTCOMES[record.outcome], record.reason or UNFINISHED
         if frame.failures:
-            return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(told, together(frame.failures))))
+            return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(told, merged(frame.failures))))
         return Outcome.COMPILED, compiled_as(record, graphs)
 
     def _break(self, event: BreakEvent, frame: int, callers: Sequence[Caller]) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from armature.codegen.data import KernelSource
-from armature.frame.guards.explain import spoken
+from armature.frame.guards.explain import as_written
 from armature.graph.data import Origin
 from armature.lower.data import Buffer, BufferKind, ExternCall
 from armature.lower.reasons import KINDS
@@ -40,7 +40,7 @@ def with_inputs(graph: Graph, inputs: Sequence[tuple[str, object]]) -> Graph:
     own = [node for node in graph.nodes if node.kind == "input"]
     if [node.type for node in own] != [type_of(fake) for _, fake in inputs]:
         return graph
-    named = {node.name: spoken(expr) for node, (expr, _) in zip(own, inputs, strict=True) if expr}
+    named = {node.name: as_written(expr) for node, (expr, _) in zip(own, inputs, strict=True) if expr}
     nodes = (attrs.evolve(node, target=named.get(node.name, node.target)) for node in graph.nodes)
     return attrs.evolve(graph, nodes=tuple(nodes))
 

@@ -12,7 +12,7 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from armature.frame.guards.explain import together
+from armature.frame.guards.explain import merged
 from armature.reports.calls import by_reason
 from armature.reports.layout import layout
 from armature.reports.memory_chart import size
@@ -78,7 +78,7 @@ def page(recording: Recording) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"together": together, "size": size, "spoken": spoken, "brief": brief}
+    environment.filters |= {"together": merged, "size": size, "spoken": spoken, "brief": brief}
     looked_at = [frame for frame in recording.frames if frame.outcome not in LEFT]
     return environment.get_template("report.html.j2").render(
         recording=recording,

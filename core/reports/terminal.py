@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from armature.breaks.report import Indented
-from armature.frame.guards.explain import together
+from armature.frame.guards.explain import merged
 from armature.reports import carets, memory_chart
 from armature.reports.calls import by_reason
 from armature.reports.collect import counted
@@ -142,7 +142,7 @@ class SourceLine:
 def recompile_lines(frame: Frame) -> list[RenderableType]:
     """A frame that was compiled again, and what changed."""
     head = Text.assemble((frame.where, "bold"), f"  {frame.function}  ", (frame.outcome.value, STYLES[frame.outcome]))
-    return [head, *map(failure_line, together(frame.failures))]
+    return [head, *map(failure_line, merged(frame.failures))]
 
 
 def failure_line(failure: GuardFailure) -> Text:

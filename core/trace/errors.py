@@ -48,8 +48,8 @@ class SkipFrame(TraceSignal):
 
     once: skip this call only, and the frames below it too. frees: the frame asks which objects are alive, so tracing
     must have released them when it runs.
-    idle: the traced part computes nothing with tensors; whole: the same holds for the whole frame and everything it
-    calls, whose codes these are. guards: what tracing relied on so far.
+    idle: the traced part computes nothing with tensors. idle_codes: the codes of the frame and of everything it calls,
+    if none of them does. guards: what tracing relied on so far.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SkipFrame(TraceSignal):
         once: bool = False,
         frees: bool = False,
         idle: bool = False,
-        whole: tuple[CodeType, ...] = (),
+        idle_codes: tuple[CodeType, ...] = (),
         guards: tuple[Guard, ...] = (),
     ) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ class SkipFrame(TraceSignal):
         self.once = once
         self.frees = frees
         self.idle = idle
-        self.whole = whole
+        self.idle_codes = idle_codes
         self.guards = guards
 
 

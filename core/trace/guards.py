@@ -25,7 +25,7 @@ from armature.frame.guards.kinds import (
     TypeGuard,
     ValueGuard,
 )
-from armature.frame.sources import ItemSource, ObjectSource, Source, held_key
+from armature.frame.sources import ItemSource, ObjectSource, Source, stored_key
 from armature.torch_abi.grad_modes import AUTOCAST_DEVICES
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class GuardRecorder:
     def add(self, guard: Guard) -> None:
         """Add a guard."""
         if (key := guard.key) not in self.records:
-            guard.say_where(self.user())
+            guard.set_user(self.user())
             self.records[key] = guard
 
     def global_state(self) -> None:
@@ -100,11 +100,11 @@ class GuardRecorder:
 
     def keys(self, source: Source, keys: Iterable[object]) -> None:
         """The keys of a dict, in order."""
-        self.add(DictKeysGuard(source, tuple(map(held_key, keys))))
+        self.add(DictKeysGuard(source, tuple(map(stored_key, keys))))
 
     def absent(self, source: Source, name: object) -> None:
         """Guard that `name` is not in the dict at `source`."""
-        self.add(AbsentGuard(source, held_key(name)))
+        self.add(AbsentGuard(source, stored_key(name)))
 
     def lacks(self, cls: type, *names: str) -> None:
         """Guard that neither the class nor its bases have any of these names."""

@@ -180,7 +180,7 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
 def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
     if not meets_tensors(tracer.objects, tracer.recorder):
         codes, guards = tuple(tracer.stack.codes.values()), guards_so_far(tracer)
-        raise SkipFrame("it computes nothing with tensors", idle=True, whole=codes, guards=guards)
+        raise SkipFrame("it computes nothing with tensors", idle=True, idle_codes=codes, guards=guards)
     slot = CompiledGraphSlot()
     computes = tracer.recorder.computes
     out = Rebuilder(tracer, request.code)

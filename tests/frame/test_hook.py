@@ -209,18 +209,20 @@ def test_frames_left_alone_have_a_reason(by_hand: ByHand, run: Any) -> None:
 
 
 class Idle(ByHand):
-    """Finds something to compile where there are tensors, else nothing: up to the end of the frame, or not (`whole`)."""
+    """Finds something to compile where there are tensors, else nothing: up to the end of the frame, or not (`idle_callees`)."""
 
-    def __init__(self, whole: bool = True) -> None:
+    def __init__(self, idle_callees: bool = True) -> None:
         super().__init__()
-        self.whole = whole
+        self.idle_callees = idle_callees
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
         if any(isinstance(value, torch.Tensor) for value in request.locals.values()):
             return super().compile(request)
         self.compiled.append(f"nothing in {request.code.co_name}")
-        self.known |= set() if self.whole else {request.code.co_name}
-        raise RunEagerly("idle", for_all=True, guards=tuple(self._guards(request)), idle=True, whole=self.whole)
+        self.known |= set() if self.idle_callees else {request.code.co_name}
+        raise RunEagerly(
+            "idle", for_all=True, guards=tuple(self._guards(request)), idle=True, idle_callees=self.idle_callees
+        )
 
     def run(self, fn: Callable[..., Any], *args: Any) -> Any:
         prior = set_eval_frame(self.hook)
@@ -234,14 +236,14 @@ class Idle(ByHand):
         return FrameHook(self, Key())
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_frame_in_which_there_was_nothing_to_compile_is_compiled_when_there_is(whole: bool) -> None:
+@pytest.mark.parametrize("idle_callees", [True, False])
+def test_a_frame_in_which_there_was_nothing_to_compile_is_compiled_when_there_is(idle_callees: bool) -> None:
     def c(n: Any) -> Any:
         return n * 2
 
-    compiler = Idle(whole)
+    compiler = Idle(idle_callees)
     assert [compiler.run(c, n) for n in (1, 1, 2, 2, 3, 4)] == [2, 2, 4, 4, 6, 8]
-    traces = ["nothing in c"] * (2 if whole else 1)  # for a number, for another one, and then for all ints
+    traces = ["nothing in c"] * (2 if idle_callees else 1)  # for a number, for another one, and then for all ints
     assert compiler.compiled == traces
     assert torch.equal(compiler.run(c, X), X * 2) and compiler.compiled == [*traces, "c"]
     assert compiler.run(c, 5) == 10 and torch.equal(compiler.run(c, X), X * 2)
@@ -257,7 +259,7 @@ def test_what_a_traced_frame_calls_is_not_looked_at_in_that_call() -> None:
 
     compiler = Idle()
     assert compiler.run(outer, 1) == 2 and compiler.compiled == ["nothing in outer"]
-    partly = Idle(whole=False)
+    partly = Idle(idle_callees=False)
     assert partly.run(outer, 1) == 2 and partly.compiled == ["nothing in outer", "nothing in inner"]
 
 
@@ -284,9 +286,9 @@ def test_many_kinds_of_arguments_without_tensors_end_in_a_frame_that_is_left_alo
         return type(f"Kind{number}", (), {})()
 
     compiler = Idle()
-    for number in range(3 * idle.MOST):
+    for number in range(3 * idle.MOST_TRACES):
         compiler.run(show, kind(number))
-    assert len(compiler.compiled) <= idle.MOST and "show" in compiler.skips
+    assert len(compiler.compiled) <= idle.MOST_TRACES and "show" in compiler.skips
 
 
 def test_frames_of_known_functions_are_traced_when_a_tensor_is_in_reach(by_hand: ByHand, run: Any) -> None:
@@ -294,7 +296,7 @@ def test_frames_of_known_functions_are_traced_when_a_tensor_is_in_reach(by_hand:
         return held
 
     by_hand.known.add("c")
-    for n in range(2 * idle.LOOKS):
+    for n in range(2 * idle.MOST_INSPECTIONS):
         run(c, [n])
     assert by_hand.compiled == []
     run(c, (n,))  # of another type: looked at once more
@@ -316,7 +318,7 @@ def test_what_a_compiled_function_calls_is_compiled_when_it_has_nothing_to_compi
     def c(x: Any) -> Any:
         return cinner(x.held) if type(x) is Hidden else cinner(x)
 
-    compiler = Idle(whole=False)
+    compiler = Idle(idle_callees=False)
     compiler.run(c, X)
     compiler.run(c, Hidden())
     assert compiler.compiled == ["c", "cinner", "nothing in c", "cinner"]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import armature
-from armature.frame.guards.explain import FailedGuard, spoken, together
+from armature.frame.guards.explain import FailedGuard, as_written, merged
 from armature.pipeline.session import session
 from armature.reports.recorder import Recorder
 
@@ -151,14 +151,16 @@ def test_what_many_compiled_codes_rely_on_is_told_together() -> None:
     compiled = armature.compile(lambda x, name: x + len(name), backend="eager")
     for number in range(7):
         compiled(X, "abcdefg"[number])
-    (guard,) = together(failed())
+    (guard,) = merged(failed())
     assert guard.words == "name was 'a', 'b', 'c' or one of 3 others, is now 'g'" and len(failed()) == 6
 
 
 def test_sources_are_spoken_as_programs_write_them() -> None:
-    assert spoken("self.__dict__['_modules']['layers'].__dict__['_modules']['0'].__dict__['n']") == "self.layers[0].n"
-    assert spoken("globals()['config']['width']") == "config['width']"
-    assert spoken("self.__dict__['a b']") == "self['a b']"
+    assert (
+        as_written("self.__dict__['_modules']['layers'].__dict__['_modules']['0'].__dict__['n']") == "self.layers[0].n"
+    )
+    assert as_written("globals()['config']['width']") == "config['width']"
+    assert as_written("self.__dict__['a b']") == "self['a b']"
 
 
 def test_a_break_has_the_columns_of_the_expression_and_what_it_works_on() -> None:

@@ -60,7 +60,7 @@ class FailedGuard:
 Failure = TypeVar("Failure", bound=FailedGuard)
 
 
-def together(failures: Iterable[Failure]) -> tuple[Failure, ...]:
+def merged(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     """Merge, for display, failures of different compiled codes that concern the same value: one entry lists all
     expected values."""
     groups: dict[tuple[str, ...], list[Failure]] = {}
@@ -125,7 +125,7 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
             continue
         expr = mark.source.expr
         if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
-            name = spoken(expr, request)
+            name = as_written(expr, request)
             about, before = _relied_on(known, expr, name, mark)
             return FailedGuard(text, about, before, _now(mark.source, mark.kind, request), mark.user)
     return _of_state(tree, text)
@@ -150,15 +150,15 @@ def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
     found = Resolver(request)
     try:
         if mark.numbers:
-            words = spoken(text.removesuffix(f"    ({mark.user})"), request)
-            values = {spoken(number.expr, request): number.value(found) for number in mark.numbers}
+            words = as_written(text.removesuffix(f"    ({mark.user})"), request)
+            values = {as_written(number.expr, request): number.value(found) for number in mark.numbers}
             if len(values) == 1:
                 ((name, value),) = values.items()
                 return FailedGuard(text, name, _condition(words, name), str(value), mark.user)
             now = " and ".join(f"{name} is now {values[name]}" for name in sorted(values, key=words.find))
             return FailedGuard(text, "", words, now, mark.user)
         for first, second in itertools.combinations(mark.objects, 2):
-            one, other = spoken(first.expr, request), spoken(second.expr, request)
+            one, other = as_written(first.expr, request), as_written(second.expr, request)
             if (found.value(first) is found.value(second)) != (mark.kind is AliasGuard):
                 before, now = SAME if mark.kind is AliasGuard else DIFFERENT
                 return FailedGuard(text, one, f"{before} {other}", now, mark.user)
@@ -170,10 +170,10 @@ def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
 def _condition(words: str, name: str) -> str:
     """The value that a condition expects of `name`: `1` for `n == 1`, `>= 2` for `n >= 2`, else `such that` and the
     condition."""
-    said = words.removeprefix(name).strip()
-    if said == words or name in said:
+    relation = words.removeprefix(name).strip()
+    if relation == words or name in relation:
         return f"such that {words}"
-    return said.removeprefix("== ")
+    return relation.removeprefix("== ")
 
 
 def _relied_on(known: str, expr: str, name: str, mark: Mark) -> tuple[str, str]:
@@ -198,7 +198,7 @@ def _now(source: Source, kind: type[Guard], request: FrameRequest) -> str:
         return ""
 
 
-def spoken(expression: str, request: FrameRequest | None = None) -> str:
+def as_written(expression: str, request: FrameRequest | None = None) -> str:
     """The expression of a source as the program would write it: `self.layers[0].scale`. request: the frame, whose
     source code names the iterators of the loops that it is in."""
     plain = _MEMBER.sub(lambda found: _dotted(found[1] or found[2]), expression)

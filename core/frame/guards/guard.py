@@ -42,7 +42,7 @@ class Guard:
         """The line of the user's code that needs it, "model.py:41"; "" if it is not known."""
         raise NotImplementedError
 
-    def say_where(self, user: str) -> None:
+    def set_user(self, user: str) -> None:
         """Set `user`. Called only once the guard is known to be needed, because finding the line takes time."""
         object.__setattr__(self, "user", user)
 
@@ -61,8 +61,8 @@ class Guard:
         raise NotImplementedError
 
     @classmethod
-    def add_together(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
-        """Called at the end: add one test for all guards of the kind that were deferred (`TreeBuilder.put_off`)."""
+    def add_deferred(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
+        """Called at the end: add one test for all guards of the kind that were deferred (`TreeBuilder.defer`)."""
         raise NotImplementedError
 
     @classmethod
@@ -95,7 +95,7 @@ class TreeBuilder:
         self.reach = Reach(self.root, request)
         self.conditions: list[tuple[str, Condition]] = []  # texts and tests of conditions that the tree checks as one
         self._watched: set[int] = set()
-        self._put_off: dict[type[Guard], list[Any]] = {}
+        self._deferred: dict[type[Guard], list[Any]] = {}
 
     def manager(self, source: Source) -> Manager:
         """The tree's node for the object at a source."""
@@ -105,7 +105,7 @@ class TreeBuilder:
         """The object at a source. Errors: whatever reading it raises."""
         return self.reach.resolver.value(source)
 
-    def lasts(self, source: Source) -> bool:
+    def is_permanent(self, source: Source) -> bool:
         """Whether a source yields the same object each time it is read, not a new one. Errors: whatever reading it
         raises."""
         return self.value(source) is Resolver(self.request).value(source)
@@ -114,16 +114,16 @@ class TreeBuilder:
         """Add a test over the dict of the frame's locals, run after all nodes' guards."""
         self.root.add_epilogue_lambda_guard(test, parts, None)
 
-    def put_off(self, guard: Guard) -> None:
-        """Defer a guard to `add_together` of its kind."""
-        self._put_off.setdefault(type(guard), []).append(guard)
+    def defer(self, guard: Guard) -> None:
+        """Defer a guard to `add_deferred` of its kind."""
+        self._deferred.setdefault(type(guard), []).append(guard)
 
     def finish(self) -> None:
         """Add the deferred guards, one test per kind."""
-        for kind, guards in self._put_off.items():
-            kind.add_together(self, guards)
+        for kind, guards in self._deferred.items():
+            kind.add_deferred(self, guards)
 
-    def quiet(self, test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def without_overrides(self, test: Callable[[Any], bool]) -> Callable[[Any], bool]:
         """A test of tensors that does not trigger `__torch_function__`."""
         return overrides.without_overrides(test) if self.overridden else test
 

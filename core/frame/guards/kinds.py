@@ -19,7 +19,7 @@ from armature.frame.guards.text import described_tensor, groups, name_of, short,
 from armature.frame.guards.values import is_by_equality, is_by_identity, same
 from armature.frame.lookups import has_instance_dict
 from armature.frame.source import Expressions, Resolver, Source
-from armature.frame.sources import DictOfSource, WeakKey, held_key
+from armature.frame.sources import DictOfSource, WeakKey, stored_key
 from armature.introspection import is_written_in_c
 from armature.torch_abi import guard_tree, symbols
 from armature.torch_abi.overrides import without_overrides
@@ -145,7 +145,7 @@ class MetadataGuard(Guard):
         return f"{self.source.expr} holds what it held: {held}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        same_parts = tree.quiet(self.test)
+        same_parts = tree.without_overrides(self.test)
 
         def as_before(found: Any) -> bool:
             try:
@@ -202,7 +202,7 @@ class DictKeysGuard(Guard):
         if is_written_in_c(kind) and issubclass(kind, dict) and all(type(key) is str for key in keys):
             manager.add_mapping_keys_guard(dict.fromkeys(keys), parts, None)
         else:
-            manager.add_lambda_guard(lambda found: same(tuple(map(held_key, iterate(found))), keys), parts, None)
+            manager.add_lambda_guard(lambda found: same(tuple(map(stored_key, iterate(found))), keys), parts, None)
 
     @classmethod
     def now(cls, found: Any) -> str:
@@ -282,10 +282,10 @@ class ClassGuard(Guard):
         return f"{name_of(self.cls)} has the same bases{names}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        tree.put_off(self)
+        tree.defer(self)
 
     @classmethod
-    def add_together(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
+    def add_deferred(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
         # A `keys()` view of a class's names is live.
         known = tuple((g.cls, g.mro, g.cls.__dict__.keys().isdisjoint, tuple(g.names)) for g in guards)
 
@@ -335,7 +335,7 @@ class NoAliasGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         # A temporary object aliases none of the others, though it may reuse a freed address.
-        lasting = [source for source in self.sources if tree.lasts(source)]
+        lasting = [source for source in self.sources if tree.is_permanent(source)]
         if len(lasting) > 1:
             names = [source.expr for source in lasting]
             guard_tree.different_objects(list(map(tree.manager, lasting)), names, parts)
@@ -343,33 +343,33 @@ class NoAliasGuard(Guard):
 
 @attrs.frozen(eq=False)
 class StorageGuard(Guard):
-    """Tensors share memory with those that change as they did while tracing: only the pairs in `together`, at the same
-    distances.
+    """Tensors share memory with those that change as they did while tracing: only the pairs in `overlapping`, at the
+    same distances.
 
     extents: bytes from each tensor's first element to its last, None where sizes may change. changed: which of them the
-    graph may write to. together: positions of two tensors and the distance of their first elements in bytes.
+    graph may write to. overlapping: positions of two tensors and the distance of their first elements in bytes.
     """
 
     sources: tuple[Source, ...]
     extents: tuple[int | None, ...]
     changed: tuple[bool, ...]
-    together: tuple[tuple[int, int, int], ...] = ()
+    overlapping: tuple[tuple[int, int, int], ...] = ()
     user: str = ""
 
     @property
     def words(self) -> str:
         names = [source.expr for source in self.sources]
-        if not self.together and all(self.changed):
+        if not self.overlapping and all(self.changed):
             return f"no two of these share memory: {', '.join(names)}"
-        if not self.together:
+        if not self.overlapping:
             written = ", ".join(name for name, changes in zip(names, self.changed) if changes)
             return f"of {', '.join(names)} none shares memory with what is written to: {written}"
-        pairs = ", ".join(f"{names[i]} and {names[j]} at {distance} bytes" for i, j, distance in self.together)
+        pairs = ", ".join(f"{names[i]} and {names[j]} at {distance} bytes" for i, j, distance in self.overlapping)
         return f"of {', '.join(names)} these share memory: {pairs}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        test = memory.sharing_condition(self.sources, self.extents, self.changed, self.together, tree.request)
-        tree.add_last(tree.quiet(test), parts)
+        test = memory.sharing_condition(self.sources, self.extents, self.changed, self.overlapping, tree.request)
+        tree.add_last(tree.without_overrides(test), parts)
 
 
 @attrs.frozen(eq=False)
@@ -388,7 +388,7 @@ class FamilyGuard(Guard):
         return f"of {', '.join(names)} these are views of one tensor: {views}; these are in one memory: {memories}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        tree.add_last(tree.quiet(memory.family_condition(self.sources, self.families, tree.request)), parts)
+        tree.add_last(tree.without_overrides(memory.family_condition(self.sources, self.families, tree.request)), parts)
 
 
 @attrs.frozen(eq=False)
@@ -405,7 +405,7 @@ class OffsetGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         offset = self.offset
-        test = tree.quiet(lambda found: found.storage_offset() == offset)
+        test = tree.without_overrides(lambda found: found.storage_offset() == offset)
         tree.manager(self.source).add_lambda_guard(test, parts, None)
 
     @classmethod
@@ -429,7 +429,7 @@ class AutogradGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         known = (self.leaf, self.retains)
-        test = tree.quiet(lambda found: (found.is_leaf, found.retains_grad) == known)
+        test = tree.without_overrides(lambda found: (found.is_leaf, found.retains_grad) == known)
         tree.manager(self.source).add_lambda_guard(test, parts, None)
 
 
@@ -518,14 +518,14 @@ class ShapeGuard(Guard):
         return re.sub(rf"\b(?:{names})\b", lambda found: texts[found[0]], self.expr) if texts else self.expr
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        tree.put_off(self)
+        tree.defer(self)
 
     @classmethod
-    def add_together(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
+    def add_deferred(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
         writer = Expressions(tree.request)
         writer.namespace.update(symbols.NAMESPACE)
-        tree.add_last(tree.quiet(_condition(writer, guards)), [guard.text for guard in guards])
-        tree.conditions += [(guard.text, tree.quiet(_condition(writer, [guard]))) for guard in guards]
+        tree.add_last(tree.without_overrides(_condition(writer, guards)), [guard.text for guard in guards])
+        tree.conditions += [(guard.text, tree.without_overrides(_condition(writer, [guard]))) for guard in guards]
 
 
 def _condition(writer: Expressions, guards: Sequence[ShapeGuard]) -> Condition:

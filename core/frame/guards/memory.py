@@ -10,7 +10,7 @@ import torch
 from armature.frame.data import FrameRequest
 from armature.frame.source import Expressions, Source
 
-Together = tuple[tuple[int, int, int], ...]
+Overlaps = tuple[tuple[int, int, int], ...]
 
 
 def extent(tensor: torch.Tensor) -> int:
@@ -21,7 +21,7 @@ def extent(tensor: torch.Tensor) -> int:
     return int((last + 1) * tensor.element_size())
 
 
-def sharing(starts: Sequence[int], extents: Sequence[int], changed: Sequence[bool]) -> Together:
+def sharing(starts: Sequence[int], extents: Sequence[int], changed: Sequence[bool]) -> Overlaps:
     """The pairs whose memory ranges overlap, with the distance of their starts; in the order of positions. changed: a
     pair counts if it holds for one of the two."""
     order = sorted(range(len(starts)), key=starts.__getitem__)
@@ -70,7 +70,7 @@ def sharing_condition(
     sources: Sequence[Source],
     extents: Sequence[int | None],
     changed: Sequence[bool],
-    together: Together,
+    overlapping: Overlaps,
     request: FrameRequest,
 ) -> Callable[[dict[str, Any]], bool]:
     """Build the test for `StorageGuard`, a function of the dict of the frame's locals."""
@@ -79,8 +79,8 @@ def sharing_condition(
     starts = f"[{', '.join(f'{name}.data_ptr()' for name in names)}]"
     fixed = all(size is not None for size in extents)
     sizes = ", ".join(f"extent({n})" if size is None else str(size) for n, size in zip(names, extents))
-    test = f"sharing(starts, ({sizes},), {changed!r}) == {together!r}"
-    if fixed and all(extents) and not together:  # quick, and enough: usually none share memory
+    test = f"sharing(starts, ({sizes},), {changed!r}) == {overlapping!r}"
+    if fixed and all(extents) and not overlapping:  # quick, and enough: usually none share memory
         test = f"apart(starts) or ({test})"
     lines = [f"    {line}\n" for line in (*writer.lines, f"starts = {starts}", f"return {test}")]
     writer.namespace.update(apart=Disjoint(*(size or 0 for size in extents)), sharing=sharing, extent=extent)

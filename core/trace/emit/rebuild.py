@@ -156,9 +156,9 @@ class Rebuilder(ValueWriter):
         now, functions = self.tracer, self.tracer.knowledge.tables.functions
         self.undo = Undo() if slot is None else plan(now.recorder, now.effects, now.fakes, functions)
         # A frame may run again if nothing visible has happened by then.
-        undone = slot is not None and (self.undo.saves or not self.undo.happens)
+        undone = slot is not None and (self.undo.saves or not self.undo.has_effects)
         repeats, precalled = undone and only_computes(self.tracer.recorder), bool(self.tracer.precalls.calls)
-        if self.tracer.ending.breaks and (self.undo.remembered or not repeats):
+        if self.tracer.ending.breaks and (self.undo.recorded or not repeats):
             raise self.tracer.ending.breaks[0]
         if repeats or precalled:
             strict = self.tracer.config.strict or self.tracer.users_backend

@@ -44,7 +44,7 @@ def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld, functions: Func
         altered,
         fakes.random,
     )
-    undo.saves = undo.happens and all(map(_is_plain, recorder.graph.nodes))
+    undo.saves = undo.has_effects and all(map(_is_plain, recorder.graph.nodes))
     raising = [node for node in called if functions.may_raise(node)]
     undo.always, undo.handled = bool(raising), any(HANDLED in node.meta for node in raising)
     return undo

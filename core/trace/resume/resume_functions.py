@@ -36,10 +36,10 @@ def resume_code(
     """
     origin = table.copy_of(program)
     key = ("resume", id(origin), entry, names, kinds(layout))
-    held = table.made.get(key)
+    held = table.codes.get(key)
     if held is not None:
         return held, key
-    if len(table.made) >= MAX_CODES:
+    if len(table.codes) >= MAX_CODES:
         raise CannotResume(f"{MAX_CODES} pieces of it were compiled already")
     arguments = [*names, *variables_of(layout)]
     first = decode(origin)[entry]
@@ -54,7 +54,7 @@ def resume_code(
     out.push_stack(layout)
     out.emit("NOP")
     made = out.assemble(arguments, free, qualname)
-    made = table.made[key] = made.replace(co_consts=(*made.co_consts, point))
+    made = table.codes[key] = made.replace(co_consts=(*made.co_consts, point))
     return made, key
 
 
@@ -69,7 +69,7 @@ def hand_over(out: FrameWriter, point: ResumePoint, arguments: list[str], free: 
     """Write the eager path: the loop that calls resume functions calls the copy of the program instead."""
 
     def load_whole() -> None:
-        out.null_function(point.whole)
+        out.null_function(point.eager_code)
         out.call(0)
 
     hand_back(out, lambda: out.make(load_whole, [FreeVar(name) for name in free]), arguments)
@@ -99,7 +99,7 @@ def eager_resume_code(origin: CodeType, entry: int, layout: Layout, arguments: l
     return made
 
 
-skip_code(ResumePoint.whole.__code__, below=True)
+skip_code(ResumePoint.eager_code.__code__, below=True)
 
 
 def label_of(labels: dict[int, Label], position: int) -> Label:

@@ -10,7 +10,7 @@ import attrs
 from bytecode import Instr, Label
 from bytecode.instr import TryBegin, TryEnd
 
-from armature.frame.data import HeldCode, ResumeTable
+from armature.frame.data import CodeReference, ResumeTable
 from armature.frame.trampoline import Continue, forget_caller
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.bytecode.instructions import Protection, decode, loads_method, remade_cells
@@ -216,7 +216,7 @@ def stub_code(
     """The code that replaces an inlined frame: it runs the one instruction, and continues in resume functions."""
     origin = table.copy_of(program)
     key = ("stub", id(origin), position, names, kinds(layout), inner)
-    held = table.made.get(key)
+    held = table.codes.get(key)
     if held is not None:
         return held, key
     out = BreakWriter(origin, remade_cells(origin), table, hands_back=False)
@@ -228,13 +228,13 @@ def stub_code(
     more = [INNER, INNER_ARGS] if inner else []
     made = out.assemble([*names, *variables_of(layout), *more], free, origin.co_qualname)
     skip_code(made)
-    table.made[key] = made
+    table.codes[key] = made
     return made, key
 
 
-def code_lookup(table: ResumeTable, key: Hashable) -> HeldCode:
+def code_lookup(table: ResumeTable, key: Hashable) -> CodeReference:
     """A function that looks up a code object in the table."""
-    return HeldCode(ref(table), key)
+    return CodeReference(ref(table), key)
 
 
-skip_code(HeldCode.__call__.__code__)
+skip_code(CodeReference.__call__.__code__)

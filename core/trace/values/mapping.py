@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.frame.sources import ItemSource, MemberSource, held_key, object_source
+from armature.frame.sources import ItemSource, MemberSource, object_source, stored_key
 from armature.trace.base import NotConstant, Value, Write, type_name
 from armature.trace.slots import COLLECTION_SLOTS, EQUALITY_SLOTS
 from armature.trace.values.keys import is_new, looked_up
@@ -249,5 +249,5 @@ def wrap_item(tracer: Tracing, owner: DictValue, real: Mapping[object, object], 
     """The value of an item of a dict of the program."""
     source = owner.source if owner.source is not None else object_source(real)
     if owner.owner is None:
-        return tracer.objects.wrap(real[key], ItemSource(source, held_key(key)))
-    return tracer.objects.wrap(owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, held_key(key)))
+        return tracer.objects.wrap(real[key], ItemSource(source, stored_key(key)))
+    return tracer.objects.wrap(owner.kind.__getitem__(real, key), MemberSource(source, owner.kind, stored_key(key)))
