@@ -49,7 +49,7 @@ __all__ = [
     "why",
 ]
 
-_PLACES = {
+_MODULES = {
     "ArmatureWarning": "armature.errors",
     "config": "armature.config",
     "errors": "armature.errors",
@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
     # Imported lazily: the stages take a second to import, and plugins need single modules only.
     if name not in __all__:
         raise AttributeError(f"module 'armature' has no attribute {name!r}")
-    place = importlib.import_module(_PLACES.get(name, "armature.api.public"))
+    place = importlib.import_module(_MODULES.get(name, "armature.api.public"))
     found = place if place.__name__ == f"armature.{name}" else getattr(place, name)
     globals()[name] = found
     return found

@@ -1,9 +1,9 @@
-"""Ctrl-C while compiling: kept until the next step, since torch's C++ does not survive it at any point.
+"""Defers Ctrl-C while compiling to the next step: raised in the middle of torch's C++, it could end the process.
 
-Then the program is stopped; where the setting `eager_on_interrupt` says so, compiling is given up instead, and the
-program goes on without it. Loops that may run for long, over the operators of a graph and over what is traced, ask
-`check` in each round. Modes that torch's dispatcher calls for each operator do not: where C++ lets no exception out,
-one would end the process.
+At that step the program is stopped; with the setting `eager_on_interrupt`, compilation is given up instead, and the
+program continues eagerly. Loops that may run for long, over the operators of a graph or over traced instructions, call
+`check` in each iteration. Modes that torch's dispatcher calls for each operator do not: C++ code that lets no exception
+out would end the process.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 @attrs.define(eq=False)
-class Pending:
-    """What was pressed while a compilation is under way, and what the program does then."""
+class DeferredSignals:
+    """The SIGINTs received during a compilation, and the program's handler for them."""
 
     handler: Handler
-    pressed: list[tuple[int, FrameType | None]] = attrs.field(factory=list)
+    signals: list[tuple[int, FrameType | None]] = attrs.field(factory=list)
 
-    def keep(self, number: int, frame: FrameType | None) -> None:
-        """Stand in for the handler: keep the first one, serve others at once."""
-        if self.pressed:
+    def defer(self, number: int, frame: FrameType | None) -> None:
+        """Replaces the handler: defers the first signal, and passes later ones to the handler at once."""
+        if self.signals:
             self.handler(number, frame)
-        self.pressed.append((number, frame))
+        self.signals.append((number, frame))
 
     def serve(self) -> None:
-        """Call the handler for what was kept. Errors: its own, KeyboardInterrupt if it is Python's."""
-        if self.pressed:
-            first, self.pressed = self.pressed[0], []
+        """Call the handler with the deferred signal. Errors: its own; Python's raises KeyboardInterrupt."""
+        if self.signals:
+            first, self.signals = self.signals[0], []
             self.handler(*first)
 
 
-_PENDING: ContextVar[Pending | None] = ContextVar("armature_interrupts", default=None)
+_PENDING: ContextVar[DeferredSignals | None] = ContextVar("armature_interrupts", default=None)
 
 
 class GivenUp(BaseException):
-    """Compiling is given up, and the program runs eagerly from now on, because the user has pressed Ctrl-C.
+    """Compilation is given up because the user pressed Ctrl-C; the program runs eagerly from now on.
 
-    No Exception: what runs a plugin or an operator takes those for an error of its own.
+    It does not derive from Exception, because the code that runs plugins and operators handles those as their errors.
     """
 
 
 def check() -> None:
-    """Stop if Ctrl-C was pressed since compiling began; go on where the program's handler only takes note of it.
+    """Stop if Ctrl-C was pressed since the compilation began; continue if the program's handler raises nothing.
 
-    Errors: GivenUp where the program is to go on, else those of its handler.
+    Errors: GivenUp with the setting `eager_on_interrupt`, otherwise those of the handler.
     """
     pending = _PENDING.get()
-    if pending is None or not pending.pressed:
+    if pending is None or not pending.signals:
         return
     if config.current().eager_on_interrupt:
         raise GivenUp("Ctrl-C was pressed while compiling: the program goes on eagerly")
@@ -70,27 +70,27 @@ def check() -> None:
 
 
 def checking(fn: Callable[P, T]) -> Callable[P, T]:
-    """The function, which asks before it begins."""
+    """Wrap a function to call `check` first."""
 
     @functools.wraps(fn)
-    def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         check()
         return fn(*args, **kwargs)
 
-    return asked
+    return checked
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Keep the first SIGINT for the next `check`, or the end; a second one is served at once. Nothing happens outside
-    the main thread."""
+def deferred() -> Iterator[None]:
+    """A context that defers the first SIGINT to the next `check`, or to its end; a second one is handled at once. No
+    effect outside the main thread."""
     before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(before):
         yield
         return
-    pending = Pending(before)
+    pending = DeferredSignals(before)
     token = _PENDING.set(pending)
-    signal.signal(signal.SIGINT, pending.keep)
+    signal.signal(signal.SIGINT, pending.defer)
     try:
         yield
     finally:

@@ -28,7 +28,7 @@ def show_version(wanted: bool) -> None:
     """Print the versions that a bug report needs, and exit."""
     if wanted:
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"armature {metadata.version(CORE)}, torch {versions.found().torch}, Python {python}")
+        print(f"armature {metadata.version(CORE)}, torch {versions.of_process().torch}, Python {python}")
         raise typer.Exit
 
 

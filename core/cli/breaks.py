@@ -33,14 +33,14 @@ class WithPrograms(TyperGroup):
         return super().resolve_command(ctx, args if named else [PROGRAM, *args])
 
 
-def known() -> list[Entry]:
+def catalogue_entries() -> list[Entry]:
     """All break types of the plugins."""
     return catalogue.entries(manager().tables().registries.break_types.winners())
 
 
 def table() -> Table:
     """The catalogue."""
-    found = known()
+    found = catalogue_entries()
     made = Table(title=f"{len(found)} kinds of graph break", show_lines=True)
     for name in ("id", "title", "what to do", "from"):
         made.add_column(name, no_wrap=name == "id")
@@ -78,7 +78,7 @@ def show(
 ) -> None:
     """Say what a kind of graph break means, why it is one, and what to do, with an example."""
     try:
-        entry = catalogue.find(name, known())
+        entry = catalogue.find(name, catalogue_entries())
     except ArmatureError as error:
         fail(error)
     if as_json:
@@ -90,7 +90,7 @@ def show(
 def site(folder: Annotated[Path, typer.Argument(metavar="DIR", help="where to write it")]) -> None:
     """Write the catalogue as a web site: a page for each kind and each plugin, with a search; it needs no server."""
     try:
-        pages = catalogue.write_site(folder, known())
+        pages = catalogue.write_site(folder, catalogue_entries())
     except ArmatureError as error:
         fail(error)
     console().print(f"{len(pages)} pages, {pages[0]}", markup=False, soft_wrap=True)

@@ -38,7 +38,7 @@ INSTALLERS = {
 }
 STYLES = {"ok": "green", "absent": "yellow", "missing": "red"}
 # The distributions of the core's extras, and the consequence if one is missing.
-PARTS = {
+DISTRIBUTIONS = {
     "armature-builtin-rules": "functions are traced by default rules only, and graph breaks have no names",
     "armature-torch-handlers": "torch functions whose result is no tensor break the graph",
     "armature-aten-lowerings": "no operator is fused",
@@ -68,7 +68,7 @@ class Check:
 
 def check_python() -> Iterator[Check]:
     """This Python, and its headers, which building kernels needs."""
-    seen = versions.found()
+    seen = versions.of_process()
     state = State.OK if seen.python_supported else State.MISSING
     fix = "" if seen.python_supported else "install Python 3.11, 3.12 or 3.13"
     yield Check("Python", state, f"{platform.python_version()} at {sys.executable}", fix)
@@ -79,7 +79,7 @@ def check_python() -> Iterator[Check]:
 
 def check_torch() -> Iterator[Check]:
     """The torch that is installed."""
-    seen = versions.found()
+    seen = versions.of_process()
     fits = seen.torch_supported
     low, high = versions.TORCH_RANGE
     fix = "" if fits else f"pip install 'torch>={low},<{high.removesuffix('.dev0')}'"
@@ -133,7 +133,7 @@ def check_plugins(tables: Tables) -> Iterator[Check]:
     """The distributions that armature consists of; `armature plugins` lists others."""
     here = {plugin.distribution: plugin.version for plugin in tables.plugins}
     devices = {"armature-cpu-cpp"} if not torch.cuda.is_available() else {"armature-cpu-cpp", "armature-gpu-triton"}
-    for name, without in PARTS.items():
+    for name, without in DISTRIBUTIONS.items():
         if name in here:
             yield Check(name, State.OK, here[name])
         else:

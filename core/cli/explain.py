@@ -23,7 +23,7 @@ from armature.reports.github import lines
 from armature.reports.record import Recording
 from armature.reports.recorder import Recorder
 
-FOUND = 1  # exit status where --fail-on-... found something
+FINDINGS_STATUS = 1  # exit status where --fail-on-... found something
 
 Html = Annotated[Path | None, typer.Option(help="also write a self-contained web page")]
 Json = Annotated[Path | None, typer.Option("--json", help="also write the record as data")]
@@ -103,7 +103,7 @@ def explain(
         screen.print(gate.line(finding), style="red", markup=False, soft_wrap=True)
     if problem is not None:
         fail(problem)
-    raise typer.Exit(found.status or (FOUND if bad else 0))
+    raise typer.Exit(found.status or (FINDINGS_STATUS if bad else 0))
 
 
 def register(app: typer.Typer) -> None:

@@ -157,7 +157,7 @@ class FrameHook:
             return self._skip(code, reason)
         reached = (*frame.f_locals.values(), *frame.closure) if code.co_freevars else frame.f_locals.values()
         promising = self.compiler.fullgraph or skip.tensors_in_reach(code, reached, frame.f_globals)
-        with COMPILE_LOCK, interrupts.held():
+        with COMPILE_LOCK, interrupts.deferred():
             return self._compile(frame, state, promising)
 
     def _skip(self, code: CodeType, reason: str) -> FrameOutcome:

@@ -50,13 +50,13 @@ def compile_graph(
         return traced.graph.forward if run == ending.inner.forward else ending.after(run)
     run = _Compilation(traced, ctx, compile_aten).run()
     places = [node for node in traced.graph.graph.nodes if node.op == "placeholder"]
-    kinds = views.kinships(_input_fakes(traced.graph), _results(traced.graph))
+    kinds = views.output_aliases(_input_fakes(traced.graph), _results(traced.graph))
     counts = {k: place.meta["counts_writes"] for k, place in enumerate(places) if "counts_writes" in place.meta}
     if counts:
         run = views.counting(run, counts)
     if not kinds:
         return run
-    return lambda *args: views.related(kinds, args, run(*args))
+    return lambda *args: views.with_aliases(kinds, args, run(*args))
 
 
 def returns_other_dtypes(graph: fx.GraphModule) -> bool:

@@ -79,7 +79,7 @@ def output_views_of(whole: fx.GraphModule) -> OutputViews | None:
     graph = _Nodes(whole.graph)
     made: set[fx.Node] = set()
     bases: dict[fx.Node, None] = {}
-    for result in graph.related(results):
+    for result in graph.with_aliases(results):
         path, base = graph.path(result)
         made.update(path)
         bases[base] = None
@@ -157,7 +157,7 @@ class _Nodes:
         """The first node that represents the same tensor as a node."""
         return self.firsts.get(id(_fake(node)), node)
 
-    def related(self, results: list[fx.Node]) -> Iterator[fx.Node]:
+    def with_aliases(self, results: list[fx.Node]) -> Iterator[fx.Node]:
         """Results that share memory with others, and views that autograd restricts."""
         places = self.graph.find_nodes(op="placeholder")
         nodes = {self.first(node): None for node in (*places, *results) if _is_strided(_fake(node))}

@@ -141,9 +141,9 @@ class ForeignBackend:
         if any(map(pieces.runs_between_pieces, module.graph.nodes)):
             around = pieces.compiled(traced, lambda piece: self(piece, ctx, record), pieces.runs_between_pieces)
             return module.forward if around is None else around
-        return segments.compiled(traced, ctx, self.whole) or self.whole(traced)
+        return segments.compiled(traced, ctx, self.compile_piece) or self.compile_piece(traced)
 
-    def whole(self, traced: TracedFrame) -> GraphCallable:
+    def compile_piece(self, traced: TracedFrame) -> GraphCallable:
         """The backend's callable for a whole graph or a piece."""
         if traced.graph is None:
             raise InvariantError(what="a backend is given a graph", details=traced.name)

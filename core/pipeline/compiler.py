@@ -54,8 +54,10 @@ from armature.trace.signals import TraceSignal
 
 # With fullgraph a break would be an error, so numbers stay in the graph.
 ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
-ROUNDS = 4  # factor on the recompile limit for code that resumes in a loop: one call may need code for each iteration
-FOUND_IDLE = "tracing found no tensor in it, and none is in reach"
+LOOP_FACTOR = (
+    4  # factor on the recompile limit for code that resumes in a loop: one call may need code for each iteration
+)
+KNOWN_IDLE = "tracing found no tensor in it, and none is in reach"
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
     "which shows the whole error."
@@ -91,7 +93,7 @@ class Compiler:
     changes: Mapping[str, object] = attrs.field(factory=dict)
     records: Session = attrs.field(factory=session)
     current: Compilation | None = None
-    failed: tuple[Mismatch, ...] = ()  # failed guards of earlier code, for the next record
+    failures: tuple[Mismatch, ...] = ()  # failed guards of earlier code, for the next record
 
     @property
     def backend_name(self) -> str:
@@ -123,7 +125,7 @@ class Compiler:
 
     def recompile_limit(self, request: FrameRequest) -> int:
         """How often a frame's code object may be compiled before it runs eagerly for good."""
-        return self.settings.recompile_limit * (ROUNDS if request.is_in_loop else 1)
+        return self.settings.recompile_limit * (LOOP_FACTOR if request.is_in_loop else 1)
 
     def compile(self, request: FrameRequest) -> CompiledFrame:
         """Compile a frame. Raises RunEagerly, or in strict mode and under fullgraph the original error."""
@@ -132,8 +134,8 @@ class Compiler:
             self.skipped(request.code, self.records.given_up)
             raise RunEagerly(self.records.given_up)
         record = self.current = self.records.begin(request.code, self.backend_name)
-        record.note_failed(self.failed, request)
-        self.failed = ()
+        record.note_failed(self.failures, request)
+        self.failures = ()
         if record.failed_guards:
             logs.recompiling(request.code, record.failed_guards)
         if all(plugin.name == USER for plugin in tables.plugins):
@@ -151,16 +153,16 @@ class Compiler:
         except GivenUp as given_up:
             raise self._given_up(str(given_up), record, ctx) from None
         except SkipFrame as nothing:
-            raise self._nothing(nothing, request, record, ctx) from None
+            raise self._as_idle(nothing, request, record, ctx) from None
         except GraphBreak as stop:
-            raise self._broken(stop, record, ctx) from None
+            raise self._as_graph_break(stop, record, ctx) from None
         except BackendFunctionFailed as fault:
             record.outcome, record.reason = Outcome.FAILED, str(fault)
             # raise here: a function that gets the error as an argument would keep its frames alive until the next
             # garbage collection
             raise
         except (Exception, TraceSignal) as error:
-            raise self._failed(error, record, ctx) from error
+            raise self._as_failure(error, record, ctx) from error
         except BaseException as error:
             record.outcome, record.reason = Outcome.FAILED, f"{type(error).__name__} while it was compiled"
             raise
@@ -195,13 +197,13 @@ class Compiler:
         record = self.current
         invariant(record is not None, "guards are built for a compilation", function=request.code.co_qualname)
         if record is not None:
-            self._failed(error, record, new_context(self.settings, self.tables, record.id))
+            self._as_failure(error, record, new_context(self.settings, self.tables, record.id))
 
     def skipped(self, code: CodeType, reason: str, for_good: bool = False) -> None:
         """Record it and notify observers, once for each code object and reason."""
         if not self.records.skip(code, reason, for_good):
             return
-        logs.left_alone(code, reason)
+        logs.skipped(code, reason)
         event = CompileEvent(EventKind.SKIP, -1, code.co_qualname, code.co_filename, code.co_firstlineno, reason)
         self.tables.observe_compile(event)
 
@@ -211,12 +213,12 @@ class Compiler:
         code = request.code
         if request.promising or not self.records.is_idle(code):
             return None
-        self.skipped(code, FOUND_IDLE)
-        return RunEagerly(FOUND_IDLE, for_all=not session().is_requested(code), idle=True)
+        self.skipped(code, KNOWN_IDLE)
+        return RunEagerly(KNOWN_IDLE, for_all=not session().is_requested(code), idle=True)
 
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         """Remember the reason for the next record, and notify observers."""
-        self.failed = failures
+        self.failures = failures
         code = request.code
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         self.tables.observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(map(str, failures))))
@@ -233,12 +235,12 @@ class Compiler:
         )
         reason = f"compiled {limit} times: {sizes}"
         self.records.limit(code, reason, failed_guards(failures, request))
-        logs.left_alone(code, reason)
+        logs.skipped(code, reason)
         _warn_at(code, text)
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         self.tables.observe_compile(CompileEvent(EventKind.FALLBACK, -1, *place, "recompile limit"))
 
-    def _nothing(
+    def _as_idle(
         self, nothing: SkipFrame, request: FrameRequest, record: Compilation, ctx: CompileContext
     ) -> RunEagerly:
         record.reason = nothing.reason
@@ -248,7 +250,7 @@ class Compiler:
             self.records.withdraw(record)
             self.skipped(request.code, nothing.reason)
         else:
-            logs.left_alone(request.code, nothing.reason)
+            logs.skipped(request.code, nothing.reason)
             ctx.emit(event_of(record, EventKind.SKIP, nothing.reason))
         if nothing.frees:
             nothing.__traceback__ = None
@@ -266,7 +268,7 @@ class Compiler:
             idle_callees=bool(nothing.idle_codes),
         )
 
-    def _broken(self, stop: GraphBreak, record: Compilation, ctx: CompileContext) -> Exception:
+    def _as_graph_break(self, stop: GraphBreak, record: Compilation, ctx: CompileContext) -> Exception:
         event = stop.event
         reason = f"{event.type.id} ({stop.not_resumed})" if stop.not_resumed else event.type.id
         record.outcome, record.breaks, record.reason = Outcome.BREAK, (event,), reason
@@ -276,7 +278,7 @@ class Compiler:
             return unsupported(event)
         return RunEagerly(f"graph break: {event.type.title}", guards=stop.guards)
 
-    def _failed(self, error: Exception | TraceSignal, record: Compilation, ctx: CompileContext) -> RunEagerly:
+    def _as_failure(self, error: Exception | TraceSignal, record: Compilation, ctx: CompileContext) -> RunEagerly:
         record.outcome, record.reason = Outcome.FALLBACK, f"{type(error).__name__}: {error}"
         ctx.emit(event_of(record, EventKind.FALLBACK, record.reason))
         if ctx.config.repro_dir and not isinstance(error, DeviceBackendUnready):

@@ -48,12 +48,12 @@ class KernelCompiler:
         plan = recordings.plan
         self.print("plan", lambda: show_plan(plan), ctx)
         if ctx.config.autotune:
-            self.tell_what_is_not_measured(plan, ctx)
+            self.warn_of_unmeasured(plan, ctx)
         program = self.timed("codegen", ctx, lambda: generate(plan, ctx, boxed=aten.kind is GraphKind.BACKWARD))
         self.print("kernels", lambda: "\n".join(source.text for source in program.sources), ctx)
         self.print("wrapper", lambda: program.wrapper, ctx)
         compiled = self.timed("load", ctx, lambda: load(program, aten, loops, plan, ctx, recordings.segment))
-        compiled = recordings.whole(compiled)
+        compiled = recordings.graph(compiled)
         if aten.kind is GraphKind.BACKWARD:
             # a backward graph is compiled on its first call, but its errors belong to this compilation
             compiled.ready()
@@ -61,7 +61,7 @@ class KernelCompiler:
         logs.kernels(self.record, compiled)
         return compiled
 
-    def tell_what_is_not_measured(self, plan: KernelPlan, ctx: CompileContext) -> None:
+    def warn_of_unmeasured(self, plan: KernelPlan, ctx: CompileContext) -> None:
         """Warn, once for each back end that can't choose among kernels by measuring them."""
         for device in dict.fromkeys(kernel.device.type for kernel in plan.launches):
             backend = ctx.tables.device_backend(device)

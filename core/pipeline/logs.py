@@ -22,7 +22,7 @@ ROOT = "armature"
 FORMAT = "%(name)s: %(message)s"
 
 
-def tell(topic: str, text: Callable[[], str]) -> None:
+def log(topic: str, text: Callable[[], str]) -> None:
     """Log a text, which is only built if the logger is enabled."""
     logger = logging.getLogger(f"{ROOT}.{topic}")
     asked = topic in config.current().log
@@ -38,7 +38,7 @@ def tell(topic: str, text: Callable[[], str]) -> None:
 
 def frame(record: Compilation) -> None:
     """The outcome of a compilation, with the lines of its graph breaks."""
-    tell("frame", lambda: _frame(record))
+    log("frame", lambda: _frame(record))
 
 
 def _frame(record: Compilation) -> str:
@@ -54,20 +54,20 @@ def _is_cut(record: Compilation) -> bool:
     return record.outcome is Outcome.COMPILED and bool(record.breaks)
 
 
-def left_alone(code: CodeType, reason: str) -> None:
+def skipped(code: CodeType, reason: str) -> None:
     """A frame that was not compiled."""
-    tell("frame", lambda: f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}: left alone: {reason}")
+    log("frame", lambda: f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}: left alone: {reason}")
 
 
 def guards(record: Compilation) -> None:
     """The guards of a frame's code, each with the user's line."""
-    tell("guards", lambda: "\n  ".join([f"{record.where} {record.function}:", *record.guards]))
+    log("guards", lambda: "\n  ".join([f"{record.where} {record.function}:", *record.guards]))
 
 
 def recompiling(code: CodeType, failed: Iterable[FailedGuard]) -> None:
     """The failed guards, with the old and new values."""
     lead = f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname} is compiled again:"
-    tell("recompiles", lambda: "\n  ".join([lead, *map(_failure, merged(failed))]))
+    log("recompiles", lambda: "\n  ".join([lead, *map(_failure, merged(failed))]))
 
 
 def _failure(guard: FailedGuard) -> str:
@@ -77,12 +77,12 @@ def _failure(guard: FailedGuard) -> str:
 def graph(record: Compilation) -> None:
     """The captured graph as a program, with the user's lines."""
     if record.module is not None:
-        tell("graph", lambda: f"{record.where} {record.function}:\n{record.captured}")
+        log("graph", lambda: f"{record.where} {record.function}:\n{record.captured}")
 
 
 def kernels(record: Compilation, compiled: CompiledGraph) -> None:
     """The kernels of a graph: the operators fused in each, and the user's lines."""
-    tell("kernels", lambda: "\n  ".join([f"{record.where} {compiled.name}:", *map(str, _kernels(compiled))]))
+    log("kernels", lambda: "\n  ".join([f"{record.where} {compiled.name}:", *map(str, _kernels(compiled))]))
 
 
 def _kernels(compiled: CompiledGraph) -> Iterable[str]:

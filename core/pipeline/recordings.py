@@ -49,7 +49,7 @@ class Recordings:
             names = list(dict.fromkeys(s.kernel.name if isinstance(s, Launch) else str(s.target) for s in steps))
             more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
             which = f"{', '.join(names[:MOST_NAMES])}{more}: " if division.plan.segments else ""
-            made.tell(aten.name, f"not recorded: {which}{reason}")
+            made.notify(aten.name, f"not recorded: {which}{reason}")
         return made
 
     def segment(self, segment: Segment, call: Call) -> Call:
@@ -58,7 +58,7 @@ class Recordings:
         fixed = frozenset(k for k, name in enumerate(segment.inputs) if name in static)
         return self.replayed(f"{self.aten.name} {segment.name}", call, segment.device, fixed)
 
-    def whole(self, compiled: CompiledGraph) -> CompiledGraph:
+    def graph(self, compiled: CompiledGraph) -> CompiledGraph:
         """The graph, with all of it recorded if that is what was decided."""
         if self.division.device is None:
             return compiled
@@ -75,7 +75,7 @@ class Recordings:
             fixed,
             sized=bool(self.plan.sizes),
             constants=frozenset(map(storage_number, self.plan.constants.values())),
-            tell=lambda detail: self.tell(name, detail),
+            tell=lambda detail: self.notify(name, detail),
         )
 
     def recorder(self, device: torch.device) -> LaunchRecorder:
@@ -85,6 +85,6 @@ class Recordings:
             raise InvariantError(what="a recording on a device that has no recorder", details=str(device))
         return found
 
-    def tell(self, name: str, detail: str) -> None:
+    def notify(self, name: str, detail: str) -> None:
         """Tell observers what was recorded, or why not."""
         self.ctx.emit(event_of(self.record, EventKind.REPLAY, f"{name}: {detail}"))

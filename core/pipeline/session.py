@@ -165,16 +165,16 @@ class Session:
     _numbers: Iterator[int] = attrs.field(factory=itertools.count)
     _codes: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _relied: dict[int, Relied] = attrs.field(factory=dict)
-    _asked: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
+    _requested: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _idle: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
-    _left: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are not compiled
+    _skip_reasons: dict[int, set[str]] = attrs.field(factory=dict)  # why code objects are not compiled
     # those that torch skips without calling the hook
     _skipped: dict[int, ReferenceType[CodeType]] = attrs.field(factory=dict)
     _reported: set[object] = attrs.field(factory=set)
 
     def separate(self) -> Session:
         """A session with records of its own. It also owns the code cached meanwhile, and may forget it."""
-        return Session(codes=self._codes, relied=self._relied, asked=self._asked)
+        return Session(codes=self._codes, relied=self._relied, requested=self._requested)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Records]:
@@ -207,7 +207,7 @@ class Session:
         self._remember(code)
         if for_good:
             session()._skip_for_good(code)
-        reported = self._left.setdefault(id(code), set())
+        reported = self._skip_reasons.setdefault(id(code), set())
         if reason in reported:
             return False
         reported.add(reason)
@@ -226,19 +226,19 @@ class Session:
     def _skip_for_good(self, code: CodeType) -> None:
         self._remember(code)
         if id(code) not in self._skipped:
-            _hold(self._skipped, code)
+            _store_weakly(self._skipped, code)
 
     @contextlib.contextmanager
     def showing_skipped(self) -> Iterator[None]:
         """In this context the hook sees skipped frames as if they were not; afterwards everything is restored."""
         before, self._skipped = self._skipped, {}
-        _for_each(before, lambda code: set_code_strategy(code, COMPILE))
+        _for_each_alive(before, lambda code: set_code_strategy(code, COMPILE))
         try:
             yield
         finally:
-            _for_each(self._skipped, lambda code: set_code_strategy(code, COMPILE))
+            _for_each_alive(self._skipped, lambda code: set_code_strategy(code, COMPILE))
             self._skipped = before
-            _for_each(before, skip_code)
+            _for_each_alive(before, skip_code)
 
     def request(self, fn: object) -> None:
         """Note that the user wants this function, or this module's forward, compiled, even in a library."""
@@ -251,18 +251,18 @@ class Session:
         elif not self.is_requested(code):  # it may have been skipped when another function called it
             reset_code(code)
         if not self.is_requested(code):
-            _hold(self._asked, code)
+            _store_weakly(self._requested, code)
 
     def is_requested(self, code: CodeType) -> bool:
         """Whether the user passed this very code to `compile`."""
-        held = self._asked.get(id(code))
+        held = self._requested.get(id(code))
         return held is not None and held() is code
 
     def note_idle(self, codes: Iterable[CodeType]) -> None:
         """Note code objects in which a trace found nothing to compile."""
         for code in codes:
             if id(code) not in self._idle:
-                _hold(self._idle, code)
+                _store_weakly(self._idle, code)
 
     def is_idle(self, code: CodeType) -> bool:
         """Whether this very code object was noted as idle."""
@@ -323,7 +323,7 @@ class Session:
         if code is None or reset_code(code):
             self._codes.pop(key, None)
             self._relied.pop(key, None)
-            self._left.pop(key, None)
+            self._skip_reasons.pop(key, None)
             self._skipped.pop(key, None)
             self._idle.pop(key, None)
 
@@ -333,17 +333,17 @@ class Session:
         self.compilations.clear()
         self.skips.clear()
         self.limits.clear()
-        self._left.clear()
+        self._skip_reasons.clear()
         self._idle.clear()
         self._reported.clear()
         self.given_up = ""
 
     def _remember(self, code: CodeType) -> None:
         if id(code) not in self._codes:
-            _hold(self._codes, code, self._relied, self._left)
+            _store_weakly(self._codes, code, self._relied, self._skip_reasons)
 
 
-def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dict[int, Any]) -> None:
+def _store_weakly(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dict[int, Any]) -> None:
     """Store a weak reference by identity, because code objects with equal text are equal. `others` are dropped with
     it."""
     key = id(code)
@@ -355,7 +355,7 @@ def _hold(held: dict[int, ReferenceType[CodeType]], code: CodeType, *others: dic
     held[key] = ref(code, forget)
 
 
-def _for_each(held: dict[int, ReferenceType[CodeType]], act: Callable[[CodeType], None]) -> None:
+def _for_each_alive(held: dict[int, ReferenceType[CodeType]], act: Callable[[CodeType], None]) -> None:
     for code in [code for kept in held.values() if (code := kept()) is not None]:
         act(code)
 

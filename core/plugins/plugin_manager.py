@@ -108,7 +108,7 @@ def place_of(obj: object) -> str:
         return ""
 
 
-Asked: TypeAlias = tuple[frozenset[str], tuple[str, ...]]  # excluded plugins, and the order of those named
+PluginChoice: TypeAlias = tuple[frozenset[str], tuple[str, ...]]  # excluded plugins, and the order of those named
 
 
 @attrs.frozen(eq=False)
@@ -133,8 +133,8 @@ class PluginManager:
     _faults: dict[str, list[PluginError]] = attrs.field(factory=dict)  # of loading, by plugin
     _late_faults: dict[tuple[str, str], PluginError] = attrs.field(factory=dict)  # by plugin and hook
     _revision: int = 0
-    _made: dict[Asked, BuiltTables] = attrs.field(factory=dict)  # by the choice of plugins in the settings
-    _made_at: int = -1  # the revision for which they were built
+    _tables: dict[PluginChoice, BuiltTables] = attrs.field(factory=dict)  # by the choice of plugins in the settings
+    _tables_revision: int = -1  # the revision for which they were built
     _epoch: int = 0
     _user: UserRules | None = None
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
@@ -151,12 +151,12 @@ class PluginManager:
     def disabled(self) -> tuple[Plugin, ...]:
         """Installed plugins that the settings exclude; they are not imported."""
         names = config.current().disabled_plugins
-        return tuple(candidate.plugin for candidate in self._found() if candidate.plugin.called(names))
+        return tuple(candidate.plugin for candidate in self._installed() if candidate.plugin.called(names))
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise UnknownPlugin for a name that is neither a plugin's nor its distribution's. Imports nothing."""
         with self._lock:
-            known = [*(candidate.plugin for candidate in self._found()), *self._loaded.values()]
+            known = [*(candidate.plugin for candidate in self._installed()), *self._loaded.values()]
         called = sorted({USER, *self._faults, *(plugin.name for plugin in known)})
         for name in names:
             if name not in called and not any(plugin.called([name]) for plugin in known):
@@ -165,7 +165,7 @@ class PluginManager:
     def check_passes(self, names: Collection[str], settings: Config) -> None:
         """Raise UnknownPass for a name that no pass has. Excluded plugins are not imported to find their passes: while
         there are some, any name is accepted."""
-        if not names or any(candidate.plugin.called(settings.disabled_plugins) for candidate in self._found()):
+        if not names or any(candidate.plugin.called(settings.disabled_plugins) for candidate in self._installed()):
             return
         known = sorted(map(str, self.tables(settings).registries.passes.rows))
         for name in sorted(set(names).difference(known)):
@@ -268,7 +268,7 @@ class PluginManager:
                 rank = self._rank(plugin, settings)
                 made = Implementation(plugin, hook, impl.function, tuple(impl.argnames), rank)
                 # tryfirst and trylast are pluggy's own terms for "before and after all others".
-                found.append((impl.trylast - impl.tryfirst, self._place(plugin, settings), made))
+                found.append((impl.trylast - impl.tryfirst, self._precedence(plugin, settings), made))
         return tuple(row[-1] for row in sorted(found, key=lambda row: row[:-1]))
 
     @staticmethod
@@ -276,10 +276,10 @@ class PluginManager:
         order = settings.plugin_order
         return next((len(order) - at for at, name in enumerate(order) if plugin.called([name])), 0)
 
-    def _place(self, plugin: Plugin, settings: Config) -> tuple[int, int, str]:
+    def _precedence(self, plugin: Plugin, settings: Config) -> tuple[int, int, str]:
         return (-self._rank(plugin, settings), -plugin.priority, plugin.name)
 
-    def _found(self) -> tuple[Candidate, ...]:
+    def _installed(self) -> tuple[Candidate, ...]:
         if self._candidates is None:
             self._candidates = tuple(self.find())
         return self._candidates
@@ -287,22 +287,22 @@ class PluginManager:
     def _built(self, settings: Config) -> BuiltTables:
         with self._lock:
             self._load(settings.disabled_plugins)
-            if self._made_at != self._revision:
-                self._made.clear()
-                self._made_at = self._revision
+            if self._tables_revision != self._revision:
+                self._tables.clear()
+                self._tables_revision = self._revision
             asked = (settings.disabled_plugins, settings.plugin_order)
-            if asked not in self._made:
+            if asked not in self._tables:
                 hooks = {name: self.implementations(name, settings) for name in hook_specs()}
                 active = [plugin for plugin in self._loaded.values() if not plugin.called(settings.disabled_plugins)]
-                active.sort(key=lambda plugin: self._place(plugin, settings))
+                active.sort(key=lambda plugin: self._precedence(plugin, settings))
                 self._epoch += 1
                 faults: list[PluginError] = []
                 tables = build(self._epoch, active, hooks, faults.append, self._report_late)
-                self._made[asked] = BuiltTables(tables, faults)
-            return self._made[asked]
+                self._tables[asked] = BuiltTables(tables, faults)
+            return self._tables[asked]
 
     def _load(self, disabled: frozenset[str]) -> None:
-        for candidate in self._found():
+        for candidate in self._installed():
             plugin = candidate.plugin
             tried = self._loaded.get(plugin.name, None) or self._faults.get(plugin.name)
             if not plugin.called(disabled) and not tried:

@@ -32,12 +32,12 @@ def identity_key(obj: object) -> Hashable:
 def name_of(obj: object) -> str:
     """The name of a key in messages; the name of its class, if the object's own name can't be read."""
     try:
-        return _told_name(obj)
+        return _own_name(obj)
     except Exception:
         return f"an object of {describe(type(obj)).name}"
 
 
-def _told_name(obj: object) -> str:
+def _own_name(obj: object) -> str:
     if isinstance(obj, str):
         return obj
     if isinstance(obj, tuple):

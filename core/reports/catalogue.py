@@ -25,7 +25,7 @@ from armature.breaks.types import BreakType, Example, NoExamples, plainly
 from armature.errors import ArmatureError
 from armature.plugins.registry import Row
 from armature.reports.files import CannotWriteReport, put
-from armature.reports.html import TEMPLATES, spoken
+from armature.reports.html import TEMPLATES, markup
 
 NEAREST = 3
 TO_LINTERS = re.compile(r" *# *(?:type: ignore|noqa|mypy:|ruff:|fmt:)[^\n#]*", re.MULTILINE)
@@ -185,7 +185,7 @@ def lines(entry: Entry) -> Iterator[RenderableType]:
 def write_site(folder: Path, known: Sequence[Entry]) -> list[Path]:
     """A page for each type and each plugin, and one that lists all with a search. Errors: CannotWriteReport."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    environment.filters["spoken"] = spoken
+    environment.filters["markup"] = markup
     by_plugin: dict[str, list[Entry]] = {}
     for entry in known:
         by_plugin.setdefault(entry.plugin, []).append(entry)

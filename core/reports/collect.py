@@ -160,7 +160,7 @@ class Collector:
         if record.outcome is not Ended.COMPILED:
             return OUTCOMES[record.outcome], record.reason or UNFINISHED
         if frame.failures:
-            return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(told, merged(frame.failures))))
+            return Outcome.RECOMPILED, "; ".join(dict.fromkeys(map(failure_text, merged(frame.failures))))
         return Outcome.COMPILED, compiled_as(record, graphs)
 
     def _break(self, event: BreakEvent, frame: int, callers: Sequence[Caller]) -> int:
@@ -209,7 +209,7 @@ def failures(found: Iterable[FailedGuard]) -> tuple[GuardFailure, ...]:
     return tuple(GuardFailure(one.text, one.expression, one.before, one.now, one.user) for one in found)
 
 
-def told(failure: GuardFailure) -> str:
+def failure_text(failure: GuardFailure) -> str:
     """Describe a failed guard in one line."""
     return f"{failure.words} ({failure.user})" if failure.user else failure.words
 
@@ -279,7 +279,7 @@ def runs(timeline: Timeline, began: float) -> Iterator[Span]:
 
 def found_versions(plugins: PluginManager) -> Versions:
     """The versions of the software in this process."""
-    found = versions.found()
+    found = versions.of_process()
     named = {(plugin.title, plugin.version) for plugin in plugins.tables().plugins if plugin.version}
     return Versions(
         armature=metadata.version(CORE),

@@ -72,14 +72,14 @@ class Reports:
             if not os.access(path if path.exists() else path.parent, os.W_OK):
                 raise CannotWriteReport(path=path, problem="there is no permission to write there")
 
-    def write(self, recording: Recording, told: Callable[[Path], None]) -> CannotWriteReport | None:
-        """Write every file that can be written, then raise the first error if there was one. told: called with each
-        path that was written."""
+    def write(self, recording: Recording, on_written: Callable[[Path], None]) -> CannotWriteReport | None:
+        """Write every file that can be written, then raise the first error if there was one. on_written: called with
+        each path that was written."""
         problem = None
         for path, form in self._wanted():
             try:
                 put(path, form(recording))
-                told(path)
+                on_written(path)
             except OSError as error:
                 problem = problem or CannotWriteReport(path=path, problem=error.strerror or error)
             except Exception as error:  # the other formats are written even if one fails

@@ -137,7 +137,7 @@ def of_plan(kernel: plans.Work, buffers: Mapping[str, Buffer], by_loop: Mapping[
         writes=kernel.writes,
         bytes_read=total(kernel.reads, buffers),
         bytes_written=total(kernel.writes, buffers),
-        places=places(kernel.origins),
+        places=user_lines(kernel.origins),
     )
 
 
@@ -156,11 +156,11 @@ def of_call(call: ExternCall, buffers: Mapping[str, Buffer]) -> Kernel:
         bytes_written=total((*made, *call.mutates), buffers),
         reason=KINDS[call.reason.kind],
         detail=call.reason.detail,
-        places=places(call.origins),
+        places=user_lines(call.origins),
     )
 
 
-def places(origins: Iterable[Origin]) -> tuple[Place, ...]:
+def user_lines(origins: Iterable[Origin]) -> tuple[Place, ...]:
     """The user's lines, each once."""
     return tuple(dict.fromkeys(place for origin in origins if (place := place_of(origin)) is not None))
 

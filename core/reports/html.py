@@ -23,7 +23,7 @@ LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
 WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
 SHOWN_SPANS = 20_000  # in the flame chart, the longest ones
 FIRST = 5  # problems that the head of the page names
-SPOKEN_CODE = re.compile(r"`([^`]*)`")
+CODE = re.compile(r"`([^`]*)`")
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ def page(recording: Recording) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"together": merged, "size": size, "spoken": spoken, "brief": brief}
+    environment.filters |= {"merged": merged, "size": size, "markup": markup, "brief": brief}
     looked_at = [frame for frame in recording.frames if frame.outcome not in LEFT]
     return environment.get_template("report.html.j2").render(
         recording=recording,
@@ -159,10 +159,10 @@ def _compiled_again(recording: Recording) -> Iterator[Problem]:
     yield from found.values()
 
 
-def spoken(text: str) -> Markup:
+def markup(text: str) -> Markup:
     """Convert a text with code between backticks to HTML."""
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(SPOKEN_CODE.split(text))
+        Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(CODE.split(text))
     )
 
 

@@ -70,17 +70,17 @@ class Judges:
         self._process = None
         status = process.wait()
         process.communicate()
-        return f"{ENDED}: {spoken(status)}" if in_eager else ""
+        return f"{ENDED}: {exit_text(status)}" if in_eager else ""
 
 
-def spoken(status: int) -> str:
+def exit_text(status: int) -> str:
     """Describe how a process ended."""
     if status >= 0:
         return f"the process ended with status {status}"
     return f"the process was ended by {signal.Signals(-status).name}"
 
 
-def say(answers: int, text: str) -> None:
+def write_line(answers: int, text: str) -> None:
     """Write a line for the process that asks."""
     os.write(answers, f"{json.dumps(text)}\n".encode())
 
@@ -99,12 +99,12 @@ def serve(answers: int) -> None:
             model, inputs = names["Graph"](), list(names["inputs"]())
             eager(model, inputs)
         except Exception:
-            say(answers, "eager mode refuses it")
+            write_line(answers, "eager mode refuses it")
         else:
-            say(answers, "eager mode is well")
+            write_line(answers, "eager mode is well")
             with contextlib.suppress(Exception):
                 found = fault(model, inputs, backend, kind)
-        say(answers, found)
+        write_line(answers, found)
 
 
 if __name__ == "__main__":

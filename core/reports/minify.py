@@ -133,15 +133,15 @@ def seconds(run: Callable[..., Any], inputs: Sequence[object]) -> float:
 
 @attrs.define(eq=False)
 class Minifier:
-    """Makes a graph smaller for as long as it has the fault. tries: the number of graphs that were tested. told: called
-    after each test.
+    """Makes a graph smaller for as long as it has the fault. tries: the number of graphs that were tested. on_test:
+    called after each test.
 
     judge: tests a graph; `fault` does so in this process.
     """
 
     backend: str
     kind: str
-    told: Callable[[int, int], None] = lambda tries, nodes: None
+    on_test: Callable[[int, int], None] = lambda tries, nodes: None
     judge: Judge = fault
     tries: int = 0
     fault: str = ""
@@ -170,7 +170,7 @@ class Minifier:
             found = self.judge(graph, inputs, self.backend, self.kind)
         except Exception:  # the smaller graph fails in eager mode
             found = ""
-        self.told(self.tries, operators(graph))
+        self.on_test(self.tries, operators(graph))
         # An error of another class counts as another fault.
         same = found.partition(":")[0] == self.fault.partition(":")[0] if self.kind == "error" else bool(found)
         if not (found and same):
@@ -239,7 +239,7 @@ def rewritten(
     return made, [kept[node] for node in made.graph.nodes if node.op == "placeholder"]
 
 
-def minify(folder: Path, kind: str, told: Callable[[int, int], None], judge: Judge) -> tuple[Path, Minifier, int]:
+def minify(folder: Path, kind: str, on_test: Callable[[int, int], None], judge: Judge) -> tuple[Path, Minifier, int]:
     """Reduce the graph of the script in `folder`, and write the result to its subfolder `minified`. Returns the new
     script, the minifier and the graph's size.
 
@@ -252,7 +252,7 @@ def minify(folder: Path, kind: str, told: Callable[[int, int], None], judge: Jud
     except Exception as error:
         raise NoGraphToMinify(path=path, problem=f"{type(error).__name__}: {error}") from error
     graph = fx.symbolic_trace(model)
-    found = Minifier(str(names.get("BACKEND", "auto")), kind, told, judge)
+    found = Minifier(str(names.get("BACKEND", "auto")), kind, on_test, judge)
     target = path.parent / "minified"
     target.mkdir(exist_ok=True)
     try:

@@ -73,7 +73,7 @@ class Watch:
         found = {name: (getattr(self, name), count) for name, count in wanted.items() if count is not None}
         wrong = [f"{is_now} {name}, expected {count}" for name, (is_now, count) in found.items() if is_now != count]
         if wrong:
-            raise AssertionError(f"{'; '.join(wrong)}\n\n{told(self.recording)}")
+            raise AssertionError(f"{'; '.join(wrong)}\n\n{plain_text(self.recording)}")
 
     def no_full_graph(self) -> str:
         """Why the test is not fully compiled without graph breaks; "" if it is."""
@@ -85,7 +85,7 @@ class Watch:
         if not recording.count(*COMPILED) and not recording.breaks and not eager:
             return f"{lead}, but armature compiled nothing in it"
         broke, ran = counted(self.breaks, "graph"), counted(eager, "frame")
-        return f"{lead}, but {broke} broke and {ran} ran eagerly\n\n{told(recording)}"
+        return f"{lead}, but {broke} broke and {ran} ran eagerly\n\n{plain_text(recording)}"
 
     def write(self, folder: Path, name: str) -> None:
         """Write the page and the data of a test, if the hook handled any frame in it."""
@@ -113,7 +113,7 @@ def indexed(folder: Path) -> list[str]:
         return [f"{folder / 'index.html'} can't be written: {type(error).__name__}: {error}"]
 
 
-def told(recording: Recording) -> str:
+def plain_text(recording: Recording) -> str:
     """The terminal report as plain text."""
     console = Console(width=WIDTH, no_color=True, highlight=False)
     with console.capture() as captured:

@@ -87,13 +87,13 @@ def from_json(text: str, path: object = "the text") -> Recording:
         data = json.loads(text)
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise TypeError(f"its format is not {FORMAT}")
-        made: Recording = _made(Recording, data)
+        made: Recording = _from_data(Recording, data)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise NotARecord(path=path, problem=f"{type(error).__name__}: {error}") from error
     return made
 
 
-def _made(kind: Any, value: Any) -> Any:
+def _from_data(kind: Any, value: Any) -> Any:
     if isinstance(kind, UnionType):
         kind = next((part for part in get_args(kind) if (part is NoneType) == (value is None)), kind)
     if kind in NAMES:
@@ -101,8 +101,8 @@ def _made(kind: Any, value: Any) -> Any:
             raise TypeError(f"{value!r:.60} stands where {NAMES[kind]} is to be")
         return value
     if get_origin(kind) is tuple:
-        return tuple(_made(get_args(kind)[0], item) for item in value)
+        return tuple(_from_data(get_args(kind)[0], item) for item in value)
     if issubclass(kind, StrEnum):
         return kind(value)
     hints = hints_of(kind)
-    return kind(**{name: _made(hints[name], item) for name, item in value.items()})
+    return kind(**{name: _from_data(hints[name], item) for name, item in value.items()})

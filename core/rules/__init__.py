@@ -28,7 +28,7 @@ __all__ = [
     "skip",
 ]
 
-_PLACES = {
+_MODULES = {
     **dict.fromkeys(("in_graph", "inline", "skip"), "armature.rules.declare"),
     "RuleBook": "armature.rules.book",
     "Subject": "armature.introspection",
@@ -39,4 +39,4 @@ def __getattr__(name: str) -> Any:
     # Imported lazily: the user's declarations need the plugin manager, which needs rules.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES.get(name, "armature.rules.data")), name)
+    return getattr(importlib.import_module(_MODULES.get(name, "armature.rules.data")), name)

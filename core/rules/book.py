@@ -96,12 +96,12 @@ class RuleBook:
         if held is not None:
             return held
         shared = self._cache.of_class(obj)
-        if shared is not None and self._index is not None and self._index.modules_seen == len(sys.modules):
+        if shared is not None and self._index is not None and self._index.modules_loaded == len(sys.modules):
             return shared
         self._refresh()
         stack = list(layers(obj))
         verdict = self._decide(stack)
-        self._cache.keep(obj, verdict, shared=self._is_of_class(stack))
+        self._cache.store(obj, verdict, shared=self._is_of_class(stack))
         return verdict
 
     def frame_verdict(self, code: CodeType, variables: Mapping[str, object]) -> Verdict:
@@ -116,7 +116,7 @@ class RuleBook:
         rows = [row for row in named if row[0].decision is not Decision.IN_GRAPH]
         rows += self._for_module(subject.module, traceable=True)
         verdict = _chain([_as_verdict(row) for row in rows], _default(subject))
-        self._cache.keep(code, verdict)
+        self._cache.store(code, verdict)
         return verdict
 
     def missing(self) -> tuple[Missing, ...]:
@@ -124,7 +124,7 @@ class RuleBook:
         self._refresh()
         absent = [
             Missing(rule, rule_origin, f"{rule.target} does not exist here")
-            for name, entries in self.index.unseen()
+            for name, entries in self.index.unresolved_names()
             if _is_absent(name)
             for rule, rule_origin in map(_as_row, entries)
         ]

@@ -22,7 +22,7 @@ Reference = Callable[[], object]
 
 
 @attrs.frozen(eq=False)
-class Lasting:
+class PermanentReference:
     """Replaces a weak reference to an object that lives as long as the process."""
 
     obj: object
@@ -32,7 +32,7 @@ class Lasting:
 
 
 @attrs.frozen(eq=False)
-class Placed:
+class DescriptorReference:
     """Replaces a weak reference to a descriptor: returns the object in its place in its class, while the class
     lives."""
 
@@ -45,7 +45,7 @@ class Placed:
 
 
 @attrs.frozen(eq=False)
-class OfClass:
+class ClassVerdict:
     """The shared verdict of a class's instances, valid while a call of them runs the same code.
 
     call: the `__call__` of the class, None if that can't change: there is none, or the class is written in C.
@@ -64,7 +64,7 @@ class VerdictCache:
     # Ids of objects with rows of their own, which the tables hold; they do not use their class's verdict.
     named: Set[int] = frozenset()
     verdicts: dict[int, tuple[Reference, Verdict]] = attrs.field(factory=dict)
-    classes: dict[int, OfClass] = attrs.field(factory=dict)
+    classes: dict[int, ClassVerdict] = attrs.field(factory=dict)
 
     def get(self, obj: object) -> Verdict | None:
         """The cached verdict on this very object; None if there is none."""
@@ -82,7 +82,7 @@ class VerdictCache:
         call = shared.call
         return shared.verdict if call is None or call() is class_member(kind, "__call__") else None
 
-    def keep(self, obj: object, verdict: Verdict, *, shared: bool = False) -> None:
+    def store(self, obj: object, verdict: Verdict, *, shared: bool = False) -> None:
         """Cache a verdict as long as its object lives. `shared`: it applies to any instance of the class."""
         reference = watch(obj, forgetter(self.verdicts, id(obj)))
         if reference is not None:
@@ -93,7 +93,7 @@ class VerdictCache:
             fixed = not called or is_written_in_c(kind)
             call = None if fixed else watch(class_member(kind, "__call__"), forget)
             if fixed or call is not None:
-                self.classes[id(kind)] = OfClass(weakref.ref(kind, forget), called, call, verdict)
+                self.classes[id(kind)] = ClassVerdict(weakref.ref(kind, forget), called, call, verdict)
 
     def clear(self, named: Set[int]) -> None:
         """Forget everything; `named` are the ids of objects with rows."""
@@ -110,12 +110,12 @@ def forgetter(held: dict[int, Any], key: int) -> Callable[[object], None]:
 def watch(obj: Any, forget: Callable[[object], None]) -> Reference | None:
     """A reference that returns the object as long as it lives, without keeping it alive; None if none is possible."""
     if is_immortal(obj):
-        return Lasting(obj)
+        return PermanentReference(obj)
     try:
         return weakref.ref(obj, forget)
     except TypeError:
         pass
     owner: Any = obj.__objclass__ if is_descriptor(obj) else None
     if is_class(owner) and class_member(owner, obj.__name__) is obj:
-        return Placed(weakref.ref(owner, forget), obj.__name__)
+        return DescriptorReference(weakref.ref(owner, forget), obj.__name__)
     return None

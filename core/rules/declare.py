@@ -51,7 +51,7 @@ class ActiveRule:
     def undo(self) -> None:
         """Take the rule back. Does nothing if that is done already."""
         if self._user.holds(self._number):
-            change(lambda: self._user.unsay(self._number))
+            change(lambda: self._user.remove(self._number))
 
     def __enter__(self) -> Self:
         return self
@@ -110,12 +110,12 @@ def skip(target: Any = UNSET, *, reason: str = "") -> Any:
     it a decorator is returned, which returns the function unchanged. reason: printed by `armature why`. Errors:
     BadTarget.
     """
-    return _say(Decision.SKIP, target, reason)
+    return _add_rule(Decision.SKIP, target, reason)
 
 
 def inline(target: Any = UNSET, *, reason: str = "") -> Any:
     """Trace into the target, whatever plugins say. Arguments as for `skip`. Errors: BadTarget."""
-    return _say(Decision.INLINE, target, reason)
+    return _add_rule(Decision.INLINE, target, reason)
 
 
 def in_graph(target: Any = UNSET, *, reason: str = "") -> Any:
@@ -123,10 +123,10 @@ def in_graph(target: Any = UNSET, *, reason: str = "") -> Any:
 
     The target must compute on its arguments only, without effects that Python can see. Errors: BadTarget.
     """
-    return _say(Decision.IN_GRAPH, target, reason)
+    return _add_rule(Decision.IN_GRAPH, target, reason)
 
 
-def _say(decision: Decision, target: Any, reason: str) -> Any:
+def _add_rule(decision: Decision, target: Any, reason: str) -> Any:
     call = f"armature.rules.{decision.value}"
     if not isinstance(reason, str):
         raise BadTarget(call=call, target=f"reason={reason!r}", problem="a reason is a text", fix="Say why in words.")
@@ -135,11 +135,11 @@ def _say(decision: Decision, target: Any, reason: str) -> Any:
     target = original(target)
     check_target(call, target, decision)
     user = manager().user
-    return ActiveRule(target, user, change(lambda: user.say(functools.partial(_rule, decision, target, reason))))
+    return ActiveRule(target, user, change(lambda: user.add(functools.partial(_rule, decision, target, reason))))
 
 
 def _decorate(decision: Decision, reason: str, target: Any) -> Any:
-    _say(decision, target, reason)
+    _add_rule(decision, target, reason)
     return target
 
 

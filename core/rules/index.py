@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     Entry = tuple[
         Rule | RuleTable, RuleOrigin, int
     ]  # a verdict's content, the row's (or its table's) location, the index in the table
-    Held = dict[int, tuple[Any, list[Entry]]]
+    RowsById = dict[int, tuple[Any, list[Entry]]]
 
 
 @attrs.define(eq=False)
 class RuleIndex:
     """The rules by what they name.
 
-    by_id, by_code: with the object itself, so that its id stays unique. under: rows for functions that a decorator has
-    wrapped, where the name leads to the wrapper; they apply if no row is about the function itself. members: all names,
-    by the parts before and after their last dot; waiting: those not resolved yet.
+    by_id, by_code: with the object itself, so that its id stays unique. wrapped: rows for functions inside a decorator's
+    wrapper, where the name leads to the wrapper; they apply if no row is about the function itself. members: all names,
+    by the parts before and after their last dot; unresolved: those not resolved yet.
     """
 
-    by_id: Held = attrs.field(factory=dict)
-    by_code: Held = attrs.field(factory=dict)
-    under: Held = attrs.field(factory=dict)
+    by_id: RowsById = attrs.field(factory=dict)
+    by_code: RowsById = attrs.field(factory=dict)
+    wrapped: RowsById = attrs.field(factory=dict)
     by_name: dict[str, list[Entry]] = attrs.field(factory=dict)
     members: dict[str, dict[str, list[Entry]]] = attrs.field(factory=dict)
-    waiting: dict[str, dict[str, list[Entry]]] = attrs.field(factory=dict)
-    modules_seen: int = 0
+    unresolved: dict[str, dict[str, list[Entry]]] = attrs.field(factory=dict)
+    modules_loaded: int = 0
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def add(self, rule: Rule, origin: RuleOrigin) -> None:
@@ -79,24 +79,24 @@ class RuleIndex:
             owner, _, last = name.rpartition(".")
             if owner != before:  # a table's names are mostly grouped by owner
                 before, names = owner, self.members.setdefault(owner, {})
-                waiting = self.waiting.setdefault(owner, {})
-            by_name[name] = names[last] = waiting[last] = [(table, origin, at)]
+                unresolved = self.unresolved.setdefault(owner, {})
+            by_name[name] = names[last] = unresolved[last] = [(table, origin, at)]
 
     def refresh(self) -> bool:
         """Resolve names that were missing, if modules were loaded since. Returns whether any answer may have
         changed."""
         loaded = len(sys.modules)
-        if loaded == self.modules_seen:
+        if loaded == self.modules_loaded:
             return False
         with self.lock:
-            readers = {owner: look for owner in list(self.waiting) if (look := _reader(owner)) is not None}
-            found = [self._see(owner, look) for owner, look in readers.items()]
-            self.modules_seen = loaded
+            readers = {owner: look for owner in list(self.unresolved) if (look := _reader(owner)) is not None}
+            found = [self._resolve(owner, look) for owner, look in readers.items()]
+            self.modules_loaded = loaded
             return any(found)
 
     def for_object(self, obj: object) -> list[Entry]:
         """Rows that name this very object, larger priority first."""
-        kinds = (self.by_code, self.under) if type(obj) is CodeType else (self.by_id, self.under)
+        kinds = (self.by_code, self.wrapped) if type(obj) is CodeType else (self.by_id, self.wrapped)
         for kind in kinds:
             held = kind.get(id(obj))
             if held is not None and held[0] is obj:
@@ -124,9 +124,9 @@ class RuleIndex:
             yield from ((len(module), row) for row in self.by_name.get(module, ()))
             module = module.rpartition(".")[0]
 
-    def unseen(self) -> Iterator[tuple[str, list[Entry]]]:
+    def unresolved_names(self) -> Iterator[tuple[str, list[Entry]]]:
         """Names that were never resolved."""
-        for owner, names in self.waiting.items():
+        for owner, names in self.unresolved.items():
             yield from ((f"{owner}.{last}" if owner else last, rows) for last, rows in names.items())
 
     def entries(self) -> Iterator[Entry]:
@@ -159,13 +159,13 @@ class RuleIndex:
         self.by_name[name] = rows = [row]
         owner, _, last = name.rpartition(".")
         self.members.setdefault(owner, {})[last] = rows
-        self.waiting.setdefault(owner, {})[last] = rows
+        self.unresolved.setdefault(owner, {})[last] = rows
 
-    def _see(self, owner: str, look: Callable[[str], Any]) -> bool:
+    def _resolve(self, owner: str, look: Callable[[str], Any]) -> bool:
         """File the names that exist now; returns whether there were any."""
         before = f"{owner}." if owner else ""
-        absent, waiting = {}, self.waiting[owner]
-        for last, rows in waiting.items():
+        absent, unresolved = {}, self.unresolved[owner]
+        for last, rows in unresolved.items():
             found = look(last)
             if found is MISSING:
                 if before + last not in sys.modules:
@@ -175,10 +175,10 @@ class RuleIndex:
             elif not is_module(found):
                 self._file(found, rows)
         if absent:
-            self.waiting[owner] = absent
+            self.unresolved[owner] = absent
         else:
-            del self.waiting[owner]
-        return len(absent) < len(waiting)
+            del self.unresolved[owner]
+        return len(absent) < len(unresolved)
 
     def _file(self, target: object, rows: list[Entry]) -> None:
         for layer in same_function(target):
@@ -186,11 +186,11 @@ class RuleIndex:
             if type(layer) is types.FunctionType:
                 _put(self.by_code, layer.__code__, rows)
                 for inner in wrapped_by_decorator(layer):
-                    _put(self.under, inner, rows)
-                    _put(self.under, inner.__code__, rows)
+                    _put(self.wrapped, inner, rows)
+                    _put(self.wrapped, inner.__code__, rows)
 
 
-def _put(held: Held, obj: Any, rows: list[Entry]) -> None:
+def _put(held: RowsById, obj: Any, rows: list[Entry]) -> None:
     there = held.get(id(obj))
     held[id(obj)] = (obj, rows if there is None else [*there[1], *rows])
 

@@ -147,7 +147,7 @@ def _opaque(call: str, fn: F, handlers: tuple[Callable[..., Any], ...]) -> F:
         return UserRows((call, id(target)), (rule,), made)
 
     if not any(rows.about == (call, id(target)) for rows in user.declared):
-        change(lambda: user.say(rows))
+        change(lambda: user.add(rows))
     return fn
 
 
@@ -178,7 +178,7 @@ def substitute(fn: Callable[..., Any], *, check_signature: bool = True) -> Calla
             _check_signature(stands_for, replacement)
         user = manager().user
         polyfill = functools.partial(Polyfill, stands_for, replacement)
-        change(lambda: user.say(lambda priority: UserRows(stands_for, polyfills=(polyfill(priority),))))
+        change(lambda: user.add(lambda priority: UserRows(stands_for, polyfills=(polyfill(priority),))))
         return replacement
 
     return decorate

@@ -76,10 +76,10 @@ def watched(fn: Any) -> Callable[[], object]:
         try:
             return weakref.WeakMethod(fn)
         except TypeError:
-            return gone
-    return watch(fn, gone) or gone
+            return unwatched
+    return watch(fn, unwatched) or unwatched
 
 
-def gone(*_: object) -> None:
+def unwatched(*_: object) -> None:
     """Used in place of a reference to an object that can't be watched: it counts as gone."""
     return

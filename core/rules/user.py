@@ -69,8 +69,8 @@ class UserRules:
 
     ARMATURE_PRIORITY = CALLS_FIRST
 
-    def say(self, make: Callable[[int], UserRows]) -> int:
-        """Add the rows that `make` returns for a priority above all earlier ones. Returns a number for `unsay`."""
+    def add(self, make: Callable[[int], UserRows]) -> int:
+        """Add the rows that `make` returns for a priority above all earlier ones. Returns a number for `remove`."""
         with self._lock:
             number = next(self._numbers)
             self._declared[number] = make(CALLS_FIRST + 2 * number)
@@ -82,7 +82,7 @@ class UserRules:
         fn.__dict__[MARK] = mark
         return fn
 
-    def unsay(self, number: int) -> None:
+    def remove(self, number: int) -> None:
         """Take the rows of one call back; does nothing if they are gone."""
         with self._lock:
             found = self._declared.pop(number, None)

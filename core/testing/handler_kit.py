@@ -96,7 +96,7 @@ class HandlerConformance:
         """Registers the plugin, in case it is not installed."""
         plugin = type(self).plugin
         name = getattr(plugin, "__name__", type(plugin).__name__)
-        if any(place in (name, getattr(plugin, "__file__", name)) for place in _places()):
+        if any(place in (name, getattr(plugin, "__file__", name)) for place in _break_locations()):
             yield
             return
         with manager().registered(plugin, name):
@@ -136,5 +136,5 @@ def difference_of_outcomes(eager: object, compiled: object) -> None:
         assert difference(eager, compiled) < 1e-4
 
 
-def _places() -> list[str]:
+def _break_locations() -> list[str]:
     return [place for plugin in manager().plugins for place in (plugin.name, plugin.place)]

@@ -42,14 +42,14 @@ def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     return made.copy_(tensor)
 
 
-def _held(tensor: Any) -> tuple[int, int, int]:
+def _reference_counts(tensor: Any) -> tuple[int, int, int]:
     """How often Python holds the tensor, how often all do, and how many tensors hold its memory."""
     return getrefcount(tensor), tensor._use_count(), memory.uses(memory.storage_number(tensor))
 
 
-def _asked(tensor: torch.Tensor) -> tuple[int, int, int]:
-    """`_held` for a tensor in a variable of the caller."""
-    return _held(tensor)
+def _counts_in_caller(tensor: torch.Tensor) -> tuple[int, int, int]:
+    """`_reference_counts` for a tensor in a variable of the caller."""
+    return _reference_counts(tensor)
 
 
 def overlaid(
@@ -59,9 +59,9 @@ def overlaid(
 
     Storages that can't be resized, as those of NumPy's arrays and of files, are known to others.
     """
-    alone = _ONE((1,), (1,), torch.float32)
+    sole = _ONE((1,), (1,), torch.float32)
     # How often Python counts a call's argument depends on who evaluates frames at the moment.
-    if type(tensor) is torch.Tensor and _held(tensor) == _asked(alone):
+    if type(tensor) is torch.Tensor and _reference_counts(tensor) == _counts_in_caller(sole):
         storage = tensor.untyped_storage()
         if storage.resizable() and not (memory.on_host(tensor) and storage.is_shared()):
             return reinterpret(tensor, sizes, strides, 0)

@@ -107,7 +107,7 @@ class _Watch:
         without_tokens(graph)
         compiled = self.compilers.forward(graph, inputs)
         if wires is None and not self.merged:
-            compiled = training.tied(metadata, graph, compiled)
+            compiled = training.sharing_counters(metadata, graph, compiled)
         if wires is not None and self.split is not None:
             training.mark_spare(wires, *self.split)
             later = _CompiledOnFirstCall(self.compilers.backward, self.split[1], self.context)

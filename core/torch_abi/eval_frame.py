@@ -129,13 +129,13 @@ def dispatch_modes() -> int:
 
 def reset_code(code: CodeType) -> bool:
     """Forget all cached code, strategies and frame state of a code object. False if a callback is looking at it now."""
-    if any(code is busy for busy in _looked_at):
+    if any(code is busy for busy in _in_callback):
         return False  # torch's C code still uses that state when the callback returns
     _C.reset_code(code)
     return True
 
 
-_looked_at: list[CodeType] = []
+_in_callback: list[CodeType] = []
 """Code objects whose frames a callback is looking at now, in any thread."""
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -146,11 +146,11 @@ def callback(method: C) -> C:
     @functools.wraps(method)
     def call(self: object, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> Any:
         code = frame.f_code
-        _looked_at.append(code)
+        _in_callback.append(code)
         try:
             return method(self, frame, cache_entry, frame_state)
         finally:
-            del _looked_at[next(at for at, busy in enumerate(_looked_at) if busy is code)]
+            del _in_callback[next(at for at, busy in enumerate(_in_callback) if busy is code)]
 
     return cast(C, call)
 

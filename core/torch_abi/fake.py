@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from armature.torch_abi import known_strides
-from armature.torch_abi.fake_results import MOST, QUERIES, asked, remembered
+from armature.torch_abi.fake_results import MOST, QUERIES, cached_result, keyed_call
 from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import arguments_at
@@ -58,7 +58,7 @@ __all__ = [
     "Axes",
     "FakeTensor",
     "FakeWorld",
-    "NumberAsked",
+    "NumberRead",
     "alias",
     "count_write",
     "detached",
@@ -90,7 +90,7 @@ class Axes:
     inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
 
 
-class NumberAsked(DataDependentOutputException):
+class NumberRead(DataDependentOutputException):
     """Raised when an operator reads the number of a fake that is known without running the graph."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -107,7 +107,7 @@ class WatchingMode(FakeTensorMode):
     """A mode that records operators which draw random numbers or write, and corrects layouts that torch gets wrong.
 
     written: the tensors that operators have written to since the last query, with their versions before. knows: whether
-    the number of a fake is known; an operator that asks for it then raises NumberAsked.
+    the number of a fake is known; an operator that asks for it then raises NumberRead.
     """
 
     random = False
@@ -123,9 +123,9 @@ class WatchingMode(FakeTensorMode):
         if isinstance(func, torch._ops.HigherOrderOperator):  # torch looks rules up by the exact class
             return self._of_higher_order(func, types, args, kwargs)
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
-            raise NumberAsked(args[0])
+            raise NumberRead(args[0])
         facts, named = self.rules.of(func), kwargs or {}
-        call = None if facts.draws or facts.writes or not self.cache_enabled else asked(self, func, args, named)
+        call = None if facts.draws or facts.writes or not self.cache_enabled else keyed_call(self, func, args, named)
         if call is None:
             return self._computed(facts, func, types, args, named)
         results = self.rules.results
@@ -137,7 +137,7 @@ class WatchingMode(FakeTensorMode):
         result = self._computed(facts, func, types, args, named)
         if len(results) >= MOST:
             results.clear()
-        results[call.key] = remembered(self, func, args, named, call, result)
+        results[call.key] = cached_result(self, func, args, named, call, result)
         return result
 
     def _computed(self, facts: Facts, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -210,7 +210,7 @@ class FakeWorld:
 
     @contextlib.contextmanager
     def raising_for_numbers(self, knows: Callable[[torch.Tensor], bool]) -> Iterator[None]:
-        """In this context, an operator that reads the number of a fake gets NumberAsked if the number is known."""
+        """In this context, an operator that reads the number of a fake gets NumberRead if the number is known."""
         before, self.mode.knows = self.mode.knows, knows
         try:
             yield

@@ -31,7 +31,7 @@ UNSAFE_VIEW: Any = torch.ops.aten._unsafe_view.default  # torch's cache would ma
 
 
 @attrs.frozen(eq=False, slots=True)
-class Made:
+class FakeRecipe:
     """How to recreate one fake of a cached result. shares: the position, among the tensor arguments, of the one whose
     memory it shares. state: the attributes that torch set on the original fake, without its mode."""
 
@@ -60,21 +60,21 @@ class Made:
 
 
 @attrs.frozen(eq=False, slots=True)
-class Remembered:
+class CachedResult:
     """The cached result of an operator: how to recreate each part. kind: the type of the sequence that holds the parts,
     if any."""
 
-    parts: tuple[Made | int | None, ...]
+    recipes: tuple[FakeRecipe | int | None, ...]
     kind: type[Any] | None
 
     def build(self, mode: FakeTensorMode, tensors: list[FakeTensor]) -> Any:
         """Recreate the result for other arguments with the same layouts."""
         with torch._C._DisableTorchDispatch():
-            made = [part.build(mode, tensors) if type(part) is Made else part for part in self.parts]
+            made = [part.build(mode, tensors) if type(part) is FakeRecipe else part for part in self.recipes]
         return made[0] if self.kind is None else self.kind(made)
 
 
-class Asked:
+class KeyedCall:
     """A call of an operator: the key of its result, and the tensor arguments in order."""
 
     __slots__ = ("key", "tensors")
@@ -84,7 +84,7 @@ class Asked:
         self.tensors = tensors
 
 
-def asked(mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
+def keyed_call(mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> KeyedCall | None:
     """The key and the tensors of a call; None if its result can't be cached."""
     key: list[Any] = [
         op, torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
@@ -96,7 +96,7 @@ def asked(mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str
         key.extend(kwargs)
         if not _describe(mode, kwargs.values(), key, tensors):
             return None
-    return Asked(tuple(key), tensors)
+    return KeyedCall(tuple(key), tensors)
 
 
 def _describe(mode: FakeTensorMode, values: Iterable[Any], key: list[Any], tensors: list[FakeTensor]) -> bool:
@@ -126,9 +126,9 @@ def _describe(mode: FakeTensorMode, values: Iterable[Any], key: list[Any], tenso
     return True
 
 
-def remembered(
-    mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Asked, result: Any
-) -> Remembered | None:
+def cached_result(
+    mode: FakeTensorMode, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: KeyedCall, result: Any
+) -> CachedResult | None:
     """How to recreate the result of a call; None if it has to be computed each time."""
     if op in _DISPATCH_HANDLE_DIRECTLY:
         return None
@@ -136,10 +136,10 @@ def remembered(
     try:
         if op is not UNSAFE_VIEW:
             mode._validate_cache_key(op, args, kwargs)
-        parts = tuple([_made(mode, one, call.tensors) for one in (result if kind else (result,))])
+        recipes = tuple([_recipe(mode, one, call.tensors) for one in (result if kind else (result,))])
     except _BypassDispatchCache:
         return None
-    found = Remembered(parts, kind)
+    found = CachedResult(recipes, kind)
     return found if _facts(mode, found.build(mode, call.tensors)) == _facts(mode, result) else None
 
 
@@ -152,7 +152,7 @@ def _facts(mode: FakeTensorMode, result: Any) -> list[Any]:
     return [*facts, *map(torch._C._dispatch_key_set, tensors), *map(memories.index, memories)]
 
 
-def _made(mode: FakeTensorMode, one: Any, tensors: list[FakeTensor]) -> Made | int | None:
+def _recipe(mode: FakeTensorMode, one: Any, tensors: list[FakeTensor]) -> FakeRecipe | int | None:
     """How to recreate a part of a result; a part that is not a tensor is returned unchanged."""
     if one is None or type(one) is int:
         return one
@@ -165,4 +165,4 @@ def _made(mode: FakeTensorMode, one: Any, tensors: list[FakeTensor]) -> Made | i
     if shares is None and offset != 0:
         raise _BypassDispatchCache("part of other memory")
     state = {name: value for name, value in vars(one).items() if name != "fake_mode"}
-    return Made(tuple(one.shape), one.stride(), one.dtype, one.fake_device, offset, shares, state)
+    return FakeRecipe(tuple(one.shape), one.stride(), one.dtype, one.fake_device, offset, shares, state)

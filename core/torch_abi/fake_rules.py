@@ -12,7 +12,7 @@ import torch
 
 from armature.torch_abi import probes
 from armature.torch_abi.fake_layouts import AS_TENSORS_SAY, Rule, as_first, of_pointwise
-from armature.torch_abi.fake_results import Remembered
+from armature.torch_abi.fake_results import CachedResult
 from armature.torch_abi.operators import writes_of_schema
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
@@ -71,7 +71,7 @@ class FakeRules:
     fakes: Mapping[Any, FakeResult] = NONE
     probed: Mapping[Any, probes.Probed] = NONE
     writes: Mapping[Any, Callable[[Sequence[Any]], Iterable[int]]] = NONE
-    results: dict[Any, Remembered | None] = attrs.field(factory=dict, init=False, repr=False)
+    results: dict[Any, CachedResult | None] = attrs.field(factory=dict, init=False, repr=False)
     _facts: dict[Any, Facts] = attrs.field(factory=dict, init=False, repr=False)
 
     def layout_of(self, op: Any) -> Rule | None:

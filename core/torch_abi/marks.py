@@ -76,7 +76,7 @@ def why_disabled(fn: Any) -> str:
     return ""
 
 
-def call_for_real(fn: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]) -> Any:
+def call_without_fakes(fn: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a function with fake tensor modes off."""
     with unset_fake_temporarily():
         return fn(*args, **kwargs)

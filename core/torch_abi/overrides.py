@@ -156,7 +156,7 @@ def is_of_levels(fn: FunctionType) -> bool:
 # Asking torch about overrides.
 
 
-class Asked(BaseException):
+class OverrideCalled(BaseException):
     """Records the arguments with which a `__torch_function__` was called."""
 
     def __init__(self, given: tuple[Any, ...]) -> None:
@@ -166,11 +166,11 @@ class Asked(BaseException):
 
 class _Spy(TorchFunctionMode):
     def __torch_function__(self, *given: Any) -> NoReturn:
-        raise Asked(given)
+        raise OverrideCalled(given)
 
 
 def _ask(cls: type, *given: Any) -> NoReturn:
-    raise Asked(given)
+    raise OverrideCalled(given)
 
 
 @functools.lru_cache(maxsize=256)
@@ -197,7 +197,7 @@ def stood_for(kind: type) -> type:
     return cast(type, kind.__dict__.get("stands_for", kind))
 
 
-def asked(
+def override_call(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, modes: bool
 ) -> tuple[Any, ...] | None:
     """The arguments of the `__torch_function__` that is called when `fn` is called on stand-ins: the function, the
@@ -213,7 +213,7 @@ def asked(
             _Spy() if modes else contextlib.nullcontext(),
         ):
             fn(*args, **kwargs)
-    except Asked as found:
+    except OverrideCalled as found:
         given = found.given
         if isinstance(fn, FunctionType) and given[0] is not fn and fn is not handle_torch_function:
             return None

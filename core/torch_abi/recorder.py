@@ -40,7 +40,7 @@ class _Recorder(TorchDispatchMode):
         self.graph = fx.Graph()
         self.attributes: dict[str, Tensor] = {}
         self.nodes: dict[int, tuple[fx.Node, Tensor]] = {}
-        self.places: dict[object, tuple[fx.Node, int]] = {}  # where symbolic sizes are read
+        self.size_nodes: dict[object, tuple[fx.Node, int]] = {}  # where symbolic sizes are read
         self.sizes: dict[Any, fx.Node] = {}
         self.origin: object = None
 
@@ -53,9 +53,9 @@ class _Recorder(TorchDispatchMode):
             self.know(fake, node)
             for axis, size in enumerate(fake.shape):
                 if (symbol := symbols.single_symbol(size)) is not None:
-                    self.places.setdefault(symbol, (node, axis))
+                    self.size_nodes.setdefault(symbol, (node, axis))
         elif (symbol := symbols.single_symbol(fake)) is not None:
-            self.places[symbol] = (node, -1)
+            self.size_nodes[symbol] = (node, -1)
         return fake
 
     def know(self, value: Tensor, node: fx.Node) -> None:
@@ -128,9 +128,9 @@ class _Recorder(TorchDispatchMode):
         """The node of a symbol: a number read from a tensor, an input, or the size of one."""
         if symbol in self.sizes:
             return self.sizes[symbol]
-        if symbol not in self.places:
+        if symbol not in self.size_nodes:
             raise NotPlain("a size that no input has")
-        node, axis = self.places[symbol]
+        node, axis = self.size_nodes[symbol]
         if axis < 0:
             return node
         self.sizes[symbol] = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))

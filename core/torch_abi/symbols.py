@@ -61,9 +61,9 @@ ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
 TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator reads a number from a tensor
 # The functions of `math` on one number that torch also has for symbolic numbers.
 MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
-    getattr(math, name): found
+    getattr(math, name): symbolic
     for name in ("sqrt", "exp", "log", "log2", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
-    if (found := getattr(torch, f"_sym_{name}", None)) is not None
+    if (symbolic := getattr(torch, f"_sym_{name}", None)) is not None
 }
 UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 Answer: TypeAlias = Callable[[str, Callable[..., Any], Sequence[Any]], Any]  # the value of a constant, or None
@@ -130,8 +130,8 @@ class Symbols(ShapeEnv):
         self.answer: Answer | None = None
         self.answers: dict[Any, bool] = {}  # to conditions over floats of the program, which are guarded
         self.numbers: dict[Any, Any] = {}  # those floats by their symbols
-        self._places: dict[int, Any] = {}  # their symbols by the memory that each is read from
-        self._again: dict[Any, Any] = {}  # symbols of later reads, with the first one
+        self._memory_symbols: dict[int, Any] = {}  # their symbols by the memory that each is read from
+        self._first_reads: dict[Any, Any] = {}  # symbols of later reads, with the first one
 
     @property
     def allow_scalar_outputs(self) -> bool:
@@ -204,9 +204,9 @@ class Symbols(ShapeEnv):
         """Note that a float of the program is read from a tensor. value: what `answer` takes for it."""
         symbol, memory = expression(number), place.untyped_storage()._cdata
         if value is not None:
-            self.numbers[symbol], self._places[memory] = value, symbol
-        elif memory in self._places:
-            self._again[symbol] = self._places[memory]
+            self.numbers[symbol], self._memory_symbols[memory] = value, symbol
+        elif memory in self._memory_symbols:
+            self._first_reads[symbol] = self._memory_symbols[memory]
 
     def end_answers(self) -> None:
         """Answer no more new conditions over floats of the program: the trace has ended."""
@@ -217,7 +217,7 @@ class Symbols(ShapeEnv):
         """What a condition over floats of the program is, as it was when it was first asked; None for others."""
         if not isinstance(expr, (sympy.Rel, BooleanFunction)):
             return None
-        expr = expr.xreplace(self._again)
+        expr = expr.xreplace(self._first_reads)
         for known, kept in ((expr, True), (sympy.Not(expr), False)):
             if known in self.answers:
                 return self.answers[known] is kept

@@ -27,7 +27,7 @@ _unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
 SPARE = "spare"
 """The key in `meta` of placeholders of a backward graph whose memory it may use (`mark_spare`)."""
 _FREE_OUTPUTS = ("non_alias", "unsafe_view_alias")
-_TWICE = (
+_NOT_DIFFERENTIABLE = (
     "this gradient came from a compiled graph, and can't be differentiated: the graph draws random numbers, writes to "
     "tensors or calls operators of other libraries, or an input of it was written to, or dropped, before backward"
 )
@@ -62,7 +62,7 @@ class Shared:
     saved: int
     of_output: bool
     owner: int
-    whole: bool  # of the same shape and strides as the owner: then the owner itself is saved
+    same_layout: bool  # of the same shape and strides as the owner: then the owner itself is saved
 
 
 @attrs.frozen(eq=False)
@@ -194,7 +194,7 @@ def _shared(
             owners.setdefault(value.untyped_storage()._cdata, (node, of_output, k))
     for k, node in enumerate(results[outputs:]):
         if node in given and node.op != "placeholder":
-            yield Shared(k, True, given[node], whole=True)
+            yield Shared(k, True, given[node], same_layout=True)
         elif isinstance(node, fx.Node) and node.op != "placeholder" and _plain(node.meta.get("val")):
             found = owners.get(node.meta["val"].untyped_storage()._cdata)
             if found is not None:
@@ -245,13 +245,13 @@ class _NotDifferentiableTwice(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        raise RuntimeError(_TWICE)
+        raise RuntimeError(_NOT_DIFFERENTIABLE)
 
 
 def _history(tensors: list[Tensor]) -> Tensor:
     """An empty tensor with the combined history of all of these, without sharing their memory."""
     with torch.enable_grad():
-        made = _C._functions.DelayedError(_TWICE, len(tensors))(*tensors)
+        made = _C._functions.DelayedError(_NOT_DIFFERENTIABLE, len(tensors))(*tensors)
     token: Tensor = made if isinstance(made, Tensor) else made[0]
     token.data = torch.empty(0)
     return token
@@ -334,7 +334,7 @@ def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[
         if unsafe_views:
             outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
         if shared:
-            _tie(shared, args, outputs, saved)
+            _share_counters(shared, args, outputs, saved)
         for k, tensor in enumerate(saved):
             if tensor._is_view():  # it would keep its base's history alive too; detached, it counts the same writes
                 saved[k] = tensor.detach()
@@ -350,13 +350,13 @@ def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[
     return forward
 
 
-def _tie(shared: tuple[Shared, ...], args: Sequence[Any], outputs: Sequence[Any], saved: list[Any]) -> None:
+def _share_counters(shared: tuple[Shared, ...], args: Sequence[Any], outputs: Sequence[Any], saved: list[Any]) -> None:
     for each in shared:
         source = (outputs if each.of_output else args)[each.owner]
-        saved[each.saved] = source if each.whole else _within(saved[each.saved], source)
+        saved[each.saved] = source if each.same_layout else _within(saved[each.saved], source)
 
 
-def tied(metadata: Any, forward: fx.GraphModule, compiled: Boxed) -> Boxed:
+def sharing_counters(metadata: Any, forward: fx.GraphModule, compiled: Boxed) -> Boxed:
     """Wrap the compiled forward graph for AOTAutograd's wrapper: saved tensors share the version counter of the outputs
     and inputs whose memory they are in. The wrapper would later replace outputs that are views; here they are replaced
     before."""
@@ -374,7 +374,7 @@ def tied(metadata: Any, forward: fx.GraphModule, compiled: Boxed) -> Boxed:
         for k in unsafe_views:
             results[k] = _own(results[k])
         outputs, saved = results[:count], results[count:]
-        _tie(shared, given, outputs, saved)
+        _share_counters(shared, given, outputs, saved)
         return [*outputs, *saved]
 
     return run

@@ -26,9 +26,9 @@ def feeds(forward: fx.GraphModule, backward: fx.GraphModule, outputs: Sequence[i
     cuts the gradient, as `detach` does.
     """
     results: Any = forward.graph.output_node().args[0]
-    computed = _forth(forward, {results[position]: 1 << k for k, position in enumerate(outputs)})
+    computed = _outputs_computed_from(forward, {results[position]: 1 << k for k, position in enumerate(outputs)})
     gradients: Any = backward.graph.output_node().args[0]
-    led = _back(backward, len(outputs))
+    led = _tangents_computed_from(backward, len(outputs))
     places = forward.graph.find_nodes(op="placeholder")
     return tuple(
         computed[place] & (led.get(gradient, _ALL) if isinstance(gradient, fx.Node) else 0)
@@ -36,7 +36,7 @@ def feeds(forward: fx.GraphModule, backward: fx.GraphModule, outputs: Sequence[i
     )
 
 
-def _forth(forward: fx.GraphModule, results: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
+def _outputs_computed_from(forward: fx.GraphModule, results: Mapping[fx.Node, int]) -> dict[fx.Node, int]:
     """For each node of the forward graph, the outputs that are computed from it, as bits."""
     reached = {node: results.get(node, 0) for node in forward.graph.nodes}
     for node in reversed(forward.graph.nodes):
@@ -45,7 +45,7 @@ def _forth(forward: fx.GraphModule, results: Mapping[fx.Node, int]) -> dict[fx.N
     return reached
 
 
-def _back(backward: fx.GraphModule, tangents: int) -> dict[fx.Node, int]:
+def _tangents_computed_from(backward: fx.GraphModule, tangents: int) -> dict[fx.Node, int]:
     """For each node of the backward graph, the tangents that it is computed from, as bits; all tangents, if one may be
     missing."""
     places = backward.graph.find_nodes(op="placeholder")

@@ -37,6 +37,6 @@ class Versions:
         return self.python_supported and self.torch_supported
 
 
-def found() -> Versions:
+def of_process() -> Versions:
     """The versions of this process."""
     return Versions(python=sys.version_info[:3], torch=Version(torch.__version__))

@@ -22,7 +22,7 @@ _C: Any = torch._C
 
 
 @attrs.frozen
-class Kinship:
+class OutputAlias:
     """How one result is reconstructed: from an input or an earlier result, or from itself; and whether it is a view for
     autograd.
 
@@ -38,7 +38,7 @@ class Kinship:
     counts: bool = True  # whether it shares the owner's version counter; not for `x.data`
 
 
-def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinship, ...]:
+def output_aliases(inputs: Sequence[object], results: Sequence[object]) -> tuple[OutputAlias, ...]:
     """How to reconstruct results that share memory with others, all given as fakes."""
     givers = [(k, True, fake) for k, fake in enumerate(inputs) if _is_plain(fake)]
     known = {id(fake) for _, _, fake in givers}
@@ -50,24 +50,24 @@ def kinships(inputs: Sequence[object], results: Sequence[object]) -> tuple[Kinsh
     return tuple(
         found
         for k, _, fake in made
-        if sharing[_memory(fake)] > 1 and (found := _kinship(k, fake, [*givers, *made])) is not None
+        if sharing[_memory(fake)] > 1 and (found := _output_alias(k, fake, [*givers, *made])) is not None
     )
 
 
-def _kinship(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> Kinship | None:
-    kin = [other for other in others if _memory(other[2]) == _memory(fake)]
+def _output_alias(k: int, fake: Any, others: list[tuple[int, bool, Any]]) -> OutputAlias | None:
+    aliases = [other for other in others if _memory(other[2]) == _memory(fake)]
     base = fake._base
     if fake._is_view():
-        for owner, of_input, other in kin:
+        for owner, of_input, other in aliases:
             if other is base or (of_input and other._base is base):
-                return Kinship(k, owner, of_input, is_view=True, creation=creation_of(fake))
-    earlier = takewhile(lambda other: other[2] is not fake, kin)
+                return OutputAlias(k, owner, of_input, is_view=True, creation=creation_of(fake))
+    earlier = takewhile(lambda other: other[2] is not fake, aliases)
     together = (other for other in earlier if share_version_counter(other[2], fake))
-    owner, of_input, first = next(together, kin[0])
+    owner, of_input, first = next(together, aliases[0])
     counts = share_version_counter(first, fake)
     if fake._is_view():
-        return Kinship(k, owner, of_input, is_view=True, base=id(base), creation=creation_of(fake), counts=counts)
-    return None if first is fake else Kinship(k, owner, of_input, is_view=False, counts=counts)
+        return OutputAlias(k, owner, of_input, is_view=True, base=id(base), creation=creation_of(fake), counts=counts)
+    return None if first is fake else OutputAlias(k, owner, of_input, is_view=False, counts=counts)
 
 
 def in_other_forms(inputs: Sequence[object], results: Sequence[object]) -> bool:
@@ -132,7 +132,7 @@ def _is_plain(fake: Any) -> bool:
     return not (fake.requires_grad or fake.is_inference() or fake.is_quantized or fake.is_conj() or fake.is_neg())
 
 
-def related(kinds: Sequence[Kinship], inputs: Sequence[Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
+def with_aliases(kinds: Sequence[OutputAlias], inputs: Sequence[Any], results: tuple[Any, ...]) -> tuple[Any, ...]:
     """The results; those that share memory are reconstructed as eager mode makes them."""
     made = [*results]
     bases: dict[int, Tensor] = {}

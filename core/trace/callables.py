@@ -24,7 +24,7 @@ from armature.torch_abi.marks import (
     ORIGINAL,
     allowed_in_graph,
     assumed_constant,
-    call_for_real,
+    call_without_fakes,
     is_of_torch_compile,
     unpatched,
     why_disabled,
@@ -251,7 +251,7 @@ def _call_for_real(tracer: Tracing, fn: Callable[..., Any], args: Args, kwargs: 
     plain = [arg.as_constant() for arg in args]
     named = {name: value.as_constant() for name, value in kwargs.items()}
     try:
-        return tracer.as_value(call_for_real(fn, plain, named))
+        return tracer.as_value(call_without_fakes(fn, plain, named))
     except Exception as error:
         tracer.raise_real(error)
 

@@ -222,8 +222,8 @@ def test_results_kept_for_backward_beside_sizes(view):
 def test_kernels_know_of_no_views(monkeypatch):
     """Should a compiled graph give a result and what it saves as two tensors, they still count writes together."""
     tied: list[object] = []
-    tie = training._tie
-    monkeypatch.setattr(training, "_tie", lambda *args: tied.append(args) or tie(*args))
+    tie = training._share_counters
+    monkeypatch.setattr(training, "_share_counters", lambda *args: tied.append(args) or tie(*args))
     call = armature.compile(result_of_a_write, backend="auto", fullgraph=True)
     assert_alike(
         outcome(call, result_of_a_write, 0, "detached"), outcome(result_of_a_write, result_of_a_write, 0, "detached")

@@ -33,7 +33,7 @@ def test_singular_matrices_are_told(program: Callable[[torch.Tensor], torch.Tens
         found.sum().backward()
         expected.sum().backward()
         assert difference(theirs.grad, mine.grad) <= 1e-4
-        if versions.found().torch < Version("2.13"):
+        if versions.of_process().torch < Version("2.13"):
             return  # AOTAutograd of these loses the check
     with pytest.raises(torch.linalg.LinAlgError) as eager:
         program(SINGULAR.clone().requires_grad_(grad))

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld, of_transform
-from armature.torch_abi.fake_results import asked
+from armature.torch_abi.fake_results import keyed_call
 from armature.torch_abi.fake_rules import FakeRules
 
 CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -127,9 +127,9 @@ def test_what_a_key_does_not_say_is_not_asked_of_memory() -> None:
     world, other, add = FakeWorld(), FakeWorld(), torch.ops.aten.add.Tensor
     real, longer, sparse = torch.rand(3), torch.rand(4), torch.rand(3).to_sparse()  # worlds know them by their ids
     x = world.of(real)
-    assert asked(world.mode, add, (x, x), {"alpha": 2}) is not None
+    assert keyed_call(world.mode, add, (x, x), {"alpha": 2}) is not None
     unknown = (real, other.of(real), world.of(longer, axes=(0,)), world.of(sparse), object())
-    assert all(asked(world.mode, add, (x, one), {}) is None for one in unknown)
+    assert all(keyed_call(world.mode, add, (x, one), {}) is None for one in unknown)
 
 
 def test_the_fake_of_an_input_is_of_no_level(rules: FakeRules) -> None:

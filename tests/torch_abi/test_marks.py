@@ -11,7 +11,7 @@ from armature.torch_abi.marks import (
     ORIGINAL,
     allowed_in_graph,
     assumed_constant,
-    call_for_real,
+    call_without_fakes,
     is_of_torch_compile,
     unpatched,
     why_disabled,
@@ -110,7 +110,7 @@ def test_optimizers_trace_though_torch_compile_wraps_them(fused: bool) -> None:
 
 def test_tensors_made_for_real() -> None:
     with torch._subclasses.FakeTensorMode():
-        assert type(call_for_real(torch.ones, [2], {})) is torch.Tensor
+        assert type(call_without_fakes(torch.ones, [2], {})) is torch.Tensor
 
 
 def test_seeding_is_told_as_what_it_is() -> None:

@@ -90,21 +90,21 @@ def test_who_overrides() -> None:
 @pytest.mark.parametrize("kind", [Base, Derived])
 def test_asked_for_a_subclass(kind: type) -> None:
     x, y = overrides.stand_in(kind), overrides.stand_in(torch.Tensor)
-    given = overrides.asked(operator.add, (y, x), {}, modes=False)
+    given = overrides.override_call(operator.add, (y, x), {}, modes=False)
     assert given is not None
     assert given == (torch.Tensor.add, (kind,), (y, x))
-    given = overrides.asked(F.relu, (x,), {"inplace": False}, modes=False)
+    given = overrides.override_call(F.relu, (x,), {"inplace": False}, modes=False)
     assert given == (F.relu, (kind,), (x,), {"inplace": False})
-    assert overrides.asked(torch.sin, (y,), {}, modes=False) is None
-    both = overrides.asked(torch.add, (overrides.stand_in(Base), overrides.stand_in(Derived)), {}, modes=False)
+    assert overrides.override_call(torch.sin, (y,), {}, modes=False) is None
+    both = overrides.override_call(torch.add, (overrides.stand_in(Base), overrides.stand_in(Derived)), {}, modes=False)
     assert both is not None and both[1] == (Derived, Base)
 
 
 def test_asked_for_a_mode() -> None:
-    given = overrides.asked(torch.zeros, (3,), {}, modes=True)
+    given = overrides.override_call(torch.zeros, (3,), {}, modes=True)
     assert given is not None and given[:3] == (torch.zeros, (), (3,))
-    assert overrides.asked(torch.zeros, (3,), {}, modes=False) is None
-    given = overrides.asked(torch._C._set_grad_enabled, (False,), {}, modes=True)
+    assert overrides.override_call(torch.zeros, (3,), {}, modes=False) is None
+    given = overrides.override_call(torch._C._set_grad_enabled, (False,), {}, modes=True)
     assert given is not None and given[0] is torch._C._set_grad_enabled
     assert torch.is_grad_enabled() and overrides.mode_count() == 0
 
@@ -113,7 +113,7 @@ def test_a_function_that_has_another_one_asked() -> None:
     def calls_another(x: torch.Tensor) -> torch.Tensor:
         return torch.sin(x)
 
-    assert overrides.asked(calls_another, (overrides.stand_in(Base),), {}, modes=False) is None
+    assert overrides.override_call(calls_another, (overrides.stand_in(Base),), {}, modes=False) is None
     assert overrides.asks(torch.nn.functional.relu)  # type: ignore[arg-type]
     assert not overrides.asks(calls_another)  # type: ignore[arg-type]
     for name in ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim"):

@@ -7,7 +7,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import armature
-from armature.torch_abi.views import counting, kinships, related, share_memory, share_version_counter
+from armature.torch_abi.views import counting, output_aliases, share_memory, share_version_counter, with_aliases
 
 
 def eager(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -36,17 +36,17 @@ def facts(x: torch.Tensor, results: tuple[torch.Tensor, ...]) -> list[object]:
 
 def test_results_are_related_as_in_eager_mode() -> None:
     fake = torch.ones(3)
-    kinds = kinships([fake, 3], eager(fake))
+    kinds = output_aliases([fake, 3], eager(fake))
     x, y = torch.arange(3.0), torch.arange(3.0)
-    assert facts(y, related(kinds, (y, 3), of_compiled(y))) == facts(x, eager(x))
+    assert facts(y, with_aliases(kinds, (y, 3), of_compiled(y))) == facts(x, eager(x))
 
 
 def test_what_shares_nothing_is_left_alone() -> None:
     x = torch.ones(3)
-    assert kinships([x], [x, x * 2, None, 3]) == ()
-    kinds = kinships([x], [x.view(3)])
+    assert output_aliases([x], [x, x * 2, None, 3]) == ()
+    kinds = output_aliases([x], [x.view(3)])
     copy = torch.zeros(3)
-    assert related(kinds, (x,), (copy,))[0] is copy
+    assert with_aliases(kinds, (x,), (copy,))[0] is copy
 
 
 def test_writes_are_counted_once() -> None:

@@ -309,7 +309,7 @@ def test_optimizer_step_lowered(name: str) -> None:
     torch.testing.assert_close(found, expected)
 
 
-VERSION = versions.found().torch.release
+VERSION = versions.of_process().torch.release
 DECIDING: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "RAdam": lambda p: torch.optim.RAdam(p, lr=0.1, foreach=False),
     "RAdam foreach": lambda p: torch.optim.RAdam(p, lr=0.1, foreach=True),

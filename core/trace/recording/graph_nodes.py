@@ -18,7 +18,7 @@ from armature.torch_abi.fake import (
     DATA_DEPENDENT,
     DYNAMIC_SHAPE,
     UNSUPPORTED_OPERATOR,
-    NumberAsked,
+    NumberRead,
     enable_python_dispatcher,
     reads_numbers,
 )
@@ -124,7 +124,7 @@ def _recorded(
     try:
         with tracer.fakes.raising_for_numbers(lambda fake: id(fake) in tracer.objects.by_fake):
             result = run_on_fakes(tracer, fake or fn, args, kwargs)
-    except NumberAsked as asked:
+    except NumberRead as asked:
         function = getattr(torch.Tensor, fn) if isinstance(fn, str) else fn
         given = (tracer.objects.by_fake[id(asked.tensor)], *args)
         found = None if fake else tracer.calls.handled_as(number_asked, function, given, kwargs)
@@ -196,7 +196,7 @@ def run_on_fakes(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Any
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
             run = tracer.fakes.getitem if fn is operator.getitem else fn
             return run(*fakes, **named)
-    except (RecursionError, NumberAsked):
+    except (RecursionError, NumberRead):
         raise
     except DYNAMIC_SHAPE:
         tracer.graph_break("dynamic-shape-operator", operation=name)

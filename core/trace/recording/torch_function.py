@@ -91,7 +91,7 @@ def dispatched(tracer: Tracing, fn: Callable[..., Any] | str, args: Args, kwargs
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     method = getattr(type(given[0]), fn) if isinstance(fn, str) else fn
     try:
-        found = abi.asked(method, given, named, modes=state.has_modes)
+        found = abi.override_call(method, given, named, modes=state.has_modes)
     except Exception as error:
         tracer.graph_break("operator-failed", operation=name, message=f"{type(error).__name__}: {error}")
     if found is None:
