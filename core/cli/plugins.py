@@ -69,7 +69,7 @@ def lenient_tables(manager: PluginManager) -> Tables:
         return manager.tables()
 
 
-def gives(tables: Tables, plugin: Plugin) -> str:
+def provided_by(tables: Tables, plugin: Plugin) -> str:
     """What a plugin provides, briefly: its rows by table, and the hooks that return no rows."""
     counted = [f"{count} {name.replace('_', ' ')}" for name, count in tables.counts(plugin).items()]
     others = [hook.removeprefix("armature_").replace("_", " ") for hook in plugin.hooks if hook in ANSWERS]
@@ -107,7 +107,7 @@ def table_of(tables: Tables, found: list[Plugin]) -> Table:
     table = Table("plugin", "distribution", "version", "gives", "hooks", box=None, pad_edge=False, header_style="bold")
     for plugin in found:
         hooks = " ".join(hook.removeprefix("armature_") for hook in plugin.hooks)
-        table.add_row(plugin.name, plugin.distribution, plugin.version, gives(tables, plugin), hooks)
+        table.add_row(plugin.name, plugin.distribution, plugin.version, provided_by(tables, plugin), hooks)
     return table
 
 

@@ -74,7 +74,7 @@ class _Loop:
 
     def __init__(self, graph: LoopGraph, loop: Loop, filled: set[str]) -> None:
         self.graph, self.loop, self.filled = graph, loop, filled
-        self.seen: set[tuple[int, frozenset[Var]]] = set()
+        self.checked: set[tuple[int, frozenset[Var]]] = set()
 
     def check(self) -> None:
         """The stores in their order."""
@@ -123,9 +123,9 @@ class _Loop:
         todo: list[tuple[Node, frozenset[Var]]] = [(root, scope)]
         while todo:
             node, inner = todo.pop()
-            if (id(node), inner) in self.seen:
+            if (id(node), inner) in self.checked:
                 continue
-            self.seen.add((id(node), inner))
+            self.checked.add((id(node), inner))
             todo.extend(self.children(node, inner))
 
     def children(self, node: Node, scope: frozenset[Var]) -> Iterator[tuple[Node, frozenset[Var]]]:

@@ -28,7 +28,7 @@ def width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def under(text: str, column: int, end: int) -> str:
+def caret_line(text: str, column: int, end: int) -> str:
     """A line to print below `text`, with carets from `column` to `end`. It repeats the tabs of `text`, so that both
     align."""
     if not 0 <= column < end:

@@ -24,7 +24,7 @@ from armature.breaks.report import Indented
 from armature.breaks.types import BreakType, Example, NoExamples, plainly
 from armature.errors import ArmatureError
 from armature.plugins.registry import Row
-from armature.reports.files import CannotWriteReport, put
+from armature.reports.files import CannotWriteReport, write_text
 from armature.reports.html import TEMPLATES, markup
 
 NEAREST = 3
@@ -200,7 +200,7 @@ def write_site(folder: Path, known: Sequence[Entry]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in pages.items():
-            put(folder / file, text)
+            write_text(folder / file, text)
     except OSError as error:
         raise CannotWriteReport(path=folder, problem=error.strerror or error) from error
     return [folder / file for file in pages]

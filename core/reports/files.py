@@ -31,7 +31,7 @@ class CannotReadRecord(ArmatureError):
     hint = "Make it with `armature explain SCRIPT --json {path}`."
 
 
-def put(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text of a report, which may contain file names that are not valid text. Errors: OSError."""
     path.write_text(text, encoding="utf-8", errors=UNREADABLE)
 
@@ -51,7 +51,7 @@ class Reports:
     sarif: Path | None = attrs.field(default=None, converter=absolute)
     trace: Path | None = attrs.field(default=None, converter=absolute)
 
-    def _wanted(self) -> Iterator[tuple[Path, Callable[[Recording], str]]]:
+    def _formats(self) -> Iterator[tuple[Path, Callable[[Recording], str]]]:
         forms: tuple[tuple[Path | None, Callable[[Recording], str]], ...] = (
             (self.html, html.page),
             (self.json, schema.as_json),
@@ -62,7 +62,7 @@ class Reports:
 
     def check(self) -> None:
         """Create the folders before the program runs, so that an error is reported early. Errors: CannotWriteReport."""
-        for path, _ in self._wanted():
+        for path, _ in self._formats():
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -76,9 +76,9 @@ class Reports:
         """Write every file that can be written, then raise the first error if there was one. on_written: called with
         each path that was written."""
         problem = None
-        for path, form in self._wanted():
+        for path, form in self._formats():
             try:
-                put(path, form(recording))
+                write_text(path, form(recording))
                 on_written(path)
             except OSError as error:
                 problem = problem or CannotWriteReport(path=path, problem=error.strerror or error)

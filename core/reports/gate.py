@@ -42,7 +42,7 @@ def recompile_findings(frame: Frame) -> Iterator[Finding]:
     for failure in frame.failures:
         about = failure.expression or failure.before or failure.words
         message = f"{frame.function} is compiled again: {failure.words}"
-        yield Finding("recompilation", "Compiled again", message, place, ("recompile", *of(frame), about))
+        yield Finding("recompilation", "Compiled again", message, place, ("recompile", *function_key(frame), about))
 
 
 def breaks(recording: Recording) -> tuple[Finding, ...]:
@@ -56,7 +56,7 @@ def recompilations(recording: Recording) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def of(frame: Frame) -> tuple[str, str]:
+def function_key(frame: Frame) -> tuple[str, str]:
     """Identify a function by file and name only, so that the key stays the same when lines move."""
     return name_of(frame.file), frame.function.partition(" (resumed")[0]
 
@@ -100,7 +100,7 @@ def fallbacks(recording: Recording) -> Iterator[Finding]:
         if rule is not None:
             place = Place(frame.file, frame.line, frame.function)
             message = f"{frame.function} runs eagerly: {frame.reason}"
-            yield Finding(rule, rule.replace("-", " ").capitalize(), message, place, (rule, *of(frame)))
+            yield Finding(rule, rule.replace("-", " ").capitalize(), message, place, (rule, *function_key(frame)))
 
 
 LEFT_TO_EAGER = {Outcome.FELL_BACK: "fallback", Outcome.FAILED: "failed-backend", Outcome.LIMIT: "recompile-limit"}

@@ -19,10 +19,10 @@ from armature.reports.memory_chart import size
 from armature.reports.record import Break, Frame, Graph, Outcome, Recording
 
 TEMPLATES = Path(__file__).parent / "templates"
-LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
+LEFT_ALONE = (Outcome.SKIPPED, Outcome.EMPTY)
 WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
 SHOWN_SPANS = 20_000  # in the flame chart, the longest ones
-FIRST = 5  # problems that the head of the page names
+MOST_PROBLEMS = 5  # problems that the head of the page names
 CODE = re.compile(r"`([^`]*)`")
 
 
@@ -79,13 +79,13 @@ def page(recording: Recording) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"merged": merged, "size": size, "markup": markup, "brief": brief}
-    looked_at = [frame for frame in recording.frames if frame.outcome not in LEFT]
+    looked_at = [frame for frame in recording.frames if frame.outcome not in LEFT_ALONE]
     return environment.get_template("report.html.j2").render(
         recording=recording,
         tree=tree(looked_at, recording.frames),
         causes=causes(recording.breaks),
         problems=problems(recording),
-        most=FIRST,
+        most=MOST_PROBLEMS,
         compiling=sum(frame.seconds for frame in recording.frames),
         slowest=max((frame.seconds for frame in recording.frames), default=0.0),
         calls=by_reason(recording),
@@ -175,7 +175,7 @@ def left_alone(frames: Iterable[Frame]) -> Mapping[str, list[Frame]]:
     """Functions that were left alone, by reason, each once."""
     found: dict[str, dict[tuple[str, str], Frame]] = {}
     for frame in frames:
-        if frame.outcome in LEFT:
+        if frame.outcome in LEFT_ALONE:
             found.setdefault(frame.reason, {}).setdefault((frame.function, frame.where), frame)
     return {reason: list(group.values()) for reason, group in found.items()}
 

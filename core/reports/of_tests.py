@@ -14,7 +14,7 @@ from armature.errors import ArmatureError
 from armature.pipeline.session import session
 from armature.reports import html, schema, terminal
 from armature.reports.collect import counted
-from armature.reports.files import put, read
+from armature.reports.files import read, write_text
 from armature.reports.record import Outcome, Recording
 from armature.reports.recorder import Recorder
 
@@ -91,8 +91,8 @@ class Watch:
         """Write the page and the data of a test, if the hook handled any frame in it."""
         recording = self.recording
         if recording.frames:
-            put(folder / f"{name}.html", html.page(recording))
-            put(folder / f"{name}.json", schema.as_json(recording))
+            write_text(folder / f"{name}.html", html.page(recording))
+            write_text(folder / f"{name}.json", schema.as_json(recording))
 
 
 def written(watch: Watch, folder: Path, name: str) -> str:
@@ -133,5 +133,5 @@ def write_index(folder: Path) -> list[str]:
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("index.html.j2")
     style = (html.TEMPLATES / "report.css").read_text(encoding="utf-8")
     rows = [(file.with_suffix(".html").name, recording) for file, recording in found]
-    put(folder / "index.html", page.render(rows=rows, problems=problems, style=style, wrong=terminal.WRONG))
+    write_text(folder / "index.html", page.render(rows=rows, problems=problems, style=style, wrong=terminal.WRONG))
     return problems

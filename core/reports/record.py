@@ -60,7 +60,7 @@ class Place:
     @property
     def caret(self) -> str:
         """A line to print below `text`, with carets under the expression; "" if its columns are not known."""
-        return carets.under(self.text, self.column, self.end_column)
+        return carets.caret_line(self.text, self.column, self.end_column)
 
 
 @attrs.frozen

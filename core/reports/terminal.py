@@ -29,7 +29,7 @@ STYLES = {
     Outcome.LIMIT: "red",
 }
 WRONG = (Outcome.FELL_BACK, Outcome.FAILED, Outcome.LIMIT)
-LEFT = (Outcome.SKIPPED, Outcome.EMPTY)
+LEFT_ALONE = (Outcome.SKIPPED, Outcome.EMPTY)
 TAB = 4  # columns per tab within a line
 NAMED = 5  # most functions listed for one reason to leave them alone
 
@@ -44,7 +44,7 @@ def report(recording: Recording, guards: bool = False, memory: bool = False) -> 
     yield from section("Compiled again", again)
     wrong = [frame for frame in recording.frames if frame.outcome in WRONG and not frame.breaks]
     yield from section("Not compiled", [wrong_lines(frame) for frame in wrong])
-    yield from left_alone([frame for frame in recording.frames if frame.outcome in LEFT])
+    yield from left_alone([frame for frame in recording.frames if frame.outcome in LEFT_ALONE])
     if recording.kernels:
         yield kernels(recording)
     yield from calls(recording)
@@ -78,7 +78,7 @@ def tree(recording: Recording) -> Tree:
     root = Tree(Text(recording.program or "program", style="bold"), guide_style="dim")
     branches: dict[int | None, Tree] = {None: root}
     for frame in recording.frames:
-        if frame.outcome in LEFT:
+        if frame.outcome in LEFT_ALONE:
             branches[frame.id] = branches.get(frame.parent, root)
             continue
         line = Text.assemble(
@@ -136,7 +136,7 @@ class SourceLine:
         text, start, end = carets.windowed(text, start, end, options.max_width - 2)
         yield Text(f"  {text}")
         if start >= 0 and (start, end) != (0, len(text)):
-            yield Text(f"  {carets.under(text, start, end)}", style="yellow")
+            yield Text(f"  {carets.caret_line(text, start, end)}", style="yellow")
 
 
 def recompile_lines(frame: Frame) -> list[RenderableType]:

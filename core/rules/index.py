@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class RuleIndex:
     """The rules by what they name.
 
-    by_id, by_code: with the object itself, so that its id stays unique. wrapped: rows for functions inside a decorator's
+    by_id, by_code: with the object itself, so that its id stays unique. wrapped: rows for functions in a decorator's
     wrapper, where the name leads to the wrapper; they apply if no row is about the function itself. members: all names,
     by the parts before and after their last dot; unresolved: those not resolved yet.
     """

@@ -308,12 +308,14 @@ class Change:
         return obj is None or self.decision is None or refusal(obj, self.decision) is None
 
 
-TRACE = Change("armature.rules.inline({target}): trace into it", Decision.INLINE, python=True)
-LEAVE = Change("armature.rules.skip({target}): leave it alone", Decision.SKIP)
-KEEP = Change("armature.rules.in_graph({target}): one node, if it computes on its arguments only", Decision.IN_GRAPH)
+TRACE_IT = Change("armature.rules.inline({target}): trace into it", Decision.INLINE, python=True)
+SKIP_IT = Change("armature.rules.skip({target}): leave it alone", Decision.SKIP)
+PUT_IN_GRAPH = Change(
+    "armature.rules.in_graph({target}): one node, if it computes on its arguments only", Decision.IN_GRAPH
+)
 STAND_IN = Change("@armature.substitute: give Python code that does the same, to be traced", python=False)
 WAYS: dict[Decision, tuple[Change, ...]] = {
-    Decision.SKIP: (TRACE, KEEP, STAND_IN),
-    Decision.INLINE: (LEAVE, KEEP),
-    Decision.IN_GRAPH: (TRACE, LEAVE, STAND_IN),
+    Decision.SKIP: (TRACE_IT, PUT_IN_GRAPH, STAND_IN),
+    Decision.INLINE: (SKIP_IT, PUT_IN_GRAPH),
+    Decision.IN_GRAPH: (TRACE_IT, SKIP_IT, STAND_IN),
 }

@@ -184,12 +184,12 @@ class _Evaluation:
         self.run = run
         self.grids = grids
         self.guarded = guarded  # inside Masked: positions out of bounds are allowed, and read an arbitrary value
-        self.known: dict[int, Tensor] = {}
+        self.values: dict[int, Tensor] = {}
 
     def __call__(self, node: Node) -> Tensor:
-        if id(node) not in self.known:
-            self.known[id(node)] = self.compute(node)
-        return self.known[id(node)]
+        if id(node) not in self.values:
+            self.values[id(node)] = self.compute(node)
+        return self.values[id(node)]
 
     def compute(self, node: Node) -> Tensor:
         if isinstance(node, Const):

@@ -159,9 +159,9 @@ def is_of_levels(fn: FunctionType) -> bool:
 class OverrideCalled(BaseException):
     """Records the arguments with which a `__torch_function__` was called."""
 
-    def __init__(self, given: tuple[Any, ...]) -> None:
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
         super().__init__()
-        self.given = given
+        self.arguments = arguments
 
 
 class _Spy(TorchFunctionMode):
@@ -214,7 +214,7 @@ def override_call(
         ):
             fn(*args, **kwargs)
     except OverrideCalled as found:
-        given = found.given
+        given = found.arguments
         if isinstance(fn, FunctionType) and given[0] is not fn and fn is not handle_torch_function:
             return None
         return (given[0], tuple(stood_for(kind) for kind in given[1]), *given[2:])

@@ -91,9 +91,9 @@ def test_carets_stand_under_it_in_a_terminal(recordings: dict[str, Recording], n
 
 
 def test_tabs_stay_where_text_and_carets_stand_in_a_page() -> None:
-    assert carets.under("a\tb = c", 2, 3) == " \t^"
-    assert carets.under("漢 = b", 4, 5) == "     ^"
-    assert carets.under("x", -1, -1) == ""
+    assert carets.caret_line("a\tb = c", 2, 3) == " \t^"
+    assert carets.caret_line("漢 = b", 4, 5) == "     ^"
+    assert carets.caret_line("x", -1, -1) == ""
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ class Disjoint:
 
     def __init__(self, *extents: int) -> None:
         self.extents = extents
-        self.known: list[int] = []
+        self.disjoint_starts: list[int] = []
 
     def __call__(self, starts: list[int]) -> bool:
-        if starts == self.known:
+        if starts == self.disjoint_starts:
             return True
         found = are_disjoint(starts, self.extents)
         if found:
-            self.known = starts
+            self.disjoint_starts = starts
         return found
 
 

@@ -192,18 +192,18 @@ class _IndexLayout:
 
     def __init__(self, x: TensorValue, indices: Sequence[Maybe]) -> None:
         self.x = x
-        self.given = {k: i for k, i in enumerate(indices) if i is not None}
-        if any(i.dtype in (torch.bool, torch.uint8) for i in self.given.values()):
+        self.indices_by_axis = {k: i for k, i in enumerate(indices) if i is not None}
+        if any(i.dtype in (torch.bool, torch.uint8) for i in self.indices_by_axis.values()):
             raise NotSupported("a mask as index")
-        self.shape = layout.broadcast_shape(*(i.shape for i in self.given.values()))
-        axes = sorted(self.given)
+        self.shape = layout.broadcast_shape(*(i.shape for i in self.indices_by_axis.values()))
+        axes = sorted(self.indices_by_axis)
         together = axes == list(range(axes[0], axes[-1] + 1))
         # index axes are where the first one was, or in front if they are not adjacent
         self.first = axes[0] if together else 0
 
     def result_shape(self) -> tuple[Index, ...]:
         """Shape of `x[indices]`."""
-        rest = [size for k, size in enumerate(self.x.shape) if k not in self.given]
+        rest = [size for k, size in enumerate(self.x.shape) if k not in self.indices_by_axis]
         return (*rest[: self.first], *self.shape, *rest[self.first :])
 
     def at(self, b: Builder, p: Position) -> tuple[Position, tuple[Bound, ...]]:
@@ -214,10 +214,10 @@ class _IndexLayout:
         where: list[Index] = []
         bounds: list[Bound] = []
         for axis, size in enumerate(self.x.shape):
-            if axis not in self.given:
+            if axis not in self.indices_by_axis:
                 where.append(next(rest))
                 continue
-            indices = self.given[axis]
+            indices = self.indices_by_axis[axis]
             number = b.load(indices, layout.broadcast_position(indices, middle))
             bounds.append(b.indirect(axis, size, number))
             where.append(bounds[-1][0])

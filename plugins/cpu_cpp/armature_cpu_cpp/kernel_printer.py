@@ -81,7 +81,7 @@ class KernelPrinter(ValuePrinter):
 
     def _let(self, statement: Let) -> None:
         node = statement.node
-        if node in self.known:
+        if node in self.decided:
             return
         if self.scratch.first.get(node, self.step) < self.step:
             self.lines.add(
@@ -133,7 +133,7 @@ class KernelPrinter(ValuePrinter):
         kind = self.value_type(node)
         self.lines.add(f"{kind} {statement.name} = {kind}({literal(node.other.value, node.dtype)});")
         known = set(self.spilled)
-        if self.known.get(node.cond) is False:
+        if self.decided.get(node.cond) is False:
             return
         if self.lanes_vary(node.cond):
             mask = f"{statement.name}_mask"
@@ -193,12 +193,12 @@ class KernelPrinter(ValuePrinter):
                 self.statement(statement)
             last.inside(self)
             return
-        outside = self.known, self.uniform
+        outside = self.decided, self.uniform
         with last.around(self, loops, ranges.get(loops[0])) as limit:
             for piece in self.pieces(loops[0], rest):
                 with self.loop(loops[0], limit, piece):
                     self.run(loops[1:], ranges, rest, last)
-                self.known, self.uniform = outside
+                self.decided, self.uniform = outside
 
     def pieces(self, var: Var, statements: Sequence[Statement]) -> list[Segment | None]:
         """The vector's loop split where conditions on it change; None: all of the loop, with nothing known."""
@@ -221,7 +221,7 @@ class KernelPrinter(ValuePrinter):
             begin, end = (f"{limit.begin} * N", f"least({limit.end} * N, {extent})") if limit else ("0", extent)
             walk = self.walk(var.extent, limit)
             if piece is not None:
-                self.known, self.uniform = {**self.known, **piece.conditions}, self.uniform | piece.uniform
+                self.decided, self.uniform = {**self.decided, **piece.conditions}, self.uniform | piece.uniform
                 walk = self.walk(piece.end - piece.begin, limit)
                 begin = f"most({piece.begin}, {begin})" if limit else str(piece.begin)
                 end = f"least({piece.end}, {end})" if limit else str(piece.end)

@@ -83,12 +83,12 @@ class ValuePrinter:
         self.one_lane = False  # whether the vector's loop has a single point here
         self.mask = ""  # lanes outside of which no memory may be accessed
         self.spilled: set[str] = set()
-        self.known: Mapping[Node, bool] = {}  # conditions with a constant answer in the current piece
+        self.decided: Mapping[Node, bool] = {}  # conditions with a constant answer in the current piece
         self.uniform: frozenset[Node] = frozenset()  # values that are the same in all lanes there
 
     def lanes_vary(self, node: Node) -> bool:
         """Whether the node is a vector here."""
-        if isinstance(node, Const) or node in self.known or node in self.uniform:
+        if isinstance(node, Const) or node in self.decided or node in self.uniform:
             return False
         return self.nest.vector in self.body.depends[node]
 
@@ -99,8 +99,8 @@ class ValuePrinter:
 
     def text(self, node: Node) -> str:
         """The text of the value as an operand."""
-        if node in self.known:
-            return "true" if self.known[node] else "false"
+        if node in self.decided:
+            return "true" if self.decided[node] else "false"
         return literal(node.value, node.dtype) if isinstance(node, Const) else self.body.names[node]
 
     def spread(self, node: Node, dtype: str = "") -> str:
@@ -115,8 +115,8 @@ class ValuePrinter:
         wide = self.lanes_vary(node)
         if wide and (text := self._within(node)):
             return text
-        if node.op == "where" and node.args[0] in self.known:
-            chosen = node.args[1 if self.known[node.args[0]] else 2]
+        if node.op == "where" and node.args[0] in self.decided:
+            chosen = node.args[1 if self.decided[node.args[0]] else 2]
             return self.spread(chosen) if wide else self.text(chosen)
         operands = [self.text(a) for a in node.args]
         if wide and node.op not in IMPLICIT:

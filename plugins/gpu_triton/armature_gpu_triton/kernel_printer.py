@@ -81,7 +81,7 @@ class KernelPrinter(ValuePrinter):
         """Print statements; a persistent kernel skips values that an earlier pass has computed."""
         for item in items:
             if isinstance(item, (Let, Guarded)):
-                if item.name in self.known:
+                if item.name in self.computed_names:
                     continue
                 if isinstance(item, Guarded):
                     self.guarded(item, persistent)
@@ -90,7 +90,7 @@ class KernelPrinter(ValuePrinter):
                 else:
                     self.lines.add(f"{item.name} = {self.let(item.node)}", place(origin_of(item)))
                 if persistent and not self.guards and item.node not in self.fresh:
-                    self.known.add(item.name)
+                    self.computed_names.add(item.name)
             elif isinstance(item, Accumulate):
                 self.accumulate(item, persistent)
             else:

@@ -90,7 +90,7 @@ class ValuePrinter:
         self.arguments = argument_names(self.kernel)
         self.index = attrs.evolve(INDEX, names={s: self.arguments[s.name] for s in self.kernel.sizes})
         self.guards: list[Guard] = []
-        self.known: set[str] = set()  # names that a persistent kernel has computed and need not recompute
+        self.computed_names: set[str] = set()  # names that a persistent kernel has computed and need not recompute
         self.fresh = self.rereads()
         self.rounded = all(
             buffers[name].dtype in HALVES for name in self.kernel.writes
