@@ -55,12 +55,12 @@ class CompileContext:
 
     @property
     def operators(self) -> Mapping[Any, Operator]:
-        """The facts that plugins tell of operators."""
+        """The facts that plugins state about operators."""
         return self.tables.operators
 
     @property
     def functions(self) -> Functions:
-        """The facts that plugins tell of the functions that captured graphs call."""
+        """The facts that plugins state about the functions that captured graphs call."""
         return self.tables.functions
 
     def emit(self, event: CompileEvent) -> None:

@@ -2,7 +2,7 @@
 
 A plugin is a distribution with an entry point in group `armature` that names a module (or object) whose functions are
 decorated with `@hookimpl`. It implements the hooks it needs and no others. Hooks that return rows are called when
-plugins come or go, and their rows are collected into tables; `..._event` hooks observe and return nothing; the
+the set of plugins changes, and their rows are collected into tables; `..._event` hooks observe and return nothing; the
 `firstresult` hooks answer one question each, once, and the answer is cached. No hook runs while a compiled function is
 called.
 
@@ -42,7 +42,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 def armature_rules() -> Iterable[Rule]:
     """Rows that say which callables go in the graph, are traced into, or are skipped.
 
-    Called by the tables when they are first needed after a plugin came or went. None: no rows.
+    Called by the tables when they are first needed after the set of plugins changed. None: no rows.
 
         return [Rule("mylib.fast.normalize", Decision.INLINE, "plain Python over torch functions")]
     """

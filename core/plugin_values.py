@@ -146,7 +146,7 @@ def running_graphs(function: Callable[..., Any], graphs: Iterable[fx.GraphModule
 
 
 def reachable_values(roots: Iterable[object], inside: Callable[[Value], Iterable[object]]) -> Iterator[Value]:
-    """All values in nests of builtin containers (of mappings, the keys too), and in what `inside` says of each value.
+    """All values in nests of builtin containers (of mappings, the keys too), and in what `inside` returns for each.
     Objects of the program are not looked into."""
     seen: dict[int, object] = {}  # keeps what `inside` makes alive, so that its id stays its own
     todo: list[Any] = list(roots)

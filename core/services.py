@@ -37,11 +37,11 @@ class Services(Protocol):
 
     @property
     def operators(self) -> Mapping[Any, Operator]:
-        """The facts that plugins tell of operators."""
+        """The facts that plugins state about operators."""
 
     @property
     def functions(self) -> Functions:
-        """The facts that plugins tell of the functions that captured graphs call."""
+        """The facts that plugins state about the functions that captured graphs call."""
 
     def emit(self, event: CompileEvent) -> None:
         """Record the event and tell observers."""

@@ -1,4 +1,4 @@
-"""What is wrong with the break types that plugins give, and what they lack: for `armature plugins doctor`."""
+"""Checks the break types of plugins for errors and omissions, for `armature plugins doctor`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import attrs
 
 from armature.breaks.types import BreakType, NoExamples
 
-HINTS = 2  # that a type is to have: one is seldom what the reader can do
+HINTS = 2  # a type should have: the reader can seldom follow the first one
 
 
 @attrs.frozen
 class Finding:
-    """One thing about a type. wrong: it is to be mended; otherwise it is worth knowing."""
+    """A remark about a type. wrong: whether it is an error; otherwise it is only worth knowing."""
 
     plugin: str
     text: str
@@ -26,7 +26,7 @@ class Finding:
 
 
 def findings(types: Iterable[tuple[BreakType, str]]) -> Iterator[Finding]:
-    """What there is to say of types, each given with the name of its plugin. Imports the modules of examples."""
+    """The remarks about types, given in pairs with the names of their plugins. Imports the modules of examples."""
     rows = list(types)
     yield from _same_codes(rows)
     bare: Counter[str] = Counter()

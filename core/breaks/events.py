@@ -1,4 +1,4 @@
-"""A graph break in words: where it happened, why, and what to do."""
+"""Describes a graph break in words: where it happened, why, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from armature.breaks.types import BreakEvent, FrameSummary
 
-# What stands for facts that many types have, where no program has filled them in; for others their names do.
+# The words shown for common facts when there is no program to take them from; other facts are shown by name.
 STANDS_FOR: Mapping[str, str] = MappingProxyType({
     "test": "the condition",
     "type": "an object",
@@ -25,12 +25,14 @@ STANDS_FOR: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-_ARTICLE = re.compile(r"\b(an?|the) <(?:an?|the) ", re.IGNORECASE)  # one of the text, one of what stands for a fact
+_ARTICLE = re.compile(
+    r"\b(an?|the) <(?:an?|the) ", re.IGNORECASE
+)  # an article of the text, then that of the words for a fact
 NOT_EMPTY = STANDS_FOR.keys() - {"message"}  # an error may have no text
 
 
 class _Placeholder(str):
-    """Stands for a fact, in whatever form a template asks for it."""
+    """Replaces a fact, whatever format a template asks for."""
 
     def __format__(self, form: str) -> str:
         return str(self)
@@ -39,8 +41,8 @@ class _Placeholder(str):
 
 
 class _Facts(dict[str, object]):
-    """Facts for a template. One that is missing stays visible, and so does one that is not known, as where a program
-    has no source: "" says nothing."""
+    """Facts for a template. A missing fact stays visible as its placeholder, and so does an empty one, as in a program
+    without source code."""
 
     def __getitem__(self, key: str) -> object:
         known = self.get(key)
@@ -57,10 +59,10 @@ def in_general(template: str) -> str:
 
 
 def fill(template: str, facts: Mapping[str, object]) -> str:
-    """The template with its facts; as it stands where they can't be filled in, which is a fault of its author."""
+    """The template with its facts filled in; unchanged if that fails, which is an error of its author."""
     try:
         return template.format_map(_Facts(facts))
-    except Exception:  # a template of a plugin, and facts of whatever type
+    except Exception:  # a plugin's template, with facts of any type
         return template
 
 
@@ -95,7 +97,7 @@ def hints(event: BreakEvent) -> tuple[str, ...]:
 
 
 def describe(event: BreakEvent) -> str:
-    """The whole event as plain text: place first."""
+    """The whole event as plain text, the location first."""
     lead = f"{where(event)}: " if event.stack else ""
     lines = [f"{lead}{event.type.title} [{event.type.id}]: {explanation(event)}"]
     lines += [stack_text(event)] if event.stack else []

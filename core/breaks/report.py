@@ -1,4 +1,4 @@
-"""What `armature.explain` gives: graphs, breaks and guards of one run, as text and as a web page."""
+"""The result of `armature.explain`: graphs, breaks and guards of one run, as text and as a web page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch import fx
 from armature.breaks import events
 from armature.breaks.types import BreakEvent
 
-NAMED = 5  # functions that are left alone for one reason
+NAMED = 5  # most functions listed for one reason to leave them alone
 INDENT = "   "
 
 
 @attrs.frozen
 class Indented:
-    """Something that stands under a heading. Unlike rich's Padding it has no blanks at the ends of lines, which would
-    stand in logs and pipes."""
+    """Something indented below a heading. Unlike rich's Padding it adds no blanks at the ends of lines, which would
+    show in logs and pipes."""
 
     inner: RenderableType
 
@@ -55,9 +55,9 @@ class BreakReason:
 
 @attrs.frozen(eq=False)
 class ExplainedFrame:
-    """One frame: its place, how it ended, its graph where it has one, and the guards under which that is used.
+    """One frame: its location, its outcome, its graph if it has one, and the guards under which the graph is used.
 
-    seconds: of each stage of its compilation, and as "whole" of all of it, 0 for one that came to no end.
+    seconds: the time of each stage of its compilation, and under "whole" of all stages; 0 if it did not finish.
     """
 
     function: str
@@ -72,7 +72,7 @@ class ExplainedFrame:
 
     @property
     def calls(self) -> list[Callable[..., Any] | str]:
-        """What the graph calls: functions, and the names of methods."""
+        """The functions, and the names of methods, that the graph calls."""
         return [node.target for node in self.graph.graph.nodes if node.op.startswith("call_")] if self.graph else []
 
     @property
@@ -82,13 +82,13 @@ class ExplainedFrame:
 
     @property
     def code(self) -> str:
-        """The graph as Python text, "" where there is none."""
+        """The graph as Python text; "" if there is none."""
         return self.graph.code.strip() if self.graph else ""
 
 
 @attrs.frozen
 class SkippedFrame:
-    """A function whose frames were looked at and left alone, and why."""
+    """A function whose frames were inspected and not compiled, and why."""
 
     function: str
     file: str
@@ -98,11 +98,11 @@ class SkippedFrame:
 
 @attrs.frozen(eq=False)
 class ExplainOutput:
-    """What was captured in one run of a function, and what was left alone.
+    """The graphs captured in one run of a function, and the functions left alone.
 
     page: makes the text of its web page.
     `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`, `ops_per_graph`, `out_guards` and
-    `compile_times` are read as of what `torch._dynamo.explain` returns; guards are texts.
+    `compile_times` have the meaning that they have in the result of `torch._dynamo.explain`; guards are texts.
     """
 
     frames: tuple[ExplainedFrame, ...]
@@ -116,7 +116,7 @@ class ExplainOutput:
 
     @property
     def graph_count(self) -> int:
-        """How many graphs were captured."""
+        """The number of captured graphs."""
         return len(self.graphs)
 
     @property
@@ -126,7 +126,7 @@ class ExplainOutput:
 
     @property
     def break_count(self) -> int:
-        """How many graph breaks there were."""
+        """The number of graph breaks."""
         return len(self.breaks)
 
     @property
@@ -146,12 +146,12 @@ class ExplainOutput:
 
     @property
     def ops_per_graph(self) -> list[list[Callable[..., Any] | str]]:
-        """What each graph calls: functions, and the names of methods."""
+        """The functions, and the names of methods, that each graph calls."""
         return [frame.calls for frame in self.frames if frame.graph is not None]
 
     @property
     def op_count(self) -> int:
-        """Calls in all graphs."""
+        """The number of calls in all graphs."""
         return sum(map(len, self.ops_per_graph))
 
     @property
@@ -161,7 +161,7 @@ class ExplainOutput:
 
     @property
     def compile_times(self) -> str:
-        """A line for each stage: its name, and the seconds that it took for each frame."""
+        """A line for each stage: its name, and its seconds for each frame."""
         stages: dict[str, list[float]] = {}
         for frame in self.frames:
             for stage, seconds in frame.seconds.items():
@@ -188,14 +188,14 @@ class ExplainOutput:
         return Group(table, *skip_report(self.skipped), *break_report(self.breaks))
 
     def to_html(self, path: str | Path) -> Path:
-        """Write the page of `armature explain --html`, which stands alone; returns its path. Errors: OSError."""
+        """Write the self-contained page of `armature explain --html`; returns its path. Errors: OSError."""
         target = Path(path)
-        target.write_text(self.page(), encoding="utf-8", errors="backslashreplace")  # names of files may be no text
+        target.write_text(self.page(), encoding="utf-8", errors="backslashreplace")  # file names may not be valid text
         return target
 
 
 def skip_report(found: Iterable[SkippedFrame]) -> list[RenderableType]:
-    """Why functions were left alone, and which; nothing where there are none."""
+    """The functions that were left alone, by reason; nothing if there are none."""
     by_reason: dict[str, list[SkippedFrame]] = {}
     for skip in found:
         by_reason.setdefault(skip.reason, []).append(skip)
@@ -210,7 +210,7 @@ def skip_report(found: Iterable[SkippedFrame]) -> list[RenderableType]:
 
 
 def break_report(found: Iterable[BreakEvent]) -> list[RenderableType]:
-    """Each break: title, the user's place, stack, explanation and hints."""
+    """Each break: title, the user's line, stack, explanation and hints."""
     lines: list[RenderableType] = []
     for number, event in enumerate(found, 1):
         head = Text(f"{number}. {event.type.title} ", style="bold")

@@ -14,7 +14,7 @@ from armature.errors import ArmatureError
 
 
 class NoExamples(ArmatureError):
-    """The module in which the example of a break type is said to be can't be imported."""
+    """The module that should hold the example of a break type can't be imported."""
 
     code = "A245"
     text = "the example of the graph break {type} can't be read, as {module} can't be imported: {problem}"
@@ -22,12 +22,12 @@ class NoExamples(ArmatureError):
 
 
 class HintKind(enum.Enum):
-    """What following a hint comes to."""
+    """What following a hint amounts to."""
 
-    FUNDAMENTAL = "fundamental"  # no graph can hold this: the program has to say it in another way
+    FUNDAMENTAL = "fundamental"  # no graph can hold this: the program has to be written differently
     SUPPORTABLE = "supportable"  # a setting, a rule, a handler or a plugin can keep it in the graph
-    USER_ERROR = "user error"  # the program goes wrong here, with or without a compiler
-    OURS = "ours"  # it could be compiled, and is not yet
+    USER_ERROR = "user error"  # the program is wrong here, with or without a compiler
+    OURS = "ours"  # it could be compiled, but is not yet
 
     @classmethod
     def _missing_(cls, value: object) -> Never:
@@ -36,7 +36,7 @@ class HintKind(enum.Enum):
 
 
 def _fault(row: object, field: str, value: object, wanted: str) -> TypeError:
-    """The error of a field, which names the row: a plugin has many."""
+    """The error for a field. It names the row, because a plugin has many."""
     called = f"break type {row.id!r}" if isinstance(row, BreakType) else "hint"
     return TypeError(f"{called}: {field} is to be {wanted}, not {value!r:.60} ({type(value).__name__})")
 
@@ -61,29 +61,29 @@ def _texts(row: object, field: attrs.Attribute[tuple[str, ...]], value: object) 
 
 @attrs.frozen
 class Hint:
-    """What to do about a break; a template over the facts of the break, like its explanation."""
+    """Advice about a break: a template over the facts of the break, like its explanation."""
 
     text: str = attrs.field(validator=_some_text)
     kind: HintKind = attrs.field(default=HintKind.FUNDAMENTAL, converter=HintKind)
 
 
 def fundamental(text: str) -> Hint:
-    """A hint of how else to write the program, where no graph can hold what it does."""
+    """A hint how to write the program differently, because no graph can hold what it does."""
     return Hint(text, HintKind.FUNDAMENTAL)
 
 
 def supportable(text: str) -> Hint:
-    """A hint of how to keep it in the graph: by a setting, a rule, a handler or a plugin."""
+    """A hint how to keep it in the graph: by a setting, a rule, a handler or a plugin."""
     return Hint(text, HintKind.SUPPORTABLE)
 
 
 def user_error(text: str) -> Hint:
-    """A hint of what is wrong with the program."""
+    """A hint that tells what is wrong with the program."""
     return Hint(text, HintKind.USER_ERROR)
 
 
 def ours(text: str) -> Hint:
-    """A hint of how to do without what could be compiled, and is not yet."""
+    """A hint how to avoid something that could be compiled, but is not yet."""
     return Hint(text, HintKind.OURS)
 
 
@@ -93,18 +93,18 @@ def a_tensor() -> tuple[Any, ...]:
 
 
 def plainly(fn: Callable[..., Any], *args: Any) -> Any:
-    """How most programs call an example."""
+    """Call an example as most programs do."""
     return fn(*args)
 
 
 @attrs.frozen
 class Example:
-    """A small program that breaks, and how it is written without the break.
+    """A small program that breaks the graph, and the same program written without the break.
 
-    before, after: functions of a plugin's module, whose source is shown. after is None where nothing else gives what
-    `before` does: the hints say why. inputs, inputs_after: make their arguments. settings: under which it breaks.
-    called, called_after: call the function with its arguments, where the break depends on what the caller does.
-    fullgraph: it breaks where all has to be one graph (an error then), and runs eagerly elsewhere.
+    before, after: functions of a plugin's module, whose source is shown. after is None if nothing else computes what
+    `before` does; the hints say why. inputs, inputs_after: functions that make their arguments. settings: the settings
+    under which it breaks. called, called_after: functions that call the example with its arguments, for breaks that
+    depend on the caller. fullgraph: it breaks, with an error, only under fullgraph=True; otherwise it runs eagerly.
     """
 
     before: Callable[..., Any]
@@ -118,7 +118,7 @@ class Example:
 
 
 def _as_hints(given: Iterable[Hint | str]) -> tuple[Hint, ...]:
-    """Hints where texts are given; what is neither stays as it is, for the check that names the row."""
+    """Texts as hints. Anything else is unchanged; the check, which names the row, reports it."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         return cast(tuple[Hint, ...], given)
     return tuple(Hint(hint) if isinstance(hint, str) and hint.strip() else cast(Hint, hint) for hint in given)
@@ -138,10 +138,10 @@ def _example(row: object, field: attrs.Attribute[Example | None], value: object)
 
 
 def _example_in(module: str, id: str) -> Example | None:
-    """The example that a module has for a type; None: it has none. Errors: NoExamples."""
+    """The example that a module has for a type; None if it has none. Errors: NoExamples."""
     try:
         found, name = vars(importlib.import_module(module)), id.replace("-", "_")
-    except Exception as error:  # a module may raise anything while it is imported
+    except Exception as error:  # importing a module may raise anything
         raise NoExamples(type=id, module=module, problem=f"{type(error).__name__}: {error}") from error
     if name not in found:
         return None
@@ -157,11 +157,11 @@ def _example_in(module: str, id: str) -> Example | None:
 class BreakType:
     """A row of the break catalogue. `explanation` is a template over the facts given where the break is raised.
 
-    id: what code that raises it says. code: a number that stays, by which people search for it; that of torch.compile,
-    where the situation is the same. torch_name: its name there, if that is another one than the title; people search
-    for it. also: other types of torch.compile that this one covers.
-    explanation: what it means for the program. cause: why it can't be in the graph. examples: the module in which
-    the example is, where none is given (`with_examples`).
+    id: the name by which code raises it. code: a permanent number that people can search for; torch.compile's number if
+    the situation is the same. torch_name: its name in torch.compile, if that differs from the title. also: other types
+    of torch.compile that this one covers.
+    explanation: what it means for the program. cause: why the operation can't be in the graph. examples: the module
+    with the example, if none is given (`with_examples`).
     """
 
     id: str = attrs.field(validator=_some_text)  # "data-dependent-branch"
@@ -178,25 +178,25 @@ class BreakType:
 
     @property
     def shown_example(self) -> Example | None:
-        """The example that is given or that the module has. Errors: NoExamples."""
+        """The example, given or from the module. Errors: NoExamples."""
         if self.example is not None or not self.examples:
             return self.example
         return _example_in(self.examples, self.id)
 
     @property
     def name(self) -> str:
-        """What it is called in reports: "GB0170 data-dependent-branch"."""
+        """Its name in reports: "GB0170 data-dependent-branch"."""
         return f"{self.code} {self.id}".lstrip()
 
 
 def with_examples(rows: Iterable[BreakType], module: str) -> tuple[BreakType, ...]:
     """The rows, each with the example that the module of this name has for it, if any.
 
-    `my_break` breaks with `my-break`, `my_break_mended` is how it is written without. `my_break_inputs` and
-    `my_break_mended_inputs` make arguments, `my_break_settings` has the settings under which it breaks;
-    `my_break_called(fn, *args)` and `my_break_mended_called` call it, where it matters how; `my_break_fullgraph` says
-    that it breaks with fullgraph=True only. The module is imported when an example is asked for, not when the plugin is
-    loaded.
+    The function `my_break` breaks with `my-break`, and `my_break_mended` is the version without the break.
+    `my_break_inputs` and `my_break_mended_inputs` make arguments, `my_break_settings` has the settings under which it
+    breaks; `my_break_called(fn, *args)` and `my_break_mended_called` call it, if the way of calling matters;
+    `my_break_fullgraph` says that it breaks with fullgraph=True only. The module is imported when an example is needed,
+    not when the plugin is loaded.
     """
     return tuple(attrs.evolve(row, examples=module) for row in rows)
 
@@ -205,8 +205,8 @@ def with_examples(rows: Iterable[BreakType], module: str) -> tuple[BreakType, ..
 class FrameSummary:
     """One line of the user's stack. `text` is stripped.
 
-    column, end_column: characters of the unstripped line between which the expression stands that was run, the first
-    one is 0; -1 where Python does not know them. end_line: the line on which it ends, 0 where that is not known.
+    column, end_column: the span of the executed expression in the unstripped line, counted in characters from 0; -1 if
+    Python does not know it. end_line: the line on which the expression ends; 0 if unknown.
     """
 
     file: str
@@ -220,7 +220,7 @@ class FrameSummary:
 
 @attrs.frozen
 class SeenValue:
-    """A value that a line works on: the user's name for it, and what it was there ("a tensor float32[2, 4] on cpu")."""
+    """A value used by a line: the user's expression for it, and a description ("a tensor float32[2, 4] on cpu")."""
 
     expression: str
     description: str
@@ -230,7 +230,7 @@ class SeenValue:
 class BreakEvent:
     """A graph break that happened: its type, the facts, the user's stack (innermost last) and what was done.
 
-    values: what the line works on. seconds: for which the frame was traced again, to be cut there.
+    values: those that the line uses. seconds: the time of tracing the frame again to cut it there.
     """
 
     type: BreakType

@@ -167,7 +167,7 @@ def check_cache(settings: Config) -> Iterator[Check]:
 
 
 def check_operators(tables: Tables) -> Iterator[Check]:
-    """How many operators plugins lower; a report tells what a program's graphs still call, and why."""
+    """The number of operators that plugins lower. A report lists those that a program's graphs still call, and why."""
     lowered = {row.subject for row in tables.registries.lowerings.winners()}
     decomposed = set(tables.decompositions) - lowered
     libraries = {op for op, row in tables.operators.items() if row.library} - lowered - decomposed

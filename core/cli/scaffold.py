@@ -1,4 +1,4 @@
-"""Makes a plugin distribution from armature's templates."""
+"""Creates a plugin distribution from armature's templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has the launches of a compiled graph recorded, whole or in segments, and tells what is not recorded and why."""
+"""Records the launches of a compiled graph, of all of it or of segments, and reports what is not recorded and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEVERAL_DEVICES = "its tensors are not all on one device"
 
 @attrs.frozen(eq=False)
 class Recordings:
-    """What is recorded of a plan. record: of the captured frame, whose events tell of it."""
+    """The recorded parts of a plan. record: that of the captured frame, which receives the events about them."""
 
     plan: KernelPlan
     division: Division
@@ -35,7 +35,7 @@ class Recordings:
 
     @classmethod
     def of(cls, plan: KernelPlan, aten: AtenGraph, record: Compilation, ctx: CompileContext) -> Recordings:
-        """Decide it; nothing is recorded if the settings do not ask for it."""
+        """Decide what to record of a plan: nothing if the settings do not ask for it."""
 
         def refusal(device: torch.device | None, step: Launch | ExternCall) -> str | None:
             recorder = None if device is None else ctx.tables.launch_recorder(device.type)
@@ -59,7 +59,7 @@ class Recordings:
         return self.replayed(f"{self.aten.name} {segment.name}", call, segment.device, fixed)
 
     def graph(self, compiled: CompiledGraph) -> CompiledGraph:
-        """The graph, with all of it recorded if that is what was decided."""
+        """The compiled graph; it is recorded as one if it is not recorded in segments."""
         if self.division.device is None:
             return compiled
         fixed = self.aten.static_inputs | written_inputs(self.plan)
@@ -67,7 +67,8 @@ class Recordings:
         return attrs.evolve(compiled, call=call)
 
     def replayed(self, name: str, call: Call, device: torch.device, fixed: frozenset[int]) -> Replayed:
-        """A function that is recorded. fixed: positions of inputs for whose addresses recordings are made."""
+        """Wrap a function to record and replay its launches. fixed: positions of the inputs whose addresses a recording
+        depends on."""
         return Replayed(
             call,
             self.recorder(device),

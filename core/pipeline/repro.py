@@ -136,7 +136,7 @@ def text_of(record: Compilation, kind: str = "error") -> str:
 
 
 def of_program(record: Compilation) -> str:
-    """A script that runs the program again and lets errors propagate."""
+    """A script that runs the program again, without catching errors."""
     path = Path(sys.argv[0])
     argv = [str(path.absolute()), *sys.argv[1:]]
     return OF_A_PROGRAM.format(

@@ -27,7 +27,7 @@ class NotARecord(ArmatureError):
 
 
 def as_data(recording: Recording) -> dict[str, Any]:
-    """The record as what JSON has."""
+    """The record as objects that JSON can represent."""
     return attrs.asdict(recording, value_serializer=lambda _, __, value: str(value) if _is_enum(value) else value)
 
 

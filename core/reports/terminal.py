@@ -90,7 +90,7 @@ def tree(recording: Recording) -> Tree:
 
 
 def section(title: str, entries: Sequence[Sequence[RenderableType]]) -> Iterator[RenderableType]:
-    """A heading with its entries; nothing where there are none."""
+    """A heading with its entries; nothing if there are none."""
     if not entries:
         return
     yield Text(f"\n{title} ({len(entries)})", style="bold underline")
@@ -159,7 +159,7 @@ def wrong_lines(frame: Frame) -> list[RenderableType]:
 
 
 def left_alone(frames: Sequence[Frame]) -> Iterator[RenderableType]:
-    """Why functions were left alone, and which."""
+    """The functions that were left alone, by reason."""
     by_reason: dict[str, dict[str, None]] = {}
     for frame in frames:
         by_reason.setdefault(frame.reason, {})[f"{frame.function} {frame.where}"] = None

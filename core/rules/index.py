@@ -226,5 +226,5 @@ def _of_class(owner: Any, name: str) -> Any:
 
 
 def by_priority(rows: Iterable[Entry]) -> list[Entry]:
-    """The rows, larger priority first; equals keep their order."""
+    """The rows, larger priority first; rules of equal priority keep their order."""
     return sorted(rows, key=lambda row: -row[0].priority)

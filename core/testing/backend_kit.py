@@ -1,4 +1,4 @@
-"""Conformance of a device back end: the tests that a vendor's suite takes over by subclassing.
+"""Conformance of a device back end: tests that a vendor's suite inherits by subclassing.
 
     class TestMyBackend(BackendConformance):
         device = "mydev"
@@ -8,7 +8,7 @@
 
 with `from armature.testing.backend_kit import compile_context as compile_context` in its conftest.py. Every case of
 `kernel_cases`, `kernel_shapes` and `kernel_accesses` is built, run on the device and compared with the reference of
-`kernel_reference`. Cases of one group are built as one source. What `features` leaves out is skipped.
+`kernel_reference`. Cases of one group are built as one source. Cases that `features` does not cover are skipped.
 """
 
 from __future__ import annotations

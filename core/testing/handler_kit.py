@@ -1,4 +1,4 @@
-"""A handler author's tests: functions that call what the plugin handles, run compiled and in eager mode, and compared.
+"""Tests for handler authors: functions that call what the plugin handles run compiled and eagerly, and are compared.
 
     class TestHandlers(HandlerConformance):
         plugin = armature_mylib.plugin
@@ -7,9 +7,10 @@
             Case("reads a file", lambda x: x + mylib.load(), lambda: (torch.ones(3),), breaks="mylib-io"),
         )
 
-For each case: the function is captured in one graph, gives what eager gives (values, dtypes, strides, exceptions), runs
-a second time without compiling again, and the graph has and lacks the calls named. Or it breaks with the id named, and
-still gives what eager gives. For the plugin: handlers have targets that are callable, and say what they do.
+For each case: the function is captured in one graph, behaves as in eager mode (values, dtypes, strides, exceptions),
+runs a second time without recompiling, and the graph has and lacks the given calls. Or the graph breaks with the given
+id, and the results are still those of eager mode. For the plugin: targets of handlers are callable, and handlers have
+docstrings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a plugin's suite tests its lowerings with: each against eager, with no back end.
+"""Tests for authors of lowerings: each is compared with eager mode, without a back end.
 
 class TestLowerings(LoweringConformance):
     rows = tuple(plugin.armature_lowerings())

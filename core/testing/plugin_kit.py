@@ -1,4 +1,4 @@
-"""The conformance kit for any plugin: what `armature plugins doctor` would say, and reviewers would ask for, as tests.
+"""The conformance kit for any plugin: the findings of `armature plugins doctor` and of reviewers, as tests.
 
     from armature.testing import PluginConformance
     from armature_mylib import plugin
@@ -6,7 +6,7 @@
     class TestConformance(PluginConformance):
         plugin = plugin
 
-Each `check_...` function returns what is wrong as lines of text, none when all is well, so that it can be used alone.
+Each `check_...` function can be used alone: it returns the faults as lines of text.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A rule author's tests: list the targets and the verdicts expected, and get the rest.
+"""Tests for rule authors, derived from a list of targets and expected verdicts.
 
     class TestRules(RulesConformance):
         plugin = armature_mylib.plugin
         verdicts = {"mylib.fast.normalize": Decision.INLINE, mylib.load: Decision.SKIP}
 
-Checks, for each target: it exists, the verdict is the expected one, it has a reason and an origin that can be opened,
-the verdict on a second question is the same object, a rule of higher priority by another plugin wins and the loser is
-kept, and one of lower priority for the whole package changes nothing. For the plugin: no rule names something that is
-not there (but for `absent`), no two of its rules contradict.
+For each target: it exists; it has the expected verdict, with a reason and an origin that can be opened; a second query
+returns the same object; a rule of higher priority by another plugin wins, and the overruled one stays visible; one of
+lower priority for the whole package changes nothing. For the plugin: every named target exists (except `absent`), and
+no two of its rules contradict each other.
 """
 
 from __future__ import annotations

@@ -43,24 +43,24 @@ def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def _reference_counts(tensor: Any) -> tuple[int, int, int]:
-    """How often Python holds the tensor, how often all do, and how many tensors hold its memory."""
+    """The number of Python references to the tensor, of all references, and of tensors that use its memory."""
     return getrefcount(tensor), tensor._use_count(), memory.uses(memory.storage_number(tensor))
 
 
 def _counts_in_caller(tensor: torch.Tensor) -> tuple[int, int, int]:
-    """`_reference_counts` for a tensor in a variable of the caller."""
+    """`_reference_counts` of a tensor that is in a variable of the caller."""
     return _reference_counts(tensor)
 
 
 def overlaid(
     tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 ) -> torch.Tensor:
-    """A tensor with unset values, in the memory of the given one if only the caller's variable holds that.
+    """A tensor with unset values, in the memory of the given one if only the caller's variable refers to that.
 
-    Storages that can't be resized, as those of NumPy's arrays and of files, are known to others.
+    Storages that can't be resized, like those of NumPy arrays and files, have other owners.
     """
     sole = _ONE((1,), (1,), torch.float32)
-    # How often Python counts a call's argument depends on who evaluates frames at the moment.
+    # Whether Python counts a call's argument as a reference depends on what evaluates frames at the moment.
     if type(tensor) is torch.Tensor and _reference_counts(tensor) == _counts_in_caller(sole):
         storage = tensor.untyped_storage()
         if storage.resizable() and not (memory.on_host(tensor) and storage.is_shared()):

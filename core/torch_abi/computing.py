@@ -15,8 +15,8 @@ class NotKnown(Exception):
 
 
 class OnlyConstants(TorchDispatchMode):
-    """A mode in which operators raise NotKnown that draw random numbers, write to their arguments, or are no part of
-    ATen: those may read anything, such as the tensors of another process."""
+    """A mode in which operators raise NotKnown if they draw random numbers, write to their arguments, or are no part of
+    ATen. The latter may read anything, such as the tensors of another process."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

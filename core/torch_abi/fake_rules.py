@@ -20,7 +20,7 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 
 class AxesOfOne(enum.Enum):
     """Whether a meta function's strides along axes of size 1 are those of the kernel. Most code ignores these strides,
-    and torch's meta functions often choose others.
+    so torch's meta functions often choose others.
 
     OWN: they are, whatever the arguments. GIVEN: they are, if the arguments have the strides of the real tensors.
     GUESSED: they may not be.

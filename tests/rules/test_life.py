@@ -305,7 +305,7 @@ from armature.rules import Decision, RuleOrigin, Verdict
 
 cache = VerdictCache()
 for method in (bytearray.maketrans, str.maketrans, object.__new__):
-    cache.keep(method, Verdict(Decision.SKIP, "tested", RuleOrigin("test")))
+    cache.store(method, Verdict(Decision.SKIP, "tested", RuleOrigin("test")))
 
 def program(x, method):
     return x + 1, method is str.maketrans

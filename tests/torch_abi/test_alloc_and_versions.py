@@ -10,7 +10,7 @@ import torch
 from packaging.version import Version
 
 from armature.torch_abi import alloc
-from armature.torch_abi.versions import Versions, found
+from armature.torch_abi.versions import Versions, of_process
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
@@ -28,7 +28,7 @@ def test_sizes_of_zero_and_rank_zero() -> None:
 
 
 def test_this_process_is_supported() -> None:
-    assert found().supported
+    assert of_process().supported
 
 
 @pytest.mark.parametrize(
