@@ -243,6 +243,8 @@ class Compiler:
     def _as_idle(
         self, nothing: SkipFrame, request: FrameRequest, record: Compilation, ctx: CompileContext
     ) -> RunEagerly:
+        """Report a frame with nothing to compile; the record is withdrawn if the frame was found idle. Returns the
+        exception for the hook."""
         record.reason = nothing.reason
         if nothing.idle:  # a frame that was itself traced to its end has guards that tell when to trace again
             others = [code for code in nothing.idle_codes if code is not request.code]
@@ -256,9 +258,9 @@ class Compiler:
             nothing.__traceback__ = None
             gc.collect()
         # With fullgraph a break is an error, if nothing else comes before it.
-        for_all = (
-            bool(nothing.idle_codes) or not session().is_requested(request.code) if nothing.idle else not nothing.frees
-        )
+        for_all = not nothing.frees
+        if nothing.idle:
+            for_all = bool(nothing.idle_codes) or not session().is_requested(request.code)
         return RunEagerly(
             nothing.reason,
             for_all=for_all,
