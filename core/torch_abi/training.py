@@ -23,6 +23,8 @@ Boxed = Callable[[list[Any]], Any]
 
 _C: Any = torch._C
 _autocast_enabled: Callable[[], bool] = _C._is_any_autocast_enabled
+_TAKES_LIST = hasattr(torch.autograd.Function, "boxed_grads_call")
+"""Whether a backward method can be given a list, from which it removes gradients to free them (torch 2.13)."""
 _unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
 SPARE = "spare"
 """The key in `meta` of placeholders of a backward graph whose memory it may use (`mark_spare`)."""
@@ -130,8 +132,8 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
 
 
 def mark_spare(wires: Wiring, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
-    """Mark the saved tensors whose memory nobody else is likely to hold when the backward graph runs: those that only
-    backward needs. `alloc.overlaid` looks whether that is so."""
+    """Mark the tensors whose memory nobody else is likely to hold when the backward graph runs: those that were saved
+    only for it, and the gradients that it takes. `alloc.overlaid` looks whether that is so."""
     if not hasattr(_C._FunctionBase, "maybe_clear_saved_tensors"):
         return  # the saved tensors live until backward has ended
     owned = {each.saved for each in wires.shared}
@@ -142,6 +144,8 @@ def mark_spare(wires: Wiring, forward: fx.GraphModule, backward: fx.GraphModule)
     for k, (node, place) in enumerate(zip(kept, places, strict=False)):
         if node.op != "placeholder" and k not in owned and storages.count(storages[k]) == 1:
             place.meta[SPARE] = True
+    for place in places[len(kept) :] if _TAKES_LIST else ():
+        place.meta[SPARE] = True
 
 
 def _numbers(forward: fx.GraphModule) -> Iterator[int]:
@@ -275,7 +279,7 @@ def connect(
         "forward": staticmethod(_forward(wires, forward, replay is not None)),
         "backward": staticmethod(_backward(wires, _without_autocast(backward), replay)),
     }
-    function: Any = type("Compiled", (torch.autograd.Function,), methods)
+    function: Any = type("Compiled", (torch.autograd.Function,), methods | {"boxed_grads_call": _TAKES_LIST})
     for method in methods.values():
         skip_code(method.__wrapped__.__code__, below=True)
     # Function.apply checks for transforms and stale wrappers, in Python and for each input.
@@ -420,7 +424,8 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
     release: Callable[[Any], None] = getattr(_C._FunctionBase, "maybe_clear_saved_tensors", lambda ctx: None)
     run = _without_tangents(wires.feeds, inner)
 
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *given: Any) -> Any:
+        gradients: Any = given[0] if _TAKES_LIST else given
         if transforms_active():
             return followed(ctx, gradients, None)
         for gradient in gradients:
@@ -440,7 +445,11 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
             with torch.no_grad():
                 made = run(args, came)
             return followed(ctx, gradients, made)
-        release(ctx)  # so that the graph can free and reuse this memory while it runs
+        # so that the graph can free and reuse this memory while it runs
+        release(ctx)
+        gradient = None
+        if _TAKES_LIST:
+            gradients.clear()
         return run(args, came)
 
     return backward

@@ -1,4 +1,4 @@
-"""Backward makes results in the memory of saved tensors that nobody else holds."""
+"""Backward makes results in the memory of saved tensors and of incoming gradients that nobody else holds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 import armature
 from armature.pipeline.session import session
 from armature.schedule.data import Allocate
+from armature.torch_abi import training
 
 SIDE = 64
 
@@ -32,9 +33,10 @@ def weights() -> list[Tensor]:
 
 
 def overlaid() -> list[str]:
-    """The inputs of the last graph in whose memory it makes results."""
+    """The saved tensors in whose memory the last graph makes results."""
     steps = session().compilations[-1].graphs[-1].plan.steps
-    return [step.over for step in steps if isinstance(step, Allocate) and step.over is not None]
+    places = [step.over for step in steps if isinstance(step, Allocate) and step.over is not None]
+    return [name for name in places if not name.startswith("tangents")]
 
 
 def peak(run: Callable[[], object]) -> int:
@@ -118,3 +120,54 @@ def test_recorded_graphs_leave_saved_tensors_alone() -> None:
     compiled = armature.compile(network, fullgraph=True, mode="reduce-overhead")
     compiled(*weights()).sum().backward()
     assert not overlaid()
+
+
+needs_lists = pytest.mark.skipif(not training._TAKES_LIST, reason="torch holds incoming gradients during backward")
+
+
+def wave(x: Tensor) -> Tensor:
+    return x.sin().cumsum(0)
+
+
+@needs_lists
+def test_an_incoming_gradient_gives_its_memory_to_the_result() -> None:
+    x = torch.randn(SIDE, SIDE, requires_grad=True)
+    compiled = armature.compile(wave, fullgraph=True)
+
+    def bytes_of(run: Callable[[Tensor], Tensor]) -> int:
+        scaled = run(x) * x.detach()  # whose backward makes the gradient
+        return peak(lambda: torch.autograd.grad(scaled.sum(), x))
+
+    bytes_of(compiled)
+    assert bytes_of(wave) - bytes_of(compiled) >= 4 * SIDE * SIDE
+
+
+@needs_lists
+@pytest.mark.parametrize("holder", ["program", "hook", "retained", "both outputs", "graph kept"])
+def test_incoming_gradients_that_others_hold_keep_their_values(holder: str) -> None:
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sin() * 3, x.cos() * 2
+
+    x = torch.randn(SIDE, SIDE, requires_grad=True)
+    compiled = armature.compile(fn, fullgraph=True)
+    held: list[Tensor] = []
+
+    def gradient(run: Callable[..., tuple[Tensor, Tensor]]) -> Tensor:
+        one, other = run(x)
+        if holder == "hook":
+            one.register_hook(held.append)
+        elif holder == "retained":
+            one.retain_grad()
+        whole = one + other if holder == "both outputs" else one
+        held.append(torch.full_like(one, 2.0))
+        whole.backward(held[-1], retain_graph=holder == "graph kept")
+        if holder == "retained":
+            held.append(cast(Tensor, one.grad))
+        elif holder == "graph kept":
+            whole.backward(held[-1])
+        found, x.grad = cast(Tensor, x.grad), None
+        return found
+
+    for run in (compiled, compiled):
+        torch.testing.assert_close(gradient(run), gradient(fn))
+    assert all((each == 2).all() for each in held)
