@@ -113,6 +113,7 @@ from armature.trace.signatures import Signature
 from armature.trace.slots import ALL_SLOTS, COLLECTION_SLOTS, EQUALITY_SLOTS, NUMBER_SLOTS, is_iterable
 from armature.trace.trust import is_trusted
 from armature.trace.values.classes import (
+    ClassMember,
     ClassValue,
     find_in_class,
     inherits,
@@ -193,6 +194,7 @@ __all__ = [
     "CallSource",
     "CaughtValue",
     "CellValue",
+    "ClassMember",
     "ClassValue",
     "ClosureValue",
     "CompileEvent",

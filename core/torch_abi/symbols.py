@@ -60,7 +60,7 @@ ASSERT: Callable[..., None] = torch.ops.aten._assert_scalar.default
 """`ASSERT(condition, message)` in a graph: a RuntimeError where the condition does not hold."""
 TAKES_NUMBERS = "takes_numbers"  # in the meta of a node whose operator reads a number from a tensor
 # The functions of `math` on one number that torch also has for symbolic numbers.
-MATH_FUNCTIONS: Mapping[Callable[[float], float], Callable[[Any], Any]] = {
+MATH_FUNCTIONS: Mapping[Callable[..., object], Callable[..., object]] = {
     getattr(math, name): symbolic
     for name in ("sqrt", "exp", "log", "log2", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
     if (symbolic := getattr(torch, f"_sym_{name}", None)) is not None

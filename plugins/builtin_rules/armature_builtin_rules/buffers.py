@@ -6,9 +6,9 @@ Bytes of the program's objects are guarded. A change of a bytearray of the progr
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import MethodDescriptorType, WrapperDescriptorType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -34,6 +34,7 @@ from armature.plugin_api import (
 )
 
 NO_KEYWORDS: Kwargs = {}
+Step = tuple[MethodDescriptorType | WrapperDescriptorType, tuple[object, ...]]
 OPERATORS = {
     f"__{name}__": getattr(operator, name)
     for name in ("add", "mul", "mod", "eq", "ne", "lt", "le", "gt", "ge", "iadd", "imul")
@@ -44,7 +45,7 @@ OPERATORS = {
 class BufferValue(Value):
     """A bytearray or memoryview. content: tracing's own copy, with the same bytes."""
 
-    content: Any
+    content: bytearray | memoryview
 
     mutable: ClassVar[bool] = True
     slots = COLLECTION_SLOTS | OPERATORS.keys() | {"__bool__", "__getitem__", "__setitem__", "__delitem__"}
@@ -107,7 +108,7 @@ class BufferValue(Value):
                 raise
         tracer.graph_break("buffer-operator", operation=name, type=other.describe())
 
-    def run(self, tracer: Tracing, function: Any, args: Args, kwargs: Kwargs = NO_KEYWORDS) -> Value:
+    def run(self, tracer: Tracing, function: Callable[..., object], args: Args, kwargs: Kwargs = NO_KEYWORDS) -> Value:
         """The result of a function on it; changes are recorded."""
         self.look(tracer)
         plain = [plain_bytes(tracer, arg) for arg in args]
@@ -146,7 +147,7 @@ class BufferValue(Value):
 class BytearrayValue(BufferValue):
     """A bytearray."""
 
-    def as_constant(self) -> Any:
+    def as_constant(self) -> bytearray:
         if self.source is not None:
             raise NotConstant(self)
         return bytearray(self.content)
@@ -171,9 +172,9 @@ class MemoryviewValue(BufferValue):
     the whole object."""
 
     over: Value = attrs.field(kw_only=True)
-    steps: tuple[tuple[Any, tuple[object, ...]], ...] = ()
+    steps: tuple[Step, ...] = ()
 
-    def as_constant(self) -> Any:
+    def as_constant(self) -> bytearray | memoryview:
         if self.owner() is not None:
             raise NotConstant(self)
         return self.content
@@ -185,7 +186,7 @@ class MemoryviewValue(BufferValue):
         return self.over if name == "obj" else super().get_attribute(tracer, name)
 
     def result(self, tracer: Tracing, found: object, function: object, args: tuple[object, ...]) -> Value:
-        if isinstance(found, memoryview):
+        if isinstance(found, memoryview) and isinstance(function, (MethodDescriptorType, WrapperDescriptorType)):
             return MemoryviewValue(found, over=self.over, steps=(*self.steps, (function, args)))
         return super().result(tracer, found, function, args)
 
@@ -196,7 +197,7 @@ class MemoryviewValue(BufferValue):
         out.call(2)
 
 
-def view_of(over: Any, steps: tuple[tuple[Any, tuple[object, ...]], ...]) -> memoryview:
+def view_of(over: bytes | bytearray, steps: tuple[Step, ...]) -> memoryview:
     """The view that the steps lead to."""
     view = memoryview(over)
     for function, args in steps:

@@ -6,7 +6,7 @@ import collections
 import itertools
 from collections.abc import Callable, Iterator
 from types import NoneType
-from typing import Any, cast
+from typing import cast
 
 import attrs
 
@@ -73,11 +73,12 @@ class DequeValue(SequenceValue):
         tracer.mutate(self)
         self.reshaped += 1
 
-    def _index(self, tracer: Tracing, key: Value) -> Any:
+    def _index(self, tracer: Tracing, key: Value) -> int:
         kind = key.python_type()
         if not hasattr(kind, "__index__"):
             tracer.raise_error(TypeError, f"sequence index must be integer, not '{kind.__name__}'")
-        return tracer.python.index(key).as_constant()
+        position: int = tracer.python.index(key).as_constant()
+        return position
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         try:
@@ -175,10 +176,11 @@ def take(call: Call, self: Value) -> Value | None:
     return taken
 
 
-def _as_int(tracer: Tracing, value: Value) -> Any:
+def _as_int(tracer: Tracing, value: Value) -> int:
     if not hasattr(value.python_type(), "__index__"):
         tracer.raise_error(TypeError, f"'{value.python_type().__name__}' object cannot be interpreted as an integer")
-    return tracer.python.index(value).as_constant()
+    number: int = tracer.python.index(value).as_constant()
+    return number
 
 
 @method_of(DequeValue, collections.deque.rotate)

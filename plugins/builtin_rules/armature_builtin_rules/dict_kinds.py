@@ -6,7 +6,7 @@ import collections
 import gc
 from collections.abc import Callable, Hashable, Iterator
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -19,7 +19,7 @@ Entries = dict[Hashable, tuple[Value, Value]]
 class OrderedDictValue(DictValue):
     """An ordered dict. attributes: for one made in the frame."""
 
-    kind: Any = collections.OrderedDict
+    kind: type[collections.OrderedDict[object, object]] = collections.OrderedDict
     attributes: dict[str, Value] = attrs.field(factory=dict)
 
     changed_text: ClassVar[str] = "OrderedDict mutated during iteration"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any
 
 import attrs
 
@@ -13,6 +12,7 @@ from armature.plugin_api import (
     NUMBER_SLOTS,
     Args,
     AttrSource,
+    ClassMember,
     ClassValue,
     ConstantValue,
     DictValue,
@@ -52,7 +52,7 @@ def enum_attribute(tracer: Tracing, member: Value, value: enum.Enum, name: str) 
 class MemberValue(ConstantValue):
     """A member of an enum."""
 
-    value: Any
+    value: enum.Enum
 
     slots = ConstantValue.slots | NUMBER_SLOTS | {"__call__"}
 
@@ -60,7 +60,8 @@ class MemberValue(ConstantValue):
         return enum_attribute(tracer, self, self.value, name)
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
-        if not self.has(tracer, "__call__", lambda: self.value()):
+        held = self.as_constant()
+        if not self.has(tracer, "__call__", lambda: held()):
             return super().call(tracer, args, kwargs)
         return self._special(tracer, "__call__", *args, **kwargs)
 
@@ -86,16 +87,18 @@ class MemberValue(ConstantValue):
         return None if is_not_implemented(made) else made
 
     def length(self, tracer: Tracing) -> int:
-        if isinstance(self.value, (str, bytes)) or not self.has(tracer, "__len__", lambda: len(self.value)):
+        held = self.as_constant()
+        if isinstance(held, (str, bytes)) or not self.has(tracer, "__len__", lambda: len(held)):
             return super().length(tracer)
-        found = len(self.value) if self._is_of_enum("__len__") else self._special(tracer, "__len__").as_constant()
+        found = len(held) if self._is_of_enum("__len__") else self._special(tracer, "__len__").as_constant()
         return found if type(found) is int and found >= 0 else super().length(tracer)
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
-        if isinstance(self.value, (str, bytes)) or not self.has(tracer, "__iter__", lambda: iter(self.value)):
+        held = self.as_constant()
+        if isinstance(held, (str, bytes)) or not self.has(tracer, "__iter__", lambda: iter(held)):
             return super().stream(tracer)
         if self._is_of_enum("__iter__"):
-            return (tracer.as_value(item) for item in self.value)
+            return (tracer.as_value(item) for item in held)
         return self._special(tracer, "__iter__").stream(tracer)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
@@ -117,7 +120,7 @@ class EnumValue(ClassValue):
             tracer.raise_error(AttributeError, name)
         return super().missing(tracer, name)
 
-    def own(self, tracer: Tracing, found: Any, name: str, reached: type | None = None) -> Value:
+    def own(self, tracer: Tracing, found: ClassMember, name: str, reached: type | None = None) -> Value:
         held = found.obj
         return tracer.constant(held) if isinstance(held, enum.Enum) else super().own(tracer, found, name, reached)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import attrs
 
@@ -89,13 +89,15 @@ def make(call: Call, *args: Value, **kwargs: Value) -> Value:
     return GetterValue(kind, args, kwargs, call.polyfill(STAND_INS[kind], *args, **kwargs))
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def of_program(obj: object, source: Source, tracer: Tracing) -> Value | None:
     """A getter of the program."""
-    kind, args = obj.__reduce__()[:2]
-    keywords = {}
-    if isinstance(kind, functools.partial):  # a methodcaller with keyword arguments
-        partial: functools.partial[object] = kind
-        kind, args, keywords = partial.func, (*partial.args, *args), partial.keywords
+    reduced = obj.__reduce__()
+    if isinstance(reduced, str):
+        return None
+    maker: object = reduced[0]
+    args, keywords = reduced[1], {}
+    if isinstance(maker, functools.partial):  # a methodcaller with keyword arguments
+        args, keywords = (*maker.args, *args), maker.keywords
     tracer.guards.same(source, obj)
     given = tuple(tracer.as_value(arg) for arg in args)
     named = {name: tracer.as_value(value) for name, value in keywords.items()}

@@ -13,7 +13,7 @@ import types
 import typing
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import attrs
 
@@ -51,7 +51,9 @@ def warn(call: Call, message: Value, category: Value | None = None, *args: Value
     module = str(frame.namespace.get("__name__", "<string>"))
     if action(text, kind, module, frame.line) in EACH_TIME:
         return None
-    registry: Any = frame.namespace.setdefault("__warningregistry__", {})
+    registry = frame.namespace.setdefault("__warningregistry__", {})
+    if not isinstance(registry, dict):
+        return None
     warnings.warn_explicit(text, kind, frame.code.co_filename, frame.line, module, registry)
     return call.constant(None)
 
@@ -144,10 +146,16 @@ def namespaces_equal(call: Call, left: Value, right: Value) -> Value | None:
     return call.inline(same_attributes, left, right)
 
 
-def made_by_alias(alias: object, origin: Callable[..., Any], /, *args: object, **kwargs: object) -> object:
+class Parametrised(Protocol):
+    """An object that stores the alias of its class that was called."""
+
+    __orig_class__: object
+
+
+def made_by_alias(alias: object, origin: Callable[..., Parametrised], /, *args: object, **kwargs: object) -> object:
     """`dict[str, int]()`: an object of the class, which stores the alias if it can."""
     made = origin(*args, **kwargs)
-    kind: Any = type(made)
+    kind = type(made)
     if kind.__dictoffset__ or kind.__setattr__ is not object.__setattr__:
         with contextlib.suppress(AttributeError, TypeError):
             made.__orig_class__ = alias

@@ -10,7 +10,7 @@ import gc
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Protocol
 
 import attrs
 
@@ -26,6 +26,7 @@ from armature.plugin_api import (
     ValueType,
     Write,
     skip_code,
+    type_name,
 )
 
 LAST_ROUNDS = 2  # when a frame resumes inside a loop: most iterations that are traced at once
@@ -45,16 +46,31 @@ class End(enum.Enum):
 END = End.END
 
 
-def components(iterator: Any) -> tuple[object, ...]:
+class Restored(Iterator[object], Protocol):
+    """An iterator whose position can be set."""
+
+    def __setstate__(self, state: object, /) -> None: ...
+
+
+def reduced(iterator: object) -> tuple[Callable[..., Restored], tuple[object, ...], object]:
+    """What `pickle` makes it of: a function, its arguments, and the state if there is one. TypeError if it has none."""
+    found = iterator.__reduce__()
+    if isinstance(found, str):
+        raise TypeError(found)
+    make, made_of, *state = found
+    return make, made_of, state[0] if state else None
+
+
+def components(iterator: object) -> tuple[object, ...]:
     """The iterator's components, and its state: 0 if it has none."""
-    _, made_of, *state = iterator.__reduce__()
-    return (*made_of, state[0] if state and state[0] is not None else 0)
+    _, made_of, state = reduced(iterator)
+    return (*made_of, 0 if state is None else state)
 
 
-def progress(iterator: Any) -> object:
+def progress(iterator: object) -> object:
     """The position of an iterator of BUILDERS: equal for equal positions."""
     if type(iterator) in MAPPING_ITERATORS:
-        return iterator.__length_hint__()
+        return operator.length_hint(iterator)
     found = components(iterator)
     inner = [progress(part) for part in found if type(part) in BUILDERS]
     return (*inner, *(part for part in found if type(part) is int))
@@ -88,12 +104,12 @@ def ahead(iterator: object) -> tuple[object, ...] | None:
         return None
 
 
-def copied(iterator: Any) -> Any:
+def copied(iterator: object) -> Iterator[object]:
     """Another iterator at the same position. One of a dict iterates over the dict's present items."""
-    make, made_of, *state = iterator.__reduce__()
+    make, made_of, state = reduced(iterator)
     made = make(*(copied(part) if type(part) in COPIED else part for part in made_of))
-    if state and state[0] is not None:
-        made.__setstate__(state[0])
+    if state is not None:
+        made.__setstate__(state)
     return made
 
 
@@ -202,14 +218,20 @@ def over_iterators(tracer: Tracing, obj: object, source: Source) -> Value:
         if isinstance(item, Iterator):
             tracer.objects.remember(item, InnerIterator(type(item), source=tracer.objects.by_id[id(item)][1].source))
     quiet = [IteratorValue(value.values, value.kind) for value in inner]
-    made: Any
     if numbers:
         made = tracer.as_value(enumerate).call(tracer, (*quiet, found[1]), {})
     else:
         made = tracer.as_value(zip).call(tracer, quiet, {"strict": tracer.constant(bool(held[-1]))})
         strict = PartSource(CallSource(source, components, "<parts of {}>"), len(found) - 1, f"strict of {source.expr}")
         tracer.guards.equal(strict, held[-1])
-    return IteratorArgument(made.values, type(obj), source=source)
+    return IteratorArgument(values_of(tracer, made), type(obj), source=source)
+
+
+def values_of(tracer: Tracing, made: Value) -> Iterator[Value]:
+    """The values of an iterator that was just made."""
+    if not isinstance(made, IteratorValue):
+        tracer.graph_break("iterator-over-unknown", type=type_name(made.python_type()))
+    return made.values
 
 
 def by_function(tracer: Tracing, obj: object, source: Source) -> Value:
@@ -217,8 +239,8 @@ def by_function(tracer: Tracing, obj: object, source: Source) -> Value:
     function, *inner = _components(tracer, obj, source)[:-1]
     if not all(isinstance(value, IteratorValue) for value in inner):
         tracer.graph_break("iterator-over-unknown", type=type(obj).__name__)
-    made: Any = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
-    return IteratorValue(made.values, type(obj), source=source)
+    made = tracer.as_value(type(obj)).call(tracer, (function, *inner), {})
+    return IteratorValue(values_of(tracer, made), type(obj), source=source)
 
 
 def part_in_words(kind: type, position: int) -> str:
@@ -276,6 +298,7 @@ class MovingIterator(IteratorArgument):
     Only the values that the frame reads are guarded, and the end if it is reached. `program`: the real iterator.
     """
 
+    source: Source = attrs.field(kw_only=True)
     program: object = attrs.field(kw_only=True)
     inside: list[Value] | None = None  # the lists and dicts that it iterates over, once it was advanced
 
@@ -287,13 +310,12 @@ class MovingIterator(IteratorArgument):
         return IteratorArgument.advance(self, tracer)
 
     def _look_inside(self, tracer: Tracing) -> list[Value]:
-        source: Any = self.source
-        place = CallSource(source, containers, "<what {} iterates over>")
+        place = CallSource(self.source, containers, "<what {} iterates over>")
         for item in inner_iterators(self.program):
             if id(item) in tracer.objects.by_id:
                 tracer.graph_break("iterator-held-by-another", type=self.kind.__name__)
         return [
-            tracer.objects.wrap(held, PartSource(place, position, f"<what {source.expr} iterates over>"))
+            tracer.objects.wrap(held, PartSource(place, position, f"<what {self.source.expr} iterates over>"))
             for position, held in enumerate(containers(self.program))
         ]
 

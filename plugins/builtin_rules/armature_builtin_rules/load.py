@@ -11,12 +11,25 @@ import functools
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from armature.plugin_api import SKIPPED, Answer, Decision, RuleTable
 
 DATA = Path(__file__).parent / "data"
 _NAMES = "names = '''"
+
+
+class Table(TypedDict):
+    """One of the `[[rules]]` of a file."""
+
+    decision: str
+    reason: str
+    names: str
+    prefix: NotRequired[str]
+    priority: NotRequired[int]
+    requires: NotRequired[str]
+    answer: NotRequired[str]
+    breaks: NotRequired[str]
 
 
 @functools.cache
@@ -28,7 +41,7 @@ def rules() -> tuple[RuleTable, ...]:
 def read(path: Path) -> Iterator[RuleTable]:
     """The tables of one file. ValueError if tables and names are in a different order."""
     text = path.read_text(encoding="utf-8")
-    tables: list[dict[str, Any]] = tomllib.loads(text)["rules"]
+    tables: list[Table] = tomllib.loads(text)["rules"]
     starts = [number for number, line in enumerate(text.splitlines(), 1) if line == _NAMES]
     for table, start in zip(tables, starts, strict=True):
         prefix = f"{table['prefix']}." if "prefix" in table else ""

@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Callable
 from types import BuiltinMethodType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -30,6 +30,7 @@ from armature.plugin_api import (
     PrecomputedNumber,
     PrecomputedValue,
     Rebuilding,
+    SequenceValue,
     Source,
     Tracing,
     Value,
@@ -122,13 +123,14 @@ class RandomValue(Value):
             if example.getstate() == before and all(operand.is_constant for operand in operands):
                 tracer.raise_real(error)
             tracer.graph_break("random-call-fails", function=name)
-        made: Value = call_before_graph(tracer, function, (self, *operands), found)
+        made = call_before_graph(tracer, function, (self, *operands), found)
         if name != "shuffle":
             return made
-        tracer.mutate(args[0])
-        given: Any = args[0]
-        shuffled: Any = made
-        given.items[:] = shuffled.items
+        given = args[0]
+        if not isinstance(given, ListValue) or not isinstance(made, SequenceValue):
+            tracer.graph_break("random-choice-from", type=given.describe())
+        tracer.mutate(given)
+        given.items[:] = made.items
         return tracer.constant(None)
 
     def drawing(self, tracer: Tracing) -> random.Random:

@@ -8,7 +8,6 @@ import inspect
 import logging
 from collections.abc import Callable
 from types import FunctionType, MethodType
-from typing import Any
 
 from armature.plugin_api import (
     AttrSource,
@@ -84,7 +83,7 @@ def signature(call: Call, fn: Value, **options: Value) -> Value | None:
     function = call.tracing.python.attribute_or_none(fn, "__func__") if bound else fn
     if function is None:
         return None
-    real: Any = getattr(function, "fn", None)
+    real = getattr(function, "fn", None)
     if not isinstance(real, FunctionType) or not SAYS_OTHERWISE.isdisjoint(real.__dict__):
         return None
     call.guard(function)
@@ -151,14 +150,14 @@ def get_logger(call: Call, name: Value) -> Value | None:
     return tracer.objects.wrap(logging.getLogger(text), ItemSource(loggers, text))
 
 
-def is_enabled(tracer: Tracing, real: logging.Logger, source: Source, level: Any) -> bool | None:
+def is_enabled(tracer: Tracing, real: logging.Logger, source: Source, level: int) -> bool | None:
     """The logger's decision about a level, with guards on everything it depends on. None if the program's code takes
     part."""
     if any(getattr(type(real), name) is not getattr(logging.Logger, name) for name in ASKED) or changes_logging(tracer):
         return None
     tracer.guards.equal(AttrSource(source, "disabled"), real.disabled)
     tracer.guards.equal(AttrSource(AttrSource(source, "manager"), "disable"), real.manager.disable)
-    owner: Any = real
+    owner: logging.Logger | None = real
     while owner is not None:
         tracer.guards.equal(AttrSource(source, "level"), owner.level)
         if owner.level:

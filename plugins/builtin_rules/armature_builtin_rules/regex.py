@@ -7,7 +7,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import AnyStr, TypeVar
 
 import attrs
 
@@ -29,6 +29,9 @@ from armature.plugin_api import (
     handles,
 )
 
+Pattern = re.Pattern[str] | re.Pattern[bytes]
+Match = re.Match[str] | re.Match[bytes]
+T = TypeVar("T")
 TEXT = (str, bytes)
 PLAIN = (*TEXT, int, bool, type(None), re.RegexFlag)
 MATCHING = frozenset({"match", "fullmatch", "search"})
@@ -54,9 +57,7 @@ def plain(value: Value) -> object:
     return value.as_constant()
 
 
-def run(
-    tracer: Tracing, what: str, fn: Callable[..., object], args: Args, kwargs: Kwargs
-) -> tuple[Any, Callable[[], Any]]:
+def run(tracer: Tracing, what: str, fn: Callable[..., T], args: Args, kwargs: Kwargs) -> tuple[T, Callable[[], T]]:
     """The result of a method for known arguments, and a function that computes it again."""
     try:
         call = functools.partial(fn, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
@@ -72,14 +73,14 @@ def run(
 class PatternValue(Value):
     """A compiled pattern."""
 
-    pattern: re.Pattern[Any]
+    pattern: Pattern
 
     slots = frozenset({"__hash__"})
 
     def python_type(self) -> type:
         return re.Pattern
 
-    def as_object(self) -> re.Pattern[Any]:
+    def as_object(self) -> Pattern:
         return self.pattern
 
     def key(self, tracer: Tracing) -> Hashable:
@@ -109,7 +110,7 @@ class PatternValue(Value):
 class MatchValue(Value):
     """A match. remake: makes an equal one."""
 
-    match: re.Match[Any]
+    match: Match
     remake: Callable[[], object]
 
     mutable = True
@@ -163,12 +164,16 @@ def callable_in_class(kind: type) -> bool:
     return any("__call__" in vars(base) for base in kind.__mro__)
 
 
-def replaced(pattern: object, /, repl: Any, string: Any, count: object = 0) -> object:
+def replaced(
+    pattern: re.Pattern[AnyStr], /, repl: Callable[[re.Match[AnyStr]], AnyStr | None], string: AnyStr, count: int = 0
+) -> AnyStr:
     """`pattern.sub` by a function."""
     return replaced_and_counted(pattern, repl, string, count)[0]
 
 
-def replaced_and_counted(pattern: Any, /, repl: Any, string: Any, count: Any = 0) -> Any:
+def replaced_and_counted(
+    pattern: re.Pattern[AnyStr], /, repl: Callable[[re.Match[AnyStr]], AnyStr | None], string: AnyStr, count: int = 0
+) -> tuple[AnyStr, int]:
     """`pattern.subn` by a function."""
     parts, end, number = [], 0, 0
     for match in pattern.finditer(string):
@@ -199,11 +204,11 @@ def advanced_iterator(search: Callable[[], Iterator[object]], number: int) -> ob
     return made
 
 
-def iterator(found: Iterator[Any], search: Callable[[], Iterator[Any]]) -> Value:
+def iterator(found: Iterator[Match], search: Callable[[], Iterator[Match]]) -> Value:
     """The iterator that finditer returns."""
     matches = (MatchValue(match, functools.partial(nth, search, number)) for number, match in enumerate(found))
 
-    def remake(out: Rebuilding, made: Any) -> None:
+    def remake(out: Rebuilding, made: IteratorValue) -> None:
         out.null_function(functools.partial(advanced_iterator, search, made.returned))
         out.call(0)
 
@@ -216,10 +221,10 @@ def compiled(call: Call, pattern: Value, flags: Value | None) -> Value | None:
         return pattern
     try:
         chosen = 0 if flags is None else plain(flags)
-        text: Any = pattern.pattern if isinstance(pattern, PatternValue) else plain(pattern)
+        text = pattern.pattern if isinstance(pattern, PatternValue) else plain(pattern)
     except NotConstant:
         return None
-    if type(text) not in TEXT or not isinstance(chosen, int) or chosen & re.DEBUG or may_warn(text):
+    if not isinstance(text, TEXT) or not isinstance(chosen, int) or chosen & re.DEBUG or may_warn(text):
         return None
     try:
         return call.new_value(re.compile(text, chosen))
@@ -263,14 +268,14 @@ def escape(call: Call, pattern: Value) -> Value | None:
     return call.new_value(run(call.tracing, "re.escape", re.escape, (pattern,), {})[0])
 
 
-def pattern_of_program(obj: re.Pattern[Any], source: Source, tracer: Tracing) -> Value:
+def pattern_of_program(obj: Pattern, source: Source, tracer: Tracing) -> Value:
     """A pattern of the program."""
     if type(source) is not ObjectSource:
         tracer.guards.same(source, obj)
     return PatternValue(obj, source=source)
 
 
-def match_of_program(obj: re.Match[Any], source: Source, tracer: Tracing) -> Value:
+def match_of_program(obj: Match, source: Source, tracer: Tracing) -> Value:
     """A match of the program, which is determined by its string and pattern."""
     if type(obj.string) not in TEXT:  # a buffer, whose contents may change
         tracer.graph_break("match-in-changing-text", type=type(obj.string).__name__)

@@ -8,7 +8,6 @@ import functools
 import typing
 import weakref
 from types import UnionType
-from typing import Any
 
 import attrs
 import torch
@@ -70,9 +69,10 @@ def wanted_classes(tracer: Tracing, kinds: Value, method: str) -> tuple[type, ..
     """The classes in the second argument of isinstance or issubclass, which call `method`. TypeError of the program for
     a builtin object that is not a class; inside a tuple, Python may find another class before it."""
     found = classes_in(tracer, kinds)
+    classes = tuple(cls for cls in found if isinstance(cls, type))
+    if len(classes) == len(found):
+        return classes
     others = [cls for cls in found if not isinstance(cls, type)]
-    if not others:
-        return found
     refused = others[0] is object_of(kinds) and is_written_in_c(type(others[0]))
     if refused and class_member(type(others[0]), method) is MISSING and not hasattr(others[0], "__bases__"):
         tracer.raise_error(TypeError, REFUSED[method])
@@ -87,18 +87,18 @@ def object_of(value: Value) -> object:
         return None
 
 
-def classes_in(tracer: Tracing, kinds: Value) -> tuple[Any, ...]:
+def classes_in(tracer: Tracing, kinds: Value) -> tuple[object, ...]:
     """The classes in the second argument, if it is valid."""
     if isinstance(kinds, ClassValue):
         return (kinds.cls,)
     if isinstance(kinds, ObjectValue) and not issubclass(kinds.cls, tuple) and not is_trusted(kinds.cls):
         tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
-    held: Any = object_of(kinds)
+    held = object_of(kinds)
     if kinds.is_constant and held is None:
         return (None,)
     if held is not None and not isinstance(held, tuple):  # a union such as `int | None`
         united = isinstance(held, UnionType) or typing.get_origin(held) is typing.Union
-        return tuple(held.__args__) if united else (held,)
+        return typing.get_args(held) if united else (held,)
     if not issubclass(kinds.python_type(), tuple):
         tracer.graph_break("isinstance-of-no-class", type=kinds.describe())
     return tuple(cls for item in tracer.unpack(native(kinds)) for cls in classes_in(tracer, item))

@@ -6,8 +6,8 @@ import builtins
 import collections
 import operator
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, GenericAlias, MethodType, UnionType
-from typing import Any, List, TypeVar, Union, cast  # noqa: UP035
+from types import CellType, GenericAlias, MethodType, UnionType
+from typing import List, TypeVar, Union  # noqa: UP035
 
 import attrs
 
@@ -40,6 +40,7 @@ BUILTIN_TYPES: tuple[type, ...] = (
     collections.defaultdict, collections.OrderedDict, dict, list, set, frozenset, tuple, int, float, complex, str,
     bytes,
 )  # fmt: skip
+NEW: dict[Callable[..., object], type] = {kind.__new__: kind for kind in BUILTIN_TYPES if "__new__" in vars(kind)}
 
 
 @handles(type)
@@ -157,10 +158,10 @@ def new_object(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Valu
     return ObjectValue(cls.cls)
 
 
-@handles(*dict.fromkeys(kind.__new__ for kind in BUILTIN_TYPES))
+@handles(*NEW)
 def new_of_builtin(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """`kind.__new__` of a builtin type, which may make objects of a derived class."""
-    kind: Any = cast(BuiltinFunctionType, call.fn).__self__
+    kind = NEW[call.fn]
     if not isinstance(cls, ClassValue) or kind not in cls.cls.__mro__:
         call.graph_break("new-of-no-class", function=f"{kind.__name__}.__new__", type=cls.describe())
     native = call.tracing.types.base_of(cls.cls) or kind

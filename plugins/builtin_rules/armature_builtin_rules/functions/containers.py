@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from armature.plugin_api import (
@@ -68,8 +66,7 @@ def make_range(call: Call, *bounds: Value) -> Value:
         given = [call.tracing.python.index(bound) for bound in bounds]
         if any(bound.is_tensor for bound in given):
             call.graph_break("range-of-tensor")
-        plain: list[Any] = [bound.as_constant() for bound in given]
-        return RangeValue(range(*plain))
+        return RangeValue(range(*(bound.as_constant() for bound in given)))
     except (TypeError, ValueError) as error:
         call.tracing.raise_real(error)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import collections
 import functools
 from types import FunctionType
-from typing import Any
 
 from armature.plugin_api import AttrSource, Call, MethodValue, Value, handles, native, object_source
+from armature_builtin_rules.functions.targets import own_methods
 
-FIELD: Any = type(collections.namedtuple("_Fields", "field").__dict__["field"])
-CACHED: Any = type(functools.lru_cache(len))
+FIELD = type(collections.namedtuple("_Fields", "field").__dict__["field"])
+CACHED: type = type(functools.lru_cache(len))
 
 
 @handles(FunctionType.__get__)
@@ -32,7 +32,7 @@ def cached_property(call: Call, descriptor: Value, owner: Value, cls: Value | No
     return value
 
 
-@handles(FIELD.__get__)
+@handles(*own_methods("__get__", FIELD))
 def field(call: Call, getter: Value, owner: Value, cls: Value | None = None) -> Value:
     """A field of a named tuple subclass."""
     call.guard(getter)
@@ -41,7 +41,7 @@ def field(call: Call, getter: Value, owner: Value, cls: Value | None = None) -> 
     return native(owner).get_item(call.tracing, call.constant(position))
 
 
-@handles(CACHED.__get__)
+@handles(*own_methods("__get__", CACHED))
 def cached_method(call: Call, function: Value, owner: Value, cls: Value | None = None) -> Value:
     """A method under `functools.lru_cache`."""
     return MethodValue(function, owner)

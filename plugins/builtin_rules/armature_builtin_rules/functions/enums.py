@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from armature.plugin_api import Call, ClassValue, Value, find_in_class, handles, is_trusted
 from armature_builtin_rules.enum_values import rely_on_member
@@ -26,6 +25,6 @@ def member(call: Call, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     return call.fold(kind, args[0].as_constant())
 
 
-def is_value(cls: Any, wanted: object) -> bool:
+def is_value(cls: type[enum.Enum], wanted: object) -> bool:
     """Whether an enum has a member of this value."""
     return isinstance(wanted, cls) or any(held._value_ == wanted for held in cls.__members__.values())

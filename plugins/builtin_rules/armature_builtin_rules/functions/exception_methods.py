@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any, cast
+from typing import cast
 
 from armature.plugin_api import (
     Call,
@@ -37,7 +37,7 @@ def make(call: Call, value: Value, /, *args: Value) -> Value:
     """An exception with its arguments. It makes no difference that the class derives from others in C."""
     if not isinstance(value, ClassValue) or not issubclass(value.cls, BaseException):
         call.graph_break("new-of-no-class", function="BaseException.__new__", type=value.describe())
-    cls: type[Any] = value.cls
+    cls = value.cls
     if issubclass(cls, BaseExceptionGroup):
         return make_group(call.tracing, cls, args)
     if issubclass(cls, OSError) and len(args) > 2:  # it stores file names

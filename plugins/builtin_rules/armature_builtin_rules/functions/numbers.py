@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -47,7 +47,7 @@ CONVERSIONS: Mapping[type, tuple[str, ...]] = {
     complex: ("__complex__", "__float__", "__index__"),
     bytes: ("__bytes__",),
 }
-RELATIONS: dict[str, Callable[[Any, Any], object]] = {"<": operator.lt, ">": operator.gt}
+RELATIONS: dict[str, Callable[..., object]] = {"<": operator.lt, ">": operator.gt}
 
 
 @handles(bool)
@@ -223,8 +223,8 @@ def fits(item: Value, dtype: torch.dtype) -> bool:
     """Whether choosing between the item and tensors of a dtype results in that dtype, without dimensions."""
     if isinstance(item, TracedTensor):
         return item.kind is None and item.fake.dim() == 0 and item.fake.dtype is dtype
-    number: Any = item.value if isinstance(item, ConstantValue) else None
-    if type(number) not in (int, float, bool):
+    number = item.value if isinstance(item, ConstantValue) else None
+    if not isinstance(number, (int, float)) or type(number) not in (int, float, bool):
         return False
     return torch.result_type(torch.empty((), dtype=dtype, device="meta"), number) is dtype
 

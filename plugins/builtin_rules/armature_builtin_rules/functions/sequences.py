@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import collections
-from types import MappingProxyType
-from typing import Any, NoReturn
+from types import MappingProxyType, WrapperDescriptorType
+from typing import NoReturn
 
 import torch
 
@@ -25,7 +25,7 @@ from armature_builtin_rules.functions.targets import own_methods
 
 COMPARING = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 ORDERED = (list, tuple, collections.deque)
-DICTS: tuple[Any, ...] = (dict, collections.OrderedDict, MappingProxyType)
+DICTS: tuple[type, ...] = (dict, collections.OrderedDict, MappingProxyType)
 
 
 @handles(
@@ -34,8 +34,8 @@ DICTS: tuple[Any, ...] = (dict, collections.OrderedDict, MappingProxyType)
 )
 def compared(call: Call, owner: Value, other: Value) -> Value | None:
     """A comparison method: objects of builtin classes only compare with their own kind."""
-    method: Any = call.fn
-    if not isinstance(owner, (SequenceValue, DictValue)):
+    method = call.fn
+    if not isinstance(method, WrapperDescriptorType) or not isinstance(owner, (SequenceValue, DictValue)):
         return None
     kind = next((kind for kind in (*ORDERED, dict) if issubclass(method.__objclass__, kind)), None)
     if kind is not None and not issubclass(other.python_type(), kind):
@@ -69,9 +69,10 @@ def count(tracer: Tracing, self: SequenceValue, item: Value) -> Value:
     return tracer.constant(sum(tracer.python.same_or_equal(other, item) for other in self.items))
 
 
-def of_its_class(method: Any, owner: Value) -> SequenceValue | None:
+def of_its_class(method: object, owner: Value) -> SequenceValue | None:
     """The sequence that a method is called on. torch.Size has the methods of tuples."""
-    if method.__objclass__ is tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
+    of_tuple = isinstance(method, WrapperDescriptorType) and method.__objclass__ is tuple
+    if of_tuple and isinstance(owner, TupleValue) and owner.kind is torch.Size:
         return TupleValue(owner.items)
     return owner if isinstance(owner, SequenceValue) else None
 

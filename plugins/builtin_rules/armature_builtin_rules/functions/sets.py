@@ -10,7 +10,8 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Set as AbstractSet
+from typing import ClassVar
 
 import attrs
 
@@ -43,7 +44,8 @@ from armature.plugin_api import (
 )
 from armature_builtin_rules.functions.targets import own_methods
 
-Make = Callable[[Sequence[Hashable]], Any]  # makes a set of items
+Members = set[Hashable] | frozenset[Hashable]
+Make = Callable[[Sequence[Hashable]], AbstractSet[Hashable]]  # makes a set of items
 TAKES_ALL = ("union", "difference", "symmetric_difference")  # consume all members of any operand
 GIVING = (
     "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint",
@@ -98,7 +100,7 @@ class Operand:
     """
 
     entries: Mapping[Hashable, Value]
-    table: Any
+    table: Iterable[Hashable]
     value: Value
     order_known: bool = True
 
@@ -132,12 +134,13 @@ class SetValue(SetLike):
     def python_type(self) -> type:
         return self.kind
 
-    def as_constant(self) -> Any:
-        return self.kind(value.as_constant() for value in self.entries.values())
+    def as_constant(self) -> AbstractSet[object]:
+        made: AbstractSet[object] = self.kind(value.as_constant() for value in self.entries.values())
+        return made
 
     def as_operand(self, tracer: Tracing) -> Operand:
-        known = self.table is not None
-        return Operand(self.entries, self.table if known else self.kind(self.entries), self, known)
+        table: Members = self.kind(self.entries) if self.table is None else self.table
+        return Operand(self.entries, table, self, self.table is not None)
 
     def key(self, tracer: Tracing) -> Hashable:
         if self.kind is set:
@@ -460,7 +463,7 @@ def make_set(call: Call, items: Value | None = None) -> Value:
     return SetValue({}, kind) if items is None else make_from(call.tracing, items, kind)
 
 
-def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
+def of_program(obj: Members, source: Source, tracer: Tracing) -> Value | None:
     """A set of constants of the program; other sets are opaque objects."""
     if not all(map(tracer.types.is_atom, obj)):
         return None
@@ -468,13 +471,13 @@ def of_program(obj: Any, source: Source, tracer: Tracing) -> Value | None:
     return SetValue({item: tracer.as_value(item) for item in obj}, type(obj), obj, source=source)
 
 
-def fresh(obj: Any, tracer: Tracing) -> Value:
+def fresh(obj: Members, tracer: Tracing) -> Value:
     """A set that tracing itself has made."""
     items = [tracer.as_value(item) for item in obj]
     return SetValue({item.key(tracer): item for item in items}, type(obj), obj.copy())
 
 
-def base_of_set(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
+def base_of_set(obj: Members, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
     """The set inside an object of a derived class."""
     held = frozenset(obj)  # a copy, which calls no member's `__hash__`
     tracer.guards.metadata(source, functools.partial(same_members, held))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from armature.plugin_api import Call, ListValue, NotConstant, Tracing, Value, class_member, derives, handles, method_of
 from armature_builtin_rules.functions.sets import in_any_order
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
 
 
 @attrs.frozen(eq=False)
@@ -33,7 +36,7 @@ def sorted_items(tracer: Tracing, items: list[Value], key: Value | None, reverse
     plain = key is None or (key.is_constant and key.as_constant() is None)
     by = items if key is None or plain else [key.call(tracer, (item,), {}) for item in items]
     try:
-        keys: list[Any] = [value.as_constant() for value in by]
+        keys: list[SupportsRichComparison] = [value.as_constant() for value in by]
     except NotConstant:
         keys = [TracedOrder(value, tracer) for value in by]
     backwards = reverse is not None and reverse.truth(tracer)

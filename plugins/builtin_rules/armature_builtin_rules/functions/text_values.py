@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 import attrs
 import torch
@@ -45,6 +45,8 @@ TEXT: Mapping[Callable[..., str], tuple[str, ...]] = {
     str: ("__str__", "__repr__"),
     format: ("__format__", "__str__", "__repr__"),
 }
+V = TypeVar("V", bound=Value)
+Convert = Callable[[Tracing, V, Callable[..., str]], Value | None]
 SHOWN: dict[type, tuple[str, str]] = {ListValue: ("[", "]"), TupleValue: ("(", ")"), DictValue: ("{", "}")}
 
 
@@ -104,7 +106,7 @@ class NumberTextValue(Value):
     def describe(self) -> str:
         return "text with a number that is not known while tracing"
 
-    def as_constant(self) -> Any:
+    def as_constant(self) -> str:
         return "".join(part if isinstance(part, str) else part[1](part[0].as_constant()) for part in self.parts)
 
     def constant(self) -> ConstantValue:
@@ -156,13 +158,17 @@ def version(value: Value) -> int:
     )
 
 
+def of_kind(kind: type[V], convert: Convert[V]) -> Convert[Value]:
+    """A row for values of a class: None for others."""
+    return lambda tracer, value, text: convert(tracer, value, text) if isinstance(value, kind) else None
+
+
 def text_of(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Value | None = None) -> Value:
     """`str(value)`, `repr(value)`, `ascii(value)` or `format(value, spec)`, by the first row that gives one."""
-    for kinds, text in (*CONVERTED, *SHOWN_BY_CLASS, *CONTAINERS) if spec is None else SHOWN_BY_CLASS:
-        if isinstance(value, kinds):
-            made = text(tracer, value, convert)
-            if made is not None:
-                return made
+    for row in (*CONVERTED, *SHOWN_BY_CLASS, text_of_container) if spec is None else SHOWN_BY_CLASS:
+        made = row(tracer, value, convert)
+        if made is not None:
+            return made
     return unknown_text(tracer, value, convert, spec)
 
 
@@ -259,16 +265,15 @@ def text_of_member(tracer: Tracing, value: Value, member: enum.Enum, convert: Ca
 
 
 # How values are shown, by their classes: if no format is given, in this order; with one, only as `SHOWN_BY_CLASS` says.
-Convert = Callable[[Tracing, Any, Callable[..., str]], Value | None]
-CONVERTED: tuple[tuple[type | tuple[type, ...], Convert], ...] = (
-    ((SymbolicNumber, PrecomputedNumber), _of_number),
-    (NumberTextValue, _of_text),
-    (ConstantValue, _of_member),
-    (ObjectValue, text_of_object),
-    (Value, _of_constant),
+CONVERTED = (
+    of_kind(SymbolicNumber, _of_number),
+    of_kind(PrecomputedNumber, _of_number),
+    of_kind(NumberTextValue, _of_text),
+    of_kind(ConstantValue, _of_member),
+    of_kind(ObjectValue, text_of_object),
+    _of_constant,
 )
-SHOWN_BY_CLASS: tuple[tuple[type, Convert], ...] = ((ExceptionValue, _of_exception), (ClassValue, _of_class))
-CONTAINERS: tuple[tuple[type | tuple[type, ...], Convert], ...] = ((tuple(SHOWN), text_of_container),)
+SHOWN_BY_CLASS = (of_kind(ExceptionValue, _of_exception), of_kind(ClassValue, _of_class))
 
 
 def must_be_text(tracer: Tracing, name: str, made: Value) -> Value:

@@ -9,7 +9,6 @@ import functools
 import math
 from collections.abc import Callable
 from types import BuiltinFunctionType
-from typing import Any
 
 import torch
 
@@ -97,7 +96,7 @@ def total(tracer: Tracing, numbers: list[Value]) -> Value:
     return found
 
 
-def sum_of(first: Any, *others: Any) -> object:
+def sum_of(first: float, *others: float) -> float:
     """`sum(others, first)`."""
     return sum(others, first)
 
@@ -118,7 +117,7 @@ def of_varying_float(tracer: Tracing, function: Callable[[float], object], words
     return tracer.sizes.of_program(tracer, made, source) if type(made) is float else tracer.objects.wrap(made, source)
 
 
-def of_function(tracer: Tracing, function: Callable[..., Any], operands: Args) -> Value | None:
+def of_function(tracer: Tracing, function: Callable[..., object], operands: Args) -> Value | None:
     """The result of `int`, `float` or a function of `math` for numbers that vary, or one known at run time only; None
     for other functions or arguments."""
     if len(operands) != 1:
