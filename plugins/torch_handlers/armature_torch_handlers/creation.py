@@ -17,6 +17,7 @@ from armature.plugin_api import (
     number_now,
 )
 from armature_torch_handlers.arrays import ArrayValue, from_numpy, tensor_of
+from armature_torch_handlers.factors import with_factor
 from armature_torch_handlers.lists import of_tensors, varies
 from armature_torch_handlers.numpy_numbers import has_bools, number_of, tensor_of_scalars, with_constants
 
@@ -106,6 +107,9 @@ def buffer(call: Call, data: Value | None = None, *, persistent: Value | None = 
 def subtraction(call: Call, self: Value, other: Value, *, alpha: Value | None = None) -> Value | None:
     """`torch.sub(x, y, alpha=number)` with a float that varies: what the kernels compute, `x + -number * y`. torch's
     fakes ask whether the number is 1."""
+    scaled = with_factor(call, self, other, alpha)
+    if scaled is not None:
+        return scaled
     floats = all(isinstance(side, TracedTensor) and side.dtype.is_floating_point for side in (self, other))
     if not floats or alpha is None or alpha.is_constant or alpha.python_type() is not float:
         return None

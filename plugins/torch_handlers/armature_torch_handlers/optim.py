@@ -14,6 +14,9 @@ import torch
 
 from armature.plugin_api import AS_CAPTURED, Call, TracedTensor, Value, call_uncompiled, existing, handles
 
+OF_PRODUCTS = (torch.addcmul, torch.Tensor.addcmul)
+OF_QUOTIENTS = (torch.addcdiv, torch.Tensor.addcdiv)
+
 
 @handles(*existing("torch.optim.optimizer._get_value"))
 def number_of(call: Call, x: Value) -> Value | None:
@@ -23,13 +26,21 @@ def number_of(call: Call, x: Value) -> Value | None:
     return call.graph_call("reshape", call.graph_call("double", x), call.constant(()))
 
 
-@handles(torch.Tensor.addcdiv_, torch.Tensor.addcmul_)
+@handles(torch.Tensor.addcdiv_, torch.Tensor.addcmul_, *OF_PRODUCTS, *OF_QUOTIENTS)
 def scaled_addition(call: Call, self: Value, *args: Value, value: Value | None = None, **kwargs: Value) -> Value | None:
-    """An addition with a tensor as factor, whose value torch itself would read."""
-    if not isinstance(value, TracedTensor) or len(args) != 2 or kwargs:
+    """An addition with a tensor as factor, whose value torch itself would read. The graph would also compute gradients
+    for a factor that requires them."""
+    if not isinstance(value, TracedTensor) or value.fake.requires_grad or len(args) != 2 or kwargs:
         return None
-    added = add_quotient if call.fn is torch.Tensor.addcdiv_ else add_product
-    return call.polyfill(added, self, *args, value)
+    added = add_quotient if call.fn is torch.Tensor.addcdiv_ or call.fn in OF_QUOTIENTS else add_product
+    if call.fn in (torch.Tensor.addcdiv_, torch.Tensor.addcmul_):
+        return call.polyfill(added, self, *args, value)
+    if {item.dtype for item in (self, *args) if isinstance(item, TracedTensor)} not in (
+        {torch.float32},
+        {torch.float64},
+    ):
+        return None  # narrower ones would be rounded more than once
+    return call.polyfill(added, call.graph_call("clone", self), *args, value)
 
 
 Tensors = Sequence[torch.Tensor]
