@@ -73,6 +73,7 @@ from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
 from armature.torch_abi.probes import Probed
 from armature.torch_abi.pytree import registered_class
+from armature.torch_abi.released import gradients_releasing
 from armature.torch_abi.symbols import MATH_FUNCTIONS, is_unbacked
 from armature.trace.base import (
     Args,
@@ -305,6 +306,7 @@ __all__ = [
     "functional_collectives",
     "fundamental",
     "grad_modes",
+    "gradients_releasing",
     "handled_exception",
     "handles",
     "has_layout",

@@ -18,6 +18,7 @@ from armature.errors import invariant
 from armature.frame import verify as frame_spec
 from armature.frame.data import FrameRequest
 from armature.frame.rerun import Undo
+from armature.graph.released import refusing, without_released
 from armature.pipeline import logs, repro
 from armature.pipeline.backends import GraphBackend, GraphCallable, native_backend
 from armature.pipeline.notices import timed
@@ -74,12 +75,14 @@ def compile_frame(
         print(f"# {record.function}    {record.where}    fx\n{record.captured}", file=sys.stderr)
     if traced.graph is None:
         return traced, traced.code
+    released = without_released(traced.graph)
     if ctx.config.repro_dir:
         repro.begin(Path(ctx.config.repro_dir), record)
     with switches_set_back():  # a back end may run the graph now, and raise in the middle of it
         run = timed(record, "graph", ctx, lambda: backend(traced, ctx, record))
     as_captured = run == traced.graph.forward or backend is not native_backend  # other back ends may run it as captured
-    return traced, fill_slot(traced, undoing(traced.undo, run, traced.graph if as_captured else None))
+    run = undoing(traced.undo, run, traced.graph if as_captured else None)
+    return traced, fill_slot(traced, refusing(run, released))
 
 
 def capture(request: FrameRequest, ctx: CompileContext) -> TracedFrame:

@@ -32,12 +32,12 @@ def backward(
         return None
     if len(set(wanted)) < len(wanted) or not all(is_leaf(tracer, one) for one in wanted):
         return None
-    return call.polyfill(add_gradients, self, *wanted)
+    return call.polyfill(add_gradients, self, retain_graph or call.constant(None), *wanted)
 
 
-def add_gradients(output: torch.Tensor, *inputs: torch.Tensor) -> None:
+def add_gradients(output: torch.Tensor, retain_graph: bool | None, *inputs: torch.Tensor) -> None:
     """What the engine does, for leaves without hooks. Each has memory of its own, laid out like the leaf."""
-    found = torch.autograd.grad(output, inputs, allow_unused=True)
+    found = torch.autograd.grad(output, inputs, None, retain_graph, allow_unused=True)
     with torch.no_grad():
         for leaf, gradient in zip(inputs, found):
             if gradient is None:

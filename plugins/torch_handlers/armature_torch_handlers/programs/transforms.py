@@ -17,6 +17,7 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     existing,
+    gradients_releasing,
     handles,
     is_iterable,
 )
@@ -198,9 +199,15 @@ def gradient(call: Call, *args: Value, **kwargs: Value) -> Value | None:
             check_histories(call, history, [given for given in known if given is not one])
     if call.tracing.overrides.present:
         return None
-    return call.graph_call(call.fn, *args[:3], *[RETAINED for _ in args[3:4]], *args[4:], **kwargs | retained(args))
+    keeps, again = (args[k] if len(args) > k else kwargs.get(name) for k, name in OPTIONS)
+    if keeps is None or (keeps.is_constant and keeps.as_constant() is None):
+        keeps = again
+    on_fakes = call.fn if keeps is not None and keeps.as_fake(call.tracing) else gradients_releasing
+    args = (*args[:3], *[RETAINED for _ in args[3:4]], *args[4:])
+    return call.graph_call_as(on_fakes, call.fn, *args, **kwargs | retained(args))
 
 
+OPTIONS = ((3, "retain_graph"), (4, "create_graph"))
 # The graph may return the outputs, and compilers differentiate what it returns.
 RETAINED = ConstantValue(True)
 
