@@ -25,6 +25,8 @@ SMALL_WEIGHT = 4  # a weight is converted if the image has this many times its b
 # Minimum bytes read and written by a convolution (or its operations) for each byte copied for the layout: bytes on a
 # GPU, bytes or operations on a CPU. There the layout saves a fifth of the time, at 60 operations or 5 bytes per ns.
 READ_ON_GPU, READ_ON_CPU, COMPUTED_ON_CPU = 2, 10, 120
+FEW_CHANNELS = 4  # oneDNN takes an image of no more by rows, but copies the result from a layout of its own
+WRITTEN_ON_CPU = 2  # bytes of such a result for each byte copied for the layout
 
 # Operators whose results depend on the positions of elements in memory.
 OF_MEMORY = frozenset((aten.as_strided.default, aten.as_strided_scatter.default, aten.as_strided_copy.default))
@@ -60,7 +62,8 @@ def worth_on_cpu(node: fx.Node) -> int:
     if not torch.backends.mkldnn.is_available():
         return 0
     operations = 2 * result.numel() * math.prod(weight.shape[1:])
-    return max(int(image.nbytes + result.nbytes) // READ_ON_CPU, int(operations) // COMPUTED_ON_CPU)
+    written = int(result.nbytes) // WRITTEN_ON_CPU if groups == 1 and image.shape[1] <= FEW_CHANNELS else 0
+    return max(int(image.nbytes + result.nbytes) // READ_ON_CPU, int(operations) // COMPUTED_ON_CPU, written)
 
 
 def use_channels_last(module: object, ctx: object) -> object:
@@ -79,9 +82,31 @@ def with_channels_last(module: fx.GraphModule, worth: Callable[[fx.Node], int]) 
 
 
 def relaid(module: fx.GraphModule, chosen: Mapping[fx.Node, int], way: type[Relayout]) -> fx.GraphModule:
-    """Change the layout of the chosen nodes if no more bytes are copied than that saves."""
+    """Change the layout of the chosen nodes if no more bytes are copied than that saves. Otherwise try it for those
+    that save more than the copies of what they read."""
+    worthy = dict(chosen)
+    for _ in range(2):
+        found = attempt(module, worthy, way)
+        if found is None:
+            break
+        relayout, copies = found
+        if relayout.copied <= sum(worthy.values()):
+            module.graph = relayout.graph
+            module.recompile()
+            break
+        worthy = {node: saved for node, saved in worthy.items() if relayout.spent.get(copies[node], 0) <= saved}
+        if len(worthy) == len(chosen):
+            break
+    return module
+
+
+def attempt(
+    module: fx.GraphModule, chosen: Mapping[fx.Node, int], way: type[Relayout]
+) -> tuple[Relayout, dict[fx.Node, fx.Node]] | None:
+    """A copy of the graph in which the chosen nodes have the other layout, and each node's copy. None if there are no
+    such nodes, or it is not possible."""
     if not chosen:
-        return module
+        return None
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(module.graph, copies))
@@ -91,11 +116,8 @@ def relaid(module: fx.GraphModule, chosen: Mapping[fx.Node, int], way: type[Rela
         with torch.no_grad():
             relayout.run()
     except NotPossible:
-        return module
-    if relayout.copied <= sum(chosen.values()):
-        module.graph = graph
-        module.recompile()
-    return module
+        return None
+    return relayout, copies
 
 
 def args_of(node: fx.Node) -> tuple[Any, ...]:
@@ -136,7 +158,7 @@ class Relayout(abc.ABC):
     """One walk over a graph. `old` has the old value of each node whose layout has changed.
 
     copied: bytes copied only for the layout. On GPUs copies of the graph's inputs don't count, because most of them are
-    weights.
+    weights. spent: those of them that give a chosen node its inputs.
     """
 
     graph: fx.Graph
@@ -144,6 +166,7 @@ class Relayout(abc.ABC):
     old: dict[fx.Node, Tensor] = attrs.field(factory=dict)
     restored: dict[fx.Node, fx.Node] = attrs.field(factory=dict)
     copied: int = 0
+    spent: dict[fx.Node, int] = attrs.field(factory=dict)
 
     def run(self) -> None:
         """Change the layouts. Errors: NotPossible."""
@@ -251,8 +274,10 @@ class ChannelsLast(Relayout):
     def change(self, node: fx.Node) -> None:
         """Give a convolution inputs with channels last."""
         image, weight, *rest = args_of(node)
+        before = self.copied
         turned = self.turn(node, image)
         node.args = (turned, self.turn(node, weight) if self.is_small(weight, image) else weight, *rest)
+        self.spent[node] = self.copied - before
         self.update(node)
 
     def is_small(self, weight: fx.Node, image: fx.Node) -> bool:

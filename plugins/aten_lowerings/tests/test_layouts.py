@@ -127,6 +127,26 @@ def test_on_a_cpu_where_it_saves_more_than_copies_take() -> None:
     assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
 
 
+class Stem(nn.Module):
+    """A wide result of few channels, pooled, and a small window over another image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(3, 48, 3, padding=1)
+        self.small = nn.Conv2d(48, 48, 3, padding=1, groups=48)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return nn.functional.max_pool2d(self.wide(x).relu(), 4), self.small(y)
+
+
+def test_on_a_cpu_an_image_of_few_channels_is_turned_for_a_wide_result() -> None:
+    armature.reset()
+    model, given = Stem().eval(), (torch.randn(2, 3, 64, 48), torch.randn(64, 48, 16, 16))
+    with torch.no_grad():
+        torch.testing.assert_close(armature.compile(model, fullgraph=True)(*given), model(*given))
+    assert [is_channels_last(n.args[0].meta["val"]) for n in convolutions()] == [True, False]
+
+
 def test_training_on_a_cpu_stays_row_major() -> None:
     armature.reset()
     armature.compile(Block(), fullgraph=True)(torch.randn(2, 8, 12, 12)).mean().backward()
