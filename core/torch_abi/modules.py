@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,12 +11,11 @@ _MODULE: Any = torch.nn.modules.module
 _FORWARD, _FORWARD_PRE = _MODULE._global_forward_hooks, _MODULE._global_forward_pre_hooks
 _BACKWARD, _BACKWARD_PRE = _MODULE._global_backward_hooks, _MODULE._global_backward_pre_hooks
 _PLAIN_CALL = nn.Module.__call__
-_TRACING: Callable[[], bool] = torch._C._is_tracing  # a fifth of the time of `_get_tracing_state`
 
 
 def calls_forward_only(module: nn.Module) -> bool:
-    """Whether `module(...)` is `module.forward(...)` and nothing else: no hooks, no tracer, no `__call__` of its
-    own."""
+    """Whether `module(...)` is `module.forward(...)` and nothing else: no hooks, no `__call__` of its own. For
+    calls that no tool records (`recorders.at_work`)."""
     return not (
         module._forward_hooks
         or module._forward_pre_hooks
@@ -29,5 +27,4 @@ def calls_forward_only(module: nn.Module) -> bool:
         or _BACKWARD_PRE
         or module._compiled_call_impl is not None
         or type(module).__call__ is not _PLAIN_CALL
-        or _TRACING()
     )

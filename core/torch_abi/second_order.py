@@ -85,36 +85,34 @@ def _with_separate_histories(values: Sequence[Any]) -> list[Any]:
     return [v.view_as(v) if isinstance(v, Tensor) and v.requires_grad else v for v in values]
 
 
-class Inputs(tuple[list[Any], int]):
-    """The inputs of a graph's call, held weakly, and the sum of their versions. A tuple, because one is made in every
-    call."""
+# The inputs of a graph's call, held weakly, and the sum of their versions. A plain tuple: one is made in every call.
+Inputs = tuple[list[Any], int]
 
-    __slots__ = ()
 
-    def values(self) -> list[Any] | None:
-        """The inputs; None if one is gone or was written to since."""
-        given, versions = self
-        found = [each() if type(each) is weakref.ref else each for each in given]
-        tensors = [value for value in found if isinstance(value, Tensor)]
-        if any(value is None for value in found) or sum(map(_version, tensors)) != versions:
-            return None
-        for tensor in tensors:
-            if fix := getattr(tensor, "_fix_weakref", None):  # restores its reference count, if only C++ held it
-                fix()
-        return found
+def unchanged(held: Inputs) -> list[Any] | None:
+    """The inputs of a call; None if one is gone or was written to since."""
+    given, versions = held
+    found = [each() if type(each) is weakref.ref else each for each in given]
+    tensors = [value for value in found if isinstance(value, Tensor)]
+    if any(value is None for value in found) or sum(map(_version, tensors)) != versions:
+        return None
+    for tensor in tensors:
+        if fix := getattr(tensor, "_fix_weakref", None):  # restores its reference count, if only C++ held it
+            fix()
+    return found
 
 
 def remembering(numbers: Collection[int], own: Collection[int]) -> Callable[[Sequence[Any]], Inputs | None]:
     """A function that captures weak references to a call's inputs. numbers: positions of inputs that are not tensors;
     own: of tensors that only the call holds."""
-    held = frozenset((*numbers, *own))
+    held, ref, version = frozenset((*numbers, *own)), weakref.ref, _version
 
     def remember(args: Sequence[Any]) -> Inputs | None:
         try:
             if not held:
-                return Inputs(([*map(weakref.ref, args)], sum(map(_version, args))))
-            versions = sum(_version(arg) for k, arg in enumerate(args) if k not in numbers)
-            return Inputs(([arg if k in held else weakref.ref(arg) for k, arg in enumerate(args)], versions))
+                return [*map(ref, args)], sum(map(version, args))
+            versions = sum(version(arg) for k, arg in enumerate(args) if k not in numbers)
+            return [arg if k in held else ref(arg) for k, arg in enumerate(args)], versions
         except RuntimeError:  # a tensor of inference mode has no version counter
             return None
 

@@ -280,6 +280,7 @@ def connect(
         "backward": staticmethod(_backward(wires, _without_autocast(backward), replay)),
     }
     function: Any = type("Compiled", (torch.autograd.Function,), methods | {"boxed_grads_call": _TAKES_LIST})
+    function._backward_cls.history, function._backward_cls.sizes = None, ()
     for method in methods.values():
         skip_code(method.__wrapped__.__code__, below=True)
     # Function.apply checks for transforms and stale wrappers, in Python and for each input.
@@ -325,7 +326,6 @@ def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
         """Run the graph, and save for backward. It uses loops, not comprehensions: Python 3.11 runs those as functions,
         whose call takes longer than the work here."""
-        ctx.history = None
         for k in learning:
             if args[k].grad_fn is not None:
                 ctx.history = _history([args[k] for k in learning if args[k].grad_fn is not None])
@@ -334,7 +334,8 @@ def _forward(wires: Wiring, inner: Callable[..., Any], twice: bool) -> Callable[
         results = inner(*args) if not autocast_enabled() else without_autocast(*args)
         outputs: tuple[Any, ...] = tuple(results[:count])
         saved = [*results[count:end]]
-        ctx.sizes = results[end:] if end else ()
+        if end:
+            ctx.sizes = results[end:]
         if unsafe_views:
             outputs = tuple(_own(o) if k in unsafe_views else o for k, o in enumerate(outputs))
         if shared:
@@ -462,7 +463,7 @@ def _followed(wires: Wiring, replay: second_order.Replay | None) -> Callable[...
     apply_once: Callable[..., Any] = _NotDifferentiableTwice.apply
 
     def follow(ctx: Any, gradients: Sequence[Any], made: Any) -> Any:
-        inputs = None if ctx.inputs is None else ctx.inputs.values()
+        inputs = None if ctx.inputs is None else second_order.unchanged(ctx.inputs)
         pulled = [(k, gradients[k]) for k in outputs if gradients[k] is not None]
         if replay is not None and inputs is not None:
             if made is None:
