@@ -19,7 +19,7 @@ from armature.breaks.types import (
 from armature.errors import ArmatureError, BackendError, invariant
 from armature.events import CompileEvent, EventKind
 from armature.frame.data import program_of
-from armature.frame.dynamic import is_registered
+from armature.frame.dynamic import STATIC_MARK, is_registered
 from armature.frame.guards.kinds import ValueGuard
 from armature.frame.guards.values import has_layout, layout, same_members
 from armature.frame.source import Resolver
@@ -137,6 +137,7 @@ from armature.trace.values.context import (
 )
 from armature.trace.values.derived import DerivedObjectValue, derives, native
 from armature.trace.values.exception import CaughtValue, ExceptionValue, handled_exception
+from armature.trace.values.floats import VaryingNumber
 from armature.trace.values.floats import formula as float_before_graph
 from armature.trace.values.floats import now as number_now
 from armature.trace.values.function import BuiltinValue, CellValue, ClosureValue, MethodValue
@@ -176,6 +177,7 @@ __all__ = [
     "NUMBER_SLOTS",
     "PLAIN_TENSORS",
     "SKIPPED",
+    "STATIC_MARK",
     "TUPLE_METHODS",
     "UNCOMPILED",
     "Address",
@@ -274,6 +276,7 @@ __all__ = [
     "Value",
     "ValueGuard",
     "ValueType",
+    "VaryingNumber",
     "Verdict",
     "Walk",
     "Write",

@@ -7,10 +7,13 @@ from compilers. Waiting for a result is a separate operator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 AVAILABLE = dist.is_available()
 if AVAILABLE:
@@ -29,12 +32,13 @@ REDUCTIONS: dict[Any, str] = (
 )
 
 
-def group_or_default(group: Any) -> Any:
+def group_or_default(group: ProcessGroup | None) -> ProcessGroup:
     """The group, with None meaning the default group of all processes. Raises ValueError if there is none."""
-    return _C10D._get_default_group() if group is None else group
+    found: ProcessGroup = _C10D._get_default_group() if group is None else group
+    return found
 
 
-def is_coalescing(group: Any) -> bool:
+def is_coalescing(group: ProcessGroup) -> bool:
     """Whether collectives of the group are being collected for a single launch later."""
     return group in _C10D._world.pg_coalesce_state
 

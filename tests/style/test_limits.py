@@ -39,7 +39,7 @@ SAYS_ANY = {
     "plugins/builtin_rules/armature_builtin_rules/polyfills/": "functions of Python that take any object whatever",
 }
 # How often files that are not listed above still say it, examples left out. A plugin that is not named here never does.
-ANY_TYPES = {"torch_handlers": 85, "aten_lowerings": 50, "gpu_triton": 31}
+ANY_TYPES = {"aten_lowerings": 50, "gpu_triton": 31}
 
 # Lines of core/trace, comments among them. What is known of a library of Python or torch goes to a plugin.
 LINES_OF_TRACE = 14_000

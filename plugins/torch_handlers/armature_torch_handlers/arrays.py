@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType
-from typing import Any, ClassVar, cast
+from typing import ClassVar, TypeGuard, cast
 
 import attrs
 import torch
@@ -18,6 +18,7 @@ import torch
 from armature.plugin_api import (
     COLLECTION_SLOTS,
     NUMBER_SLOTS,
+    STATIC_MARK,
     Args,
     AttrSource,
     BoundMethod,
@@ -30,6 +31,7 @@ from armature.plugin_api import (
     NotConstant,
     ObjectSource,
     Rebuilding,
+    SequenceValue,
     SliceValue,
     Source,
     TracedTensor,
@@ -41,6 +43,7 @@ from armature.plugin_api import (
     handles,
 )
 from armature.plugin_api import numpy_layer as layer
+from armature_torch_handlers.array_types import Elements
 
 np = layer.numpy
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
@@ -91,7 +94,7 @@ class Memory:
 class Content:
     """The content of an array that the frame made from constants, computed by numpy while tracing."""
 
-    numbers: Any
+    numbers: Elements
     memory: Memory
 
 
@@ -101,7 +104,7 @@ class ArrayValue(Value):
     content: its elements, if it was made from constants."""
 
     tensor: TracedTensor
-    shadow: Any
+    shadow: Elements
     content: Content | None = None
 
     mutable: ClassVar[bool] = True
@@ -119,11 +122,11 @@ class ArrayValue(Value):
         return not isinstance(self.shadow, np.ndarray)
 
     @property
-    def numbers(self) -> Any:
+    def numbers(self) -> Elements | None:
         """Its elements, None if unknown."""
         return None if self.content is None or self.content.memory.written else self.content.numbers
 
-    def as_constant(self) -> Any:
+    def as_constant(self) -> object:
         if self.is_scalar and self.numbers is not None:
             return self.numbers
         return super().as_constant()
@@ -249,7 +252,7 @@ def _is_operand(value: Value) -> bool:
 
 
 def apply(
-    tracer: Tracing, function: Callable[..., Any], ours: Callable[..., object], args: tuple[Value, ...], kwargs: Any
+    tracer: Tracing, function: Callable[..., object], ours: Callable[..., object], args: Args, kwargs: Kwargs
 ) -> Value:
     """Add `function`, of tensors, to the graph; `ours` is numpy's own, which determines the form of the result."""
     _rely_on_quiet(tracer, function.__name__)
@@ -277,29 +280,32 @@ def _rely_on_quiet(tracer: Tracing, name: str) -> None:
         tracer.graph_break("array-errors", operation=name)
 
 
-def _note_content(tracer: Tracing, found: Value, ours: Any, given: Any, inputs: list[ArrayValue]) -> None:
+def _note_content(
+    tracer: Tracing, found: Value, ours: Callable[..., object], given: tuple[Args, Kwargs], inputs: list[ArrayValue]
+) -> None:
     """Compute the results' content if the arguments' content is known. Forget content that may have been written to."""
     args, kwargs = given
-    if any(value.numbers is None for value in inputs) or ours in UNSPECIFIED or "where" in kwargs:
+    known = {id(value): value.numbers for value in inputs if value.numbers is not None}
+    if not all(id(value) in known for value in inputs) or ours in UNSPECIFIED or "where" in kwargs:
         if ours not in OPERATORS:  # operators return new arrays, and write to nothing
             for value in inputs:
                 value.forget()
         return
-    copies = {id(value): value.numbers.copy() for value in inputs}
+    copies = {key: numbers.copy() for key, numbers in known.items()}
     try:
         with layer.asking():
             plain = [_for_numpy(tracer, value, copies) for value in args]
             made = ours(*plain, **{name: _for_numpy(tracer, value, copies) for name, value in kwargs.items()})
     except Exception:  # numpy raises for these numbers: the graph will show it at run time
         made = None
-    if any(copies[id(value)].tobytes() != value.numbers.tobytes() for value in inputs):
+    if any(copies[key].tobytes() != numbers.tobytes() for key, numbers in known.items()):
         for value in inputs:
             value.forget()
         return
     _keep_content(found, made, inputs, Memory())
 
 
-def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memory) -> None:
+def _keep_content(found: Value, made: object, inputs: list[ArrayValue], fresh: Memory) -> None:
     """Store numpy's result with the value. `fresh`: the memory of results that are not views of an argument."""
     if isinstance(found, (ListValue, TupleValue)) and isinstance(made, (list, tuple)):
         for item, other in zip(found.items, made):
@@ -309,12 +315,12 @@ def _keep_content(found: Value, made: Any, inputs: list[ArrayValue], fresh: Memo
         found.content = Content(made.copy(), next((held.memory for held in shared if held is not None), fresh))
 
 
-def _alike(made: Any, shadow: Any) -> bool:
+def _alike(made: object, shadow: Elements) -> TypeGuard[Elements]:
     """Whether numpy's result for the real content has the same type, dtype and sizes as the one for zeros, and is small
     enough to store."""
-    if shadow.size > MOST_TRACKED:
+    if shadow.size > MOST_TRACKED or type(made) is not type(shadow) or not isinstance(made, (np.ndarray, np.generic)):
         return False
-    return type(made) is type(shadow) and made.shape == shadow.shape and made.dtype == shadow.dtype
+    return bool(made.shape == shadow.shape and made.dtype == shadow.dtype)
 
 
 def _as_numpy_has_it(tracer: Tracing, result: Value, expected: object, inputs: list[ArrayValue], name: str) -> Value:
@@ -337,7 +343,7 @@ def _as_numpy_has_it(tracer: Tracing, result: Value, expected: object, inputs: l
     tracer.graph_break("array-differs", operation=name)
 
 
-def _mended(tracer: Tracing, result: TracedTensor, expected: object, inputs: list[ArrayValue], name: str) -> Value:
+def _mended(tracer: Tracing, result: TracedTensor, expected: Elements, inputs: list[ArrayValue], name: str) -> Value:
     """Give the result the strides of numpy's result, and copy it if numpy's is a copy."""
     if not isinstance(expected, np.ndarray):
         return ArrayValue(_copied(tracer, result, inputs), expected)
@@ -377,21 +383,27 @@ def _arrays(tracer: Tracing, value: Value) -> Iterator[ArrayValue]:
             yield from _arrays(tracer, item)
 
 
-# Values that hold others: their parts, and how a value of the same kind is made of other parts.
-NESTS: dict[type, tuple[Callable[[Any], Sequence[Value]], Callable[[list[Value]], Value]]] = {
-    ListValue: (lambda value: value.items, ListValue),
-    TupleValue: (lambda value: value.items, TupleValue),
-    SliceValue: (lambda value: value.parts, lambda parts: SliceValue((parts[0], parts[1], parts[2]))),
-}
+def _parts_of(value: Value) -> Sequence[Value] | None:
+    """The parts of a value that holds others; None for other values."""
+    if type(value) in (ListValue, TupleValue) and isinstance(value, SequenceValue):
+        return value.items
+    return value.parts if isinstance(value, SliceValue) else None
+
+
+def _made_of(value: Value, parts: list[Value]) -> Value:
+    """A value of the same kind, made of other parts."""
+    if isinstance(value, SliceValue):
+        return SliceValue((parts[0], parts[1], parts[2]))
+    return ListValue(parts) if isinstance(value, ListValue) else TupleValue(parts)
 
 
 def _for_graph(tracer: Tracing, value: Value) -> Value:
     """The representation of an argument of numpy in the graph."""
     if isinstance(value, ArrayValue):
         return value.tensor
-    if type(value) in NESTS:
-        parts, make = NESTS[type(value)]
-        return make([_for_graph(tracer, part) for part in parts(value)])
+    parts = _parts_of(value)
+    if parts is not None:
+        return _made_of(value, [_for_graph(tracer, part) for part in parts])
     if value.is_tensor:
         tracer.graph_break("tensor-in-numpy")
     return _known_for_graph(tracer, ConstantValue(value.as_constant()) if value.is_symbolic else value)
@@ -420,9 +432,10 @@ def _for_numpy(tracer: Tracing, value: Value, contents: Mapping[int, object] = N
     """The argument for numpy's own function: for an array its content, taken by the id of its value, or else zeros."""
     if isinstance(value, ArrayValue):
         return contents.get(id(value), value.shadow)
-    if type(value) not in NESTS:
+    parts = _parts_of(value)
+    if parts is None:
         return _object(tracer, value)
-    made = [_for_numpy(tracer, part, contents) for part in NESTS[type(value)][0](value)]
+    made = [_for_numpy(tracer, part, contents) for part in parts]
     return slice(*made) if isinstance(value, SliceValue) else (tuple(made) if isinstance(value, TupleValue) else made)
 
 
@@ -436,7 +449,7 @@ def _object(tracer: Tracing, value: Value) -> object:
 # Functions of numpy.
 
 
-def traced_functions() -> tuple[Any, ...]:
+def traced_functions() -> tuple[Callable[..., object], ...]:
     """numpy's functions that torch implements, by name; resolved when they are called."""
     homes = () if np is None else ((np, layer.layer), (np.linalg, layer.layer.linalg), (np.fft, layer.layer.fft))
     found = [getattr(home, name, None) for home, other in homes for name in vars(other) if name[:1] != "_"]
@@ -537,13 +550,13 @@ def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | Non
 # Objects of the program.
 
 
-def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def array_of_program(obj: Elements, source: Source, tracer: Tracing) -> Value:
     """An array of the program: a graph input over its memory."""
-    memory: Any = layer.memory_of(obj) if not isinstance(source, ObjectSource) else None
+    memory = layer.memory_of(obj) if not isinstance(source, ObjectSource) else None
     if memory is None or not obj.dtype.isnative or memory.numel() > layer.LARGEST:
         tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
-    memory._armature_static_dims = frozenset(range(memory.dim()))
+    setattr(memory, STATIC_MARK, frozenset(range(memory.dim())))
     memory_source = CallSource(source, layer.as_tensor, "torch.from_numpy({})", shares=True)
     held = cast(TracedTensor, tracer.objects.wrap(memory, memory_source))
     shadow = layer.shadow_of(memory, tuple(obj.shape))
@@ -551,7 +564,7 @@ def array_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
     return ArrayValue(held, shadow, source=source)
 
 
-def function_of_program(obj: Any, source: Source, tracer: Tracing) -> Value:
+def function_of_program(obj: Callable[..., object], source: Source, tracer: Tracing) -> Value:
     """A numpy function, guarded by identity."""
     tracer.guards.same(source, obj)
     return BuiltinValue(obj, source=source)

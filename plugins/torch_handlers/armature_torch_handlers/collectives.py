@@ -6,7 +6,7 @@ In the graph, such a collective becomes one that returns a new tensor, which is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import torch
@@ -27,6 +27,9 @@ from armature.plugin_api import (
     handles,
 )
 from armature_torch_handlers.known_values import KnownValue
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 GROUPS = existing("torch.distributed.ProcessGroup")
 FOR_LIFE = frozenset({"rank", "size", "name"})  # methods
@@ -127,13 +130,13 @@ def all_reduce(
     return call.polyfill(all_reduce_in_place, tensor, reduction(call, op), known)
 
 
-def all_reduce_in_place(tensor: torch.Tensor, op: str, group: Any) -> None:
+def all_reduce_in_place(tensor: torch.Tensor, op: str, group: ProcessGroup | None) -> None:
     """Reduce, and write the result to the tensor."""
     group = in_use(group)
     tensor.copy_(functional_collectives.all_reduce(tensor, op, group.group_name))
 
 
-def in_use(group: object) -> object:
+def in_use(group: ProcessGroup | None) -> ProcessGroup:
     """The group, if its collectives are made immediately."""
     group = functional_collectives.group_or_default(group)
     if functional_collectives.is_coalescing(group):
@@ -161,7 +164,7 @@ def all_gather_into(
     return call.polyfill(all_gather_in_place, output_tensor, input_tensor, known)
 
 
-def all_gather_in_place(output: torch.Tensor, input: torch.Tensor, group: Any) -> None:
+def all_gather_in_place(output: torch.Tensor, input: torch.Tensor, group: ProcessGroup | None) -> None:
     """All processes' tensors, concatenated."""
     group = in_use(group)
     whole = input.dim() > 0 and output.shape == (group.size() * input.shape[0], *input.shape[1:])
@@ -181,7 +184,7 @@ def all_gather(
     return call.polyfill(all_gather_in_list, tensor_list, tensor, known)
 
 
-def all_gather_in_list(outputs: list[torch.Tensor], input: torch.Tensor, group: Any) -> None:
+def all_gather_in_list(outputs: list[torch.Tensor], input: torch.Tensor, group: ProcessGroup | None) -> None:
     """All processes' tensors, one output for each."""
     group = functional_collectives.group_or_default(group)
     if len(outputs) != group.size() or input.dim() == 0:
@@ -209,7 +212,7 @@ def reduce_scatter(
     return call.polyfill(reduce_scatter_in_place, output, input, reduction(call, op), known)
 
 
-def reduce_scatter_in_place(output: torch.Tensor, input: torch.Tensor, op: str, group: Any) -> None:
+def reduce_scatter_in_place(output: torch.Tensor, input: torch.Tensor, op: str, group: ProcessGroup | None) -> None:
     """This process's slice of the reduction."""
     group = in_use(group)
     whole = output.dim() > 0 and input.shape == (group.size() * output.shape[0], *output.shape[1:])
@@ -237,7 +240,11 @@ def all_to_all(
 
 
 def all_to_all_in_place(
-    output: torch.Tensor, input: torch.Tensor, received: Sequence[int] | None, sent: Sequence[int] | None, group: Any
+    output: torch.Tensor,
+    input: torch.Tensor,
+    received: Sequence[int] | None,
+    sent: Sequence[int] | None,
+    group: ProcessGroup | None,
 ) -> None:
     """A slice from each process."""
     group = functional_collectives.group_or_default(group)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import torch
 
@@ -122,9 +123,11 @@ def reversed_subtraction(call: Call, self: Value, other: Value, *, alpha: Value 
     return subtraction(call, other, self, alpha=alpha)
 
 
-LEGACY = existing(
-    *(f"torch.{name}Tensor" for name in ("Float", "Double", "Half", "Long", "Int", "Short", "Char", "Byte"))
-)
+LEGACY: dict[Callable[..., object], torch.dtype] = {
+    kind: kind.dtype
+    for name in ("Float", "Double", "Half", "Long", "Int", "Short", "Char", "Byte")
+    for kind in existing(f"torch.{name}Tensor")
+}
 
 
 @handles(torch.Tensor, *LEGACY)
@@ -136,8 +139,7 @@ def tensor_class(call: Call, *args: Value) -> Value | None:
     if isinstance(data, TracedTensor):
         plain = call.fn is torch.Tensor and data.device.type == "cpu" and data.python_type() in PLAIN
         return call.graph_call(torch.ops.aten.alias.default, data) if plain else None
-    kind: Any = call.fn
-    dtype = torch.get_default_dtype() if kind is torch.Tensor else kind.dtype
+    dtype = torch.get_default_dtype() if call.fn is torch.Tensor else LEGACY[call.fn]
     options = {"dtype": call.constant(dtype), "device": call.constant(torch.device("cpu"))}
     if data is not None and data.python_type() is list and data.as_constant():
         return call.graph_call(torch.tensor, data, **options)
@@ -185,15 +187,19 @@ def shape_as_tensor(call: Call, self: Value) -> Value | None:
     return call.tracing.as_value(torch.tensor).call(call.tracing, (sizes,), options)
 
 
-RESULTS = tuple(dict.fromkeys(kind for kind in vars(torch.return_types).values() if hasattr(kind, "n_sequence_fields")))
+# The tuples that operators return, and how many items they have; None: some attributes are no items.
+RESULTS: dict[Callable[..., object], int | None] = {
+    kind: kind.n_sequence_fields if kind.n_sequence_fields == kind.n_fields else None
+    for kind in vars(torch.return_types).values()
+    if hasattr(kind, "n_sequence_fields")
+}
 
 
 @handles(*RESULTS)
 def make_result(call: Call, iterable: Value) -> Value | None:
     """The tuple that an operator returns (torch.return_types.max), made from its items."""
-    kind: Any = call.fn
     items = call.tracing.unpack(iterable)
-    return TupleValue(items, kind) if len(items) == kind.n_sequence_fields == kind.n_fields else None
+    return TupleValue(items, cast(type, call.fn)) if len(items) == RESULTS[call.fn] else None
 
 
 @handles(torch.arange)

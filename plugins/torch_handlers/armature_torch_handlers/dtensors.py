@@ -6,7 +6,6 @@ The class defines what its operators do on each process; its code runs on fakes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import torch
@@ -123,7 +122,7 @@ def with_known(
     return on_mesh
 
 
-def members(*names: str) -> tuple[Any, ...]:
+def members(*names: str) -> tuple[Callable[..., object], ...]:
     """The methods of the class."""
     return tuple(getattr(kind, name) for kind in DTENSORS for name in names)
 

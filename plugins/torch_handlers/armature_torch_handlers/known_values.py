@@ -3,7 +3,7 @@ tracing."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -16,8 +16,9 @@ class KnownValue(ObjectValue):
 
     is_constant: ClassVar[bool] = True
 
-    def as_constant(self) -> Any:
-        return self.obj
+    def as_constant(self) -> object:
+        held: object = self.obj
+        return held
 
     def as_argument(self, tracer: Tracing) -> object:
         return self.obj

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from armature.plugin_api import Call, TracedTensor, TupleValue, Value, known_before_graph
+from armature.plugin_api import Call, TracedTensor, TupleValue, Value, VaryingNumber, known_before_graph
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 REALS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -72,14 +71,13 @@ def stacked(call: Call, data: Value, options: dict[str, Value]) -> Value | None:
 
 def part(call: Call, item: Value, options: dict[str, Value]) -> Value:
     """An item as a tensor without axes. A float that varies is an input of the graph."""
-    number: Any = item
     if item.is_tensor:
         return call.graph_call("to", call.graph_call("detach", item), **options)
     if not varies(item):
         return call.tracing.graph.call(torch.tensor, (item,), options)
-    if item.python_type() is int:
+    if item.python_type() is int or not isinstance(item, VaryingNumber):
         return call.graph_call(torch.full, TupleValue([]), item, **options)
-    return call.graph_call("to", call.graph_call("detach", number.as_tensor()), **options)
+    return call.graph_call("to", call.graph_call("detach", item.as_tensor()), **options)
 
 
 def varies(item: Value) -> bool:

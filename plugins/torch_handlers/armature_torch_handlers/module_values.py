@@ -4,7 +4,7 @@ hooks."""
 from __future__ import annotations
 
 from types import CodeType, FunctionType
-from typing import Any, cast
+from typing import cast
 
 import attrs
 import torch
@@ -50,7 +50,7 @@ def calls_plainly(cls: type) -> bool:
 class ModuleValue(ObjectValue):
     """An nn.Module of the program, or one made in the frame: then `obj` is None and `attributes` has everything."""
 
-    obj: Any = None
+    obj: nn.Module | None = None
     registries: dict[str, DictValue] = attrs.field(factory=dict)
 
     def contents(self) -> object:
@@ -59,16 +59,16 @@ class ModuleValue(ObjectValue):
     def registry(self, tracer: Tracing, name: str) -> DictValue:
         """The value of `module._parameters`, `module._buffers` or `module._modules`."""
         known = self.registries.get(name)
-        if known is None and self.obj is None:
+        if known is not None:
+            return known
+        if self.obj is None:
             made = self.attributes.get(name) or self.own_attribute(tracer, name)
             if not isinstance(made, DictValue):
                 raise_missing(tracer, self.cls, name)
             return made
-        if known is None:
-            source = ItemSource(DictOfSource(self.found_at()), name)
-            known = registry_dict(tracer, held_by(self.obj)[name], source)
-            self.registries[name] = known
-        return known
+        source = ItemSource(DictOfSource(self.found_at()), name)
+        self.registries[name] = registry_dict(tracer, registries_of(self.obj)[name], source)
+        return self.registries[name]
 
     def found_at(self) -> Source:
         """The source of the module in the program, if it has one."""
@@ -79,7 +79,7 @@ class ModuleValue(ObjectValue):
     def registered(self, tracer: Tracing, name: str) -> Value | None:
         """The parameter, buffer or submodule of that name; None if there is none."""
         for registry in REGISTRIES:
-            held = None if self.obj is None else held_by(self.obj).get(registry, {})
+            held = None if self.obj is None else registries_of(self.obj).get(registry, {})
             if held is None or registry in self.registries or id(held) in tracer.objects.by_id:
                 known = self.registry(tracer, registry)
                 if name in known.entries:
@@ -195,9 +195,14 @@ class ModuleValue(ObjectValue):
         return True
 
 
-def held_by(module: nn.Module) -> dict[str, Any]:
+def held_by(module: nn.Module) -> dict[str, object]:
     """The dict of a module, whatever `__getattribute__` its class has."""
-    return cast("dict[str, Any]", object.__getattribute__(module, "__dict__"))
+    return cast("dict[str, object]", object.__getattribute__(module, "__dict__"))
+
+
+def registries_of(module: nn.Module) -> dict[str, dict[str, object]]:
+    """The dict of a module, for the tables in it, which nn.Module makes dicts."""
+    return cast("dict[str, dict[str, object]]", held_by(module))
 
 
 def registry_dict(tracer: Tracing, real: dict[str, object], source: Source) -> DictValue:

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 import torch
@@ -33,6 +33,7 @@ from armature.plugin_api import (
     TupleValue,
     Value,
     ValueType,
+    VaryingNumber,
     handles,
     known_before_graph,
     number_now,
@@ -50,7 +51,7 @@ SYMBOLS = {
 }  # fmt: skip
 COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # The operators' methods: the function, its expression, and whether the object is the second operand.
-BINARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
+BINARY: dict[str, tuple[Callable[..., object], str, bool]] = {
     **{f"__{name}__": (getattr(operator, name), f"{{0}} {symbol} {{1}}", False) for name, symbol in COMPARED.items()},
     **{
         f"__{prefix}{name}__": (getattr(operator, f"__{name}__"), f"{{0}} {symbol} {{1}}", bool(prefix))
@@ -58,7 +59,7 @@ BINARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
         for prefix in ("", "r")
     },
 }
-UNARY: dict[str, tuple[Callable[..., Any], str]] = {
+UNARY: dict[str, tuple[Callable[..., object], str]] = {
     "__neg__": (operator.neg, "-{0}"), "__pos__": (operator.pos, "+{0}"), "__invert__": (operator.invert, "~{0}"),
 }  # fmt: skip
 FACTS = frozenset({"dtype", "shape", "ndim", "size", "itemsize", "nbytes", "strides"})  # the same for all of a type
@@ -74,8 +75,8 @@ TAKE_FLOATS = frozenset({
     "masked_fill", "fill", "clamp", "iadd", "isub", "imul", "itruediv", "mod", "imod", "fmod", "remainder", "floordiv",
     "ifloordiv", "floor_divide", "new_full",
 })  # fmt: skip
-PYTHONS: tuple[Callable[..., Any], ...] = (int, float, abs, round, operator.index, *MATH)
-NUMPYS: tuple[Any, ...] = () if np is None else (np.clip, np.round, np.around)
+PYTHONS: tuple[Callable[..., object], ...] = (int, float, abs, round, operator.index, *MATH)
+NUMPYS: tuple[Callable[..., object], ...] = () if np is None else (np.clip, np.round, np.around)
 
 
 class NumpyScalar(ConstantValue):
@@ -83,7 +84,7 @@ class NumpyScalar(ConstantValue):
 
     def as_argument(self, tracer: Tracing) -> object:
         """The Python number as which torch treats the scalar, unless it treats it as a float, or refuses it."""
-        scalar: Any = self.value
+        scalar = self.as_constant()
         if type(scalar) in layer.TAKEN_FOR_FLOATS or (isinstance(scalar, np.integer) and scalar >= 2**63):
             tracer.graph_break("numpy-number-argument", type=type(scalar).__name__)
         return scalar.item()
@@ -93,8 +94,7 @@ class NumpyScalar(ConstantValue):
         known = [arg for arg in map(operand, args) if arg is not None] if name == "astype" and not kwargs else []
         if not known or len(known) < len(args):
             return super().call_method(tracer, name, args, kwargs)
-        scalar: Any = self.value
-        made: Value = tracer.as_value(scalar.astype(*(given for given, _ in known)))
+        made: Value = tracer.as_value(self.as_constant().astype(*(given for given, _ in known)))
         return made
 
 
@@ -102,7 +102,7 @@ class NumpyScalar(ConstantValue):
 class NumpyNumber(Value):
     """An int or float of numpy that varies. scalar: its current value. Only its type is guarded until it is used."""
 
-    scalar: Any
+    scalar: object
     tracer: Tracing
     source: Source = attrs.field(kw_only=True)
 
@@ -127,7 +127,7 @@ class NumpyNumber(Value):
         """The scalar as a constant, guarded."""
         return NumpyScalar(self.as_constant())
 
-    def as_constant(self) -> Any:
+    def as_constant(self) -> object:
         self.tracer.guards.equal(self.source, self.scalar)
         return self.scalar
 
@@ -169,7 +169,7 @@ class NumpyNumber(Value):
         return self.as_scalar().call_method(tracer, name, args, kwargs) if found is None else found
 
 
-def computed(tracer: Tracing, function: Callable[..., Any], words: str, operands: Args) -> Value | None:
+def computed(tracer: Tracing, function: Callable[..., object], words: str, operands: Args) -> Value | None:
     """The number that Python or numpy computes before the graph from numbers, some of which vary. words: the function
     as an expression, with {0} for the first operand. None: not such numbers, no number, or the function raises."""
     given = [operand(value) for value in operands]
@@ -189,7 +189,7 @@ def computed(tracer: Tracing, function: Callable[..., Any], words: str, operands
     if kind in layer.NUMBERS and layer.number_in(made) < 2**63:
         tracer.guards.type_is(source, kind)
         return NumpyNumber(made, tracer, source=source)
-    if kind is float:
+    if isinstance(made, float) and kind is float:
         return tracer.sizes.of_program(tracer, made, source)
     return tracer.objects.wrap(made, source) if kind in (int, bool) or kind in layer.SCALARS else None
 
@@ -204,7 +204,7 @@ def operand(value: Value) -> tuple[object, Source | str] | None:
     if value.is_tensor:
         return None
     try:
-        held: Any = value.as_object()
+        held = value.as_object()
     except NotConstant:
         return None
     text = TEXTS.get(type(held), text_of_type)(held)
@@ -222,7 +222,7 @@ def text_of_type(held: object) -> str | None:
 
 
 # The known parts of formulas as expressions.
-TEXTS: dict[type, Callable[[Any], str | None]] = {
+TEXTS: dict[type, Callable[..., str | None]] = {
     **dict.fromkeys((int, float, bool, complex, type(None)), text_of),
     **dict.fromkeys(layer.SCALARS, lambda scalar: f"np.{type(scalar).__name__}({text_of(scalar.item())})"),
     **dict.fromkeys(layer.DTYPE_TYPES, lambda dtype: f"np.dtype({dtype.str!r})"),
@@ -283,8 +283,8 @@ def of_varying(call: Call, data: NumpyNumber, options: dict[str, Value]) -> Valu
     if not known or call.tracing.ending.undo or call.tracing.overrides.present:
         return None
     given = {name: value for name, value in options.items() if value.as_constant() is not None}
-    number: Any = data.number()
-    if data.is_integer:
+    number = data.number()
+    if not isinstance(number, VaryingNumber):
         wide = call.graph_call(torch.full, TupleValue([]), number, dtype=call.constant(torch.int64))
     else:
         wide = number.as_tensor()
@@ -307,7 +307,7 @@ def has_bools(data: Value) -> bool:
     return np is not None and any(isinstance(number, np.bool_) for number in numbers_in(data))
 
 
-def as_python(data: Value) -> Any:
+def as_python(data: Value) -> object:
     """Nested lists and tuples of numbers, as lists; of numbers of numpy that vary, the current ones."""
     if isinstance(data, (ListValue, TupleValue)):
         return [as_python(item) for item in data.items]
@@ -346,7 +346,7 @@ def constant(scalar: object, source: Source, tracer: Tracing) -> Value:
     return NumpyScalar(scalar, source=source)
 
 
-def dtype(obj: Any, source: Source, tracer: Tracing) -> Value:
+def dtype(obj: object, source: Source, tracer: Tracing) -> Value:
     """The value of a dtype."""
     tracer.guards.equal(source, obj)
     return ConstantValue(obj, source=source)

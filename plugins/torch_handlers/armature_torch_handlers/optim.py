@@ -6,8 +6,7 @@ tensors. In double precision, that of Python's floats, the results are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import attrs
 import torch
@@ -102,7 +101,9 @@ def grouped(call: Call, tensorlistlist: Value, with_indices: Value | None = None
         or any(item is None for item in known[0])
     ):
         return None
-    found: Any = call.fn(known, with_indices is not None and with_indices.as_constant())
+    found = call.fn(known, with_indices is not None and with_indices.as_constant())
+    if not isinstance(found, dict):
+        return None
     places = [{id(item): place for place, item in enumerate(row)} for row in known]
     layout = tuple(
         (key, tuple(tuple(map(at.__getitem__, map(id, row))) for at, row in zip(places, rows)), tuple(indices))
@@ -121,7 +122,9 @@ def fake_or_none(item: Value) -> object:
     return None if item.is_constant and item.as_constant() is None else UNKNOWN
 
 
-def arranged(lists: Any, layout: Any) -> object:
+def arranged(
+    lists: Sequence[Sequence[object]], layout: Iterable[tuple[Hashable, Sequence[Sequence[int]], Sequence[int]]]
+) -> dict[Hashable, tuple[list[list[object]], list[int]]]:
     """Groups of the lists' items: key, positions in each list, and the items."""
     return {
         key: ([[row[place] for place in places] for row, places in zip(lists, rows)], list(indices))

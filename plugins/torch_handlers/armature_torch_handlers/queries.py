@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from armature.plugin_api import Call, TracedTensor, Value, existing, handles
@@ -59,13 +57,13 @@ def is_same_size(call: Call, input: Value, other: Value) -> Value | None:
 @handles(torch.result_type)
 def result_type(call: Call, tensor1: Value, tensor2: Value) -> Value | None:
     """The dtype of an operation on two tensors or numbers."""
-    known = [fake_or_constant(value) for value in (tensor1, tensor2)]
-    if any(item is None for item in known):
+    first, second = fake_or_constant(tensor1), fake_or_constant(tensor2)
+    if first is None or second is None:
         return None
-    return call.constant(torch.result_type(known[0], known[1]))
+    return call.constant(torch.result_type(first, second))
 
 
-def fake_or_constant(value: Value) -> Any:
+def fake_or_constant(value: Value) -> torch.Tensor | float | None:
     """The fake of a tensor, the number of a constant, None for anything else."""
     if isinstance(value, TracedTensor):
         return value.fake

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,7 +39,7 @@ def lstm(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     plain = len(args) == 9 and isinstance(args[0], TracedTensor) and not isinstance(args[1], TracedTensor)
     if not plain or kwargs or torch.is_autocast_enabled("cuda"):
         return None
-    fake: Any = args[0].as_fake(call.tracing)
-    if fake.device.type != "cuda" or fake.dim() != 3:
+    fake = args[0].as_fake(call.tracing)
+    if not isinstance(fake, torch.Tensor) or fake.device.type != "cuda" or fake.dim() != 3:
         return None
     return call.graph_call_as(lstm_results, call.fn, *args)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from armature.plugin_api import Call, NotConstant, TracedTensor, Value, handles
@@ -21,7 +19,7 @@ def inverse_transform(call: Call, input: Value, *args: Value, **kwargs: Value) -
     given = {**dict(zip(NAMES, args)), **kwargs}
     window = given.pop("window", None)
     try:
-        known: dict[str, Any] = {name: with_numbers(call.tracing, value).as_constant() for name, value in given.items()}
+        known = {name: with_numbers(call.tracing, value).as_constant() for name, value in given.items()}
     except NotConstant:
         return None
     if window is not None and window.is_constant and window.as_constant() is None:
@@ -70,7 +68,15 @@ def planned(
 
 
 def overlap_add(
-    input: Any, window: Any, n_fft: int, hop: int, width: int, start: int, end: int, normalized: bool, as_complex: bool
+    input: torch.Tensor,
+    window: torch.Tensor | None,
+    n_fft: int,
+    hop: int,
+    width: int,
+    start: int,
+    end: int,
+    normalized: bool,
+    as_complex: bool,
 ) -> object:
     """The signal: frames are added where they overlap, and divided by the sum of the windows."""
     if window is None:

@@ -3,8 +3,6 @@ once."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from armature.plugin_api import Call, Value, existing, handles
 
 SETTERS = (
@@ -92,7 +90,7 @@ def set_default_dtype(call: Call, d: Value) -> Value | None:
     if not d.is_constant:
         return None
     try:
-        call.tracing.effects.switch_default_dtype(cast(Any, d.as_constant()))
+        call.tracing.effects.switch_default_dtype(d.as_constant())
     except TypeError as error:
         call.tracing.raise_real(error)
     return call.constant(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import GetSetDescriptorType, MethodWrapperType
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -30,8 +30,8 @@ def getters(*names: str) -> Iterator[Callable[..., object]]:
 
 def attribute_read(call: Call) -> str:
     """The name of the attribute that a call of a descriptor's `__get__` reads."""
-    descriptor: Any = cast(MethodWrapperType, call.fn).__self__
-    return str((getattr(descriptor, "fget", None) or descriptor).__name__)
+    descriptor = cast(MethodWrapperType, call.fn).__self__
+    return str(getattr(descriptor.fget if isinstance(descriptor, property) else descriptor, "__name__", ""))
 
 
 @handles(*getters(*OF_FAKES))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from armature.plugin_api import Call, PairedContextValue, Value, handles
 
-_ALL: Mapping[str, Any] = SDPBackend.__members__
-BACKENDS: dict[int, SDPBackend] = {int(backend): backend for backend in _ALL.values()}
+BACKENDS: dict[int, SDPBackend] = {int(backend.value): backend for backend in SDPBackend.__members__.values()}
 
 
 def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -26,8 +26,8 @@ FIELDS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
 @handles(torch.autocast)
 def autocast(call: Call, *args: Value, **kwargs: Value) -> Value:
     """The context manager. Non-constant arguments break the graph."""
-    plain: list[Any] = [value.as_constant() for value in args]
-    named: dict[str, Any] = {name: value.as_constant() for name, value in kwargs.items()}
+    plain = [value.as_constant() for value in args]
+    named = {name: value.as_constant() for name, value in kwargs.items()}
     try:
         real = torch.autocast(*plain, **named)
     except (RuntimeError, TypeError, ValueError) as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import torch
 
@@ -36,7 +34,7 @@ class GradModeValue(ContextValue):
 
     enabled: bool
     prev: bool | None = None
-    obj: Any = None
+    obj: object = None
 
     def enter(self, tracer: Tracing) -> Value:
         if self.kind is not torch.set_grad_enabled:  # set_grad_enabled takes effect when it is made

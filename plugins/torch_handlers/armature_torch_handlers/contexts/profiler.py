@@ -3,7 +3,7 @@ does nothing."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 import attrs
 
@@ -60,7 +60,7 @@ class ProfilerValue(NullContextValue):
 @handles(*RANGES)
 def record_function(call: Call, name: Value, args: Value | None = None) -> Value:
     """A context that does nothing."""
-    kind: Any = call.fn
+    kind = cast(type, call.fn)
     return NullContextValue(kind, args=(name,) if args is None else (name, args))
 
 
@@ -69,7 +69,7 @@ def profile(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     """A profiler: it does nothing as long as it is only entered and left."""
     if args or not kwargs.keys() <= OF_RECORDS:
         return None
-    kind: Any = call.fn
+    kind = cast(type, call.fn)
     return ProfilerValue(kind, locations_of(call.tracing.stack.frames))
 
 

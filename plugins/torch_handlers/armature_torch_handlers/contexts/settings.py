@@ -5,8 +5,6 @@ The modules of exported programs check their inputs in such a context.
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from armature.plugin_api import (
@@ -24,9 +22,11 @@ MODULE = "torch._dynamo.decorators"  # may not be imported yet
 NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextManager"})
 
 
-def is_setting(kind: Any) -> bool:
+def is_setting(kind: object) -> bool:
     """Whether it is a class of contexts that only change settings of torch.compile."""
-    return issubclass(type(kind), type) and kind.__module__ == MODULE and kind.__name__ in NAMES
+    if not issubclass(type(kind), type) or not isinstance(kind, type):  # a proxy may claim to be a class
+        return False
+    return kind.__module__ == MODULE and kind.__name__ in NAMES
 
 
 def changes_settings(obj: object) -> bool:

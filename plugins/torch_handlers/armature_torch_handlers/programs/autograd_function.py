@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, NoReturn, cast
+from typing import NoReturn
 
 import torch
 
@@ -29,7 +29,7 @@ from armature_torch_handlers.programs.subgraphs import NotSeparable
 from armature_torch_handlers.programs.transforms import LEAVES, innermost, leave_aborted
 
 BASE = torch.autograd.Function
-_RAW_APPLY: Any = vars(BASE)["apply"]
+_RAW_APPLY = vars(BASE)["apply"]
 APPLY = getattr(_RAW_APPLY, "__func__", _RAW_APPLY)  # a Python class method, or a C one in newer versions of torch
 LEVELS = (leave_aborted, torch._C._exit_dual_level)
 VMAP = (leave_aborted, LEAVES["_vmap_increment_nesting"])
@@ -47,7 +47,7 @@ def new(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value | None:
 def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """Trace `forward`, and `backward` if gradients are needed. If either can't be traced, the graph breaks here."""
     tracer = call.tracing
-    function: Any = cls.as_object()
+    function: type[torch.autograd.Function] = cls.as_object()
     if tracer.overrides.may_be_overridden([*args, *kwargs.values()]):
         call.graph_break("overridden-call", function=f"{function.__qualname__}.apply")
     levels = [(leave, state) for leave, state in tracer.ending.undo if leave in LEVELS]
@@ -79,7 +79,7 @@ def apply(call: Call, cls: Value, *args: Value, **kwargs: Value) -> Value:
 
 def is_forward_only(call: Call, cls: Value, args: tuple[Value, ...]) -> bool:
     """Whether the call, inside vmap, is equivalent to calling `forward` under vmap's own rules."""
-    function: Any = cls.as_object()
+    function: type[torch.autograd.Function] = cls.as_object()
     made = cls.get_attribute(call.tracing, "generate_vmap_rule")  # guarded
     own = function.vmap is not BASE.vmap or function.setup_context is BASE.setup_context
     learns = torch.is_grad_enabled() and any(map(needs_gradient, args))
@@ -110,8 +110,9 @@ class _Keyword(torch.autograd.Function):
 
 def takes_keywords() -> bool:
     """Whether this torch version accepts keyword arguments to apply: 2.11 does not."""
+    apply: Callable[..., object] = _Keyword.apply
     try:
-        cast(Any, _Keyword).apply(x=torch.zeros(()))
+        apply(x=torch.zeros(()))
     except TypeError:
         return False
     return True
@@ -120,7 +121,9 @@ def takes_keywords() -> bool:
 KEYWORDS = takes_keywords()
 
 
-def bound(call: Call, function: Any, args: tuple[Value, ...], kwargs: Mapping[str, Value]) -> tuple[Value, ...]:
+def bound(
+    call: Call, function: type[torch.autograd.Function], args: tuple[Value, ...], kwargs: Mapping[str, Value]
+) -> tuple[Value, ...]:
     """All arguments by position, as `apply` passes them to a `forward` without context."""
     forward = function.forward
     if not kwargs and isinstance(forward, FunctionType) and not forward.__defaults__ and not forward.__kwdefaults__:

@@ -6,6 +6,7 @@ They are traced on inputs that represent those of any call. Other values that th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import attrs
 import torch
@@ -154,7 +155,7 @@ def _module(
     free = [node for node in part.captured if node not in inputs]
     if not all(isinstance(node.meta.get("example_value"), (torch.Tensor, torch.SymInt)) for node in free):
         raise NotSeparable("uses a number that is not known while tracing")
-    outputs = tuple(value.as_argument(tracer) for value in results)
+    outputs = tuple(cast(fx.node.Argument, value.as_argument(tracer)) for value in results)
     if single and len(outputs) != 1:
         raise NotSeparable("gives more or less than one thing")
     return part.module([*inputs, *free], outputs[0] if single else outputs, name), tuple(free)

@@ -4,8 +4,7 @@ called."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -76,7 +75,7 @@ def reentrant(call: Call, function: Value, args: Sequence[Value], kwargs: Mappin
     return made
 
 
-def unfollowed(function: Any, *args: object) -> object:
+def unfollowed(function: Callable[..., object], *args: object) -> object:
     """The function without gradients: if no input requires them, nothing is tracked, not even the function's
     parameters."""
     torch.utils.checkpoint.check_backward_validity(args)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import FunctionType
-from typing import Any
 
 import attrs
 import torch
@@ -40,7 +39,7 @@ class Context(ObjectValue):
     reads_saved: bool = False
 
     @classmethod
-    def of(cls, tracer: Tracing, function: Any, args: Sequence[Value]) -> Context:
+    def of(cls, tracer: Tracing, function: type[torch.autograd.Function], args: Sequence[Value]) -> Context:
         """The context of a call."""
         made = cls(function._backward_cls)
         needs = [isinstance(arg, TracedTensor) and arg.fake.requires_grad for arg in args]

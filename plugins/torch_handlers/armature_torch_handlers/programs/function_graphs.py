@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
-from typing import Any
+from typing import Protocol, cast
 
 import attrs
 import torch
@@ -64,12 +64,28 @@ class Graphs:
     once: bool
 
 
+class Saved(Protocol):
+    """What the generated functions use of `ctx`."""
+
+    residuals: Sequence[object]
+    strides: tuple[tuple[int, ...] | None, ...]
+    saved_tensors: tuple[torch.Tensor, ...]
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None: ...
+
+    def set_materialize_grads(self, value: bool) -> None: ...
+
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None: ...
+
+    def mark_dirty(self, *tensors: torch.Tensor) -> None: ...
+
+
 def made_of(graphs: Graphs) -> Callable[..., object]:
     """The function, called with inputs and free tensors."""
     methods: dict[str, object] = {"forward": staticmethod(forward_by(graphs))}
     run = backward_by(graphs)
     methods["backward"] = staticmethod(once_differentiable(run) if graphs.once else run)
-    function: Any = type(graphs.name, (BASE,), methods)
+    function = cast(type[torch.autograd.Function], type(graphs.name, (BASE,), methods))
     count = graphs.inputs
 
     def apply(*args: object) -> object:
@@ -85,7 +101,7 @@ def forward_by(graphs: Graphs) -> Callable[..., object]:
     """`forward` of the generated function."""
     forward, constant, dirty = graphs.forward, graphs.constant, graphs.dirty
 
-    def run(ctx: Any, free: tuple[object, ...], *inputs: object) -> object:
+    def run(ctx: Saved, free: tuple[object, ...], *inputs: object) -> object:
         outputs, saved, ctx.residuals = forward(*inputs, *free)
         ctx.save_for_backward(*saved)
         ctx.strides = tuple(None if one is None else strides_of_gradient(one) for one in outputs)
@@ -107,13 +123,17 @@ def strides_of_gradient(output: torch.Tensor) -> tuple[int, ...]:
 def backward_by(graphs: Graphs) -> Callable[..., object]:
     """`backward` of the generated function."""
 
-    def run(ctx: Any, *gradients: Any) -> object:
+    def run(ctx: Saved, *gradients: torch.Tensor | None) -> object:
         key = (torch.is_grad_enabled(), tuple(gradient is not None for gradient in gradients))
         found = graphs.backward.get(key)
         if found is None:
             why = graphs.missing.get(key, "a gradient was passed for an output that has none")
             raise RuntimeError(f"the backward of {graphs.name} could not be traced for this call: {why}")
-        given = [laid_out(one, strides) for one, strides in zip(gradients, ctx.strides) if one is not None]
+        given = [
+            laid_out(one, strides)
+            for one, strides in zip(gradients, ctx.strides)
+            if not (one is None or strides is None)
+        ]
         saved = ctx.saved_tensors if found.reads_saved else ()
         return None, *found.module(*given, *saved, *[ctx.residuals[k] for k in found.residuals])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
-from typing import Any
 
 import attrs
 import torch
@@ -90,7 +89,7 @@ def set_numbers_drawn(handles: type[RemovableHandle], count: int) -> None:
     handles.next_id = count
 
 
-def fill_handle(self: Any, hooks_dict: object, number: int, extra_dict: object) -> None:
+def fill_handle(self: RemovableHandle, hooks_dict: object, number: int, extra_dict: object) -> None:
     """What `RemovableHandle.__init__` does."""
     self.hooks_dict_ref = weakref.ref(hooks_dict)
     self.id = number

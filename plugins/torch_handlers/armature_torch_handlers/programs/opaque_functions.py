@@ -8,8 +8,8 @@ fake tensors to learn its result, and adds a node that takes and returns flat tu
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn, TypeGuard
 
 import attrs
 import torch
@@ -37,7 +37,7 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 class Branch:
     """A container to rebuild from its parts; a part that is None is a leaf."""
 
-    make: Callable[[list[object]], Any]
+    make: Callable[[list[object]], object]
     parts: tuple[Branch | None, ...]
 
 
@@ -45,7 +45,7 @@ class Branch:
 class FakeRun:
     """Observations of the run on fakes: the result, the containers that were passed, and whether one was changed."""
 
-    result: Any
+    result: object
     containers: list[object]
     changed: bool
 
@@ -55,17 +55,18 @@ class OpaqueCall:
     """One call: the function, the structure of its arguments, and, while it is traced, the observations of the run on
     fakes."""
 
-    fn: Callable[..., Any]
-    args: Branch
-    kwargs: Branch
+    fn: Callable[..., object]
+    args: tuple[Branch | None, ...]
+    kwargs: dict[str, Branch | None]
     tracing: bool = True
     fake_run: FakeRun | None = None
 
     def run(self, leaves: tuple[object, ...]) -> tuple[torch.Tensor, ...]:
         """Call the function with its arguments rebuilt; returns the tensors of its result."""
         items = iter(leaves)
-        containers: list[Any] = []
-        args, kwargs = assemble(self.args, items, containers), assemble(self.kwargs, items, containers)
+        containers: list[object] = []
+        args = [assemble(branch, items, containers) for branch in self.args]
+        kwargs = {name: assemble(branch, items, containers) for name, branch in self.kwargs.items()}
         before = [content(container) for container in containers] if self.tracing else []
         result = self.fn(*args, **kwargs)
         if self.tracing:
@@ -80,9 +81,8 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
     tracer = call.tracing
     leaves: list[Value] = []
     positional = tuple(flatten_argument(tracer, value, leaves) for value in args)
-    named = tuple(flatten_argument(tracer, value, leaves) for value in kwargs.values())
-    names = tuple(kwargs)
-    opaque = OpaqueCall(call.fn, Branch(tuple, positional), Branch(lambda items: dict(zip(names, items)), named))
+    named = {name: flatten_argument(tracer, value, leaves) for name, value in kwargs.items()}
+    opaque = OpaqueCall(call.fn, positional, named)
     given = tracer.graph.call(flat(opaque), leaves, {})
     fake_run, opaque.fake_run, opaque.tracing = opaque.fake_run, None, False
     if fake_run is None or fake_run.changed:
@@ -93,7 +93,7 @@ def call_opaque_function(call: Call, /, *args: Value, **kwargs: Value) -> Value:
 def flat(opaque: OpaqueCall) -> Callable[..., object]:
     """The node's function, with the name of the user's."""
 
-    def call(*leaves: Any) -> tuple[torch.Tensor, ...]:
+    def call(*leaves: object) -> tuple[torch.Tensor, ...]:
         return opaque.run(leaves)
 
     fn = opaque.fn
@@ -123,8 +123,8 @@ def flatten_argument(tracer: Tracing, value: Value, leaves: list[Value]) -> Bran
     return Branch(lambda items: node.unflatten(items, known), parts)
 
 
-def assemble(branch: Branch | None, leaves: Iterator[object], containers: list[object]) -> Any:
-    """Rebuild a flattened argument with the next leaves. Containers are added to `passed`."""
+def assemble(branch: Branch | None, leaves: Iterator[object], containers: list[object]) -> object:
+    """Rebuild a flattened argument with the next leaves. Containers are added to `containers`."""
     if branch is None:
         return next(leaves)
     container = branch.make([assemble(part, leaves, containers) for part in branch.parts])
@@ -142,11 +142,16 @@ def content(container: object) -> object:
     return None if node is None else [id(item) for item in node.flatten(container)[0]]
 
 
-def children_of(obj: Any) -> list[object] | None:
+def is_sequence(obj: object) -> TypeGuard[Sequence[object]]:
+    """Whether a result is a list or tuple whose items are results."""
+    return type(obj) is list or isinstance(obj, tuple)
+
+
+def children_of(obj: object) -> list[object] | None:
     """The members of a result, None for a leaf."""
-    if type(obj) in (dict, OrderedDict):
+    if isinstance(obj, dict) and type(obj) in (dict, OrderedDict):
         return list(obj.values())
-    if type(obj) is list or isinstance(obj, tuple):
+    if is_sequence(obj):
         return list(obj)
     node = registered_class(type(obj))
     return None if node is None else list(node.flatten(obj)[0])
@@ -186,15 +191,15 @@ class Results:
             self.values[id(obj)] = self._container(obj)
         return self.values[id(obj)]
 
-    def _container(self, obj: Any) -> Value:
+    def _container(self, obj: object) -> Value:
         if any(obj is container for container in self.containers):
             self._unsupported(obj, "its argument, a ")
-        if type(obj) in (dict, OrderedDict):
+        if isinstance(obj, dict) and type(obj) in (dict, OrderedDict):
             made = self.tracer.as_value(type(obj)).call(self.tracer, (), {})
             for key, item in obj.items():
                 made.set_item(self.tracer, self.tracer.as_value(key), self.value_of(item))
             return made
-        if type(obj) is list or isinstance(obj, tuple):
+        if is_sequence(obj):
             items = [self.value_of(item) for item in obj]
             return ListValue(items) if type(obj) is list else TupleValue(items, type(obj))
         return self._object(obj)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -47,7 +46,10 @@ def scan_one(
     return torch.stack(found[::-1] if reverse else found, dim)
 
 
-def scan_nest(combine: Callable[[object, object], object], xs: Any, dim: int, reverse: bool) -> object:
+Nest = list[torch.Tensor] | tuple[torch.Tensor, ...]
+
+
+def scan_nest(combine: Callable[[Nest, Nest], Nest], xs: Nest, dim: int, reverse: bool) -> Nest:
     """The running combination of the slices of several tensors at once."""
     kind = type(xs)
     columns = [x.unbind(dim) for x in xs]

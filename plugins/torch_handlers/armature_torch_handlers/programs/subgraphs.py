@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import getitem
-from typing import Any
 
 import attrs
 import torch
@@ -28,6 +27,7 @@ from armature.plugin_api import (
     Tracing,
     UserRaised,
     Value,
+    VaryingNumber,
     in_transform,
     locations_of,
     reachable_values,
@@ -105,7 +105,7 @@ class Subgraph:
     written: tuple[TracedTensor, ...]
     locations: tuple[Location, ...]
 
-    def module(self, inputs: Sequence[fx.Node | None], outputs: Any, name: str) -> fx.GraphModule:
+    def module(self, inputs: Sequence[fx.Node | None], outputs: fx.node.Argument, name: str) -> fx.GraphModule:
         """The nodes as a graph.
 
         inputs: the nodes used from outside, in the order of the graph's parameters; None: an unused parameter. For a
@@ -252,7 +252,7 @@ def remove(tracer: Tracing, nodes: tuple[fx.Node, ...], locations: tuple[Locatio
         tracer.recorder.graph.erase_node(node)
 
 
-def _forget_item(number: Any, own: set[fx.Node]) -> None:
+def _forget_item(number: VaryingNumber, own: set[fx.Node]) -> None:
     node = getattr(number.item, "node", None)
     if node in own:
         number.item = None

@@ -4,8 +4,7 @@ a transform is moved to the call of the transform."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -221,11 +220,14 @@ def retained(args: tuple[Value, ...]) -> dict[str, Value]:
 TAKES_DICTS = "dict" in str(torch.autograd.grad.__annotations__["inputs"])  # newer versions do
 
 
+GRAD: Callable[..., tuple[torch.Tensor, ...]] = torch.autograd.grad
+
+
 def gradient_by_key(
-    outputs: Any, inputs: dict[object, torch.Tensor], *args: Any, **kwargs: Any
+    outputs: torch.Tensor | Sequence[torch.Tensor], inputs: dict[object, torch.Tensor], *args: object, **kwargs: object
 ) -> dict[object, object]:
     """`torch.autograd.grad` of a dict of tensors."""
-    return dict(zip(inputs, torch.autograd.grad(outputs, tuple(inputs.values()), *args, **kwargs)))
+    return dict(zip(inputs, GRAD(outputs, tuple(inputs.values()), *args, **kwargs)))
 
 
 def listed(call: Call, value: Value) -> Value:
