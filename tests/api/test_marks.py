@@ -370,6 +370,14 @@ def test_trace_through_gives_ordered_dicts_and_shared_lists() -> None:
     assert result[:3] == expected[:3] and torch.equal(result[3], expected[3])
 
 
+def test_trace_through_gives_an_empty_tuple_of_its_own() -> None:
+    @armature.trace_through
+    def nothing(*, x: Any) -> Any:
+        return ()
+
+    assert whole(lambda x: (nothing(x=x), x + 1))(X)[0] == ()  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("call", [armature.trace_through, armature.allow_in_graph, armature.substitute])
 def test_only_what_can_be_called(call: Any) -> None:
     with pytest.raises(NotCallable):

@@ -186,6 +186,14 @@ def shuffles_tensors(t):
     return y, torch.stack(items) * random.random()
 
 
+def shuffles_a_tuple(t):
+    items = (1, 2, 3)
+    try:
+        random.shuffle(items)
+    except TypeError as error:
+        return t * random.random(), items, str(error)
+
+
 def keys(t):
     a = random.random()
     return t * a, {a: 1}, a**2, min(a, 1), random.random()
@@ -198,7 +206,7 @@ def from_the_system(t):
     return y * random.random(), random.randbytes(3)
 
 
-@pytest.mark.parametrize("fn", [decides, crops, shuffles_tensors, keys, from_the_system])
+@pytest.mark.parametrize("fn", [decides, crops, shuffles_tensors, shuffles_a_tuple, keys, from_the_system])
 def test_a_break_where_the_number_is_needed(fn: Callable[..., Any]) -> None:
     armature.reset()
     compiled = armature.compile(fn, backend="eager")
