@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import bisect as original
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, MutableSequence, Sequence
+from typing import Protocol
+
+
+class Ordered(Protocol):
+    """An item that can be compared with others."""
+
+    def __lt__(self, other: Ordered, /) -> bool: ...
+
+
+Key = Callable[[Ordered], Ordered]
 
 
 def bisect_right(
-    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], Any] | None = None
+    a: Sequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None
 ) -> int:
     """The insertion point after equal items."""
     if lo < 0:
@@ -23,9 +32,7 @@ def bisect_right(
     return lo
 
 
-def bisect_left(
-    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], Any] | None = None
-) -> int:
+def bisect_left(a: Sequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None) -> int:
     """The insertion point before equal items."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -40,14 +47,14 @@ def bisect_left(
 
 
 def insort_right(
-    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], object] | None = None
+    a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None
 ) -> None:
     """Insert an item after equal ones."""
     a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
 def insort_left(
-    a: Any, x: object, lo: int = 0, hi: int | None = None, *, key: Callable[[object], object] | None = None
+    a: MutableSequence[Ordered], x: Ordered, lo: int = 0, hi: int | None = None, *, key: Key | None = None
 ) -> None:
     """Insert an item before equal ones."""
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import heapq
 from collections.abc import Callable, Iterable, MutableMapping
-from typing import Any
+
+from armature_builtin_rules.polyfills.bisect import Ordered
 
 
 def count_elements(mapping: MutableMapping[object, int], iterable: Iterable[object], /) -> None:
@@ -14,20 +15,20 @@ def count_elements(mapping: MutableMapping[object, int], iterable: Iterable[obje
         mapping[item] = mapping.get(item, 0) + 1
 
 
-def heappush(heap: list[object], item: object, /) -> None:
+def heappush(heap: list[Ordered], item: Ordered, /) -> None:
     """Add an item."""
     heap.append(item)
     _rise(heap, 0, len(heap) - 1)
 
 
-def heappop(heap: list[object], /) -> object:
+def heappop(heap: list[Ordered], /) -> object:
     """Remove and return the smallest item."""
     _not_empty(heap)
     last = heap.pop()
     return heapreplace(heap, last) if heap else last
 
 
-def heapreplace(heap: list[object], item: object, /) -> object:
+def heapreplace(heap: list[Ordered], item: Ordered, /) -> object:
     """Remove and return the smallest item, then add one."""
     _not_empty(heap)
     first = heap[0]
@@ -36,23 +37,23 @@ def heapreplace(heap: list[object], item: object, /) -> object:
     return first
 
 
-def heappushpop(heap: list[object], item: Any, /) -> object:
+def heappushpop(heap: list[Ordered], item: Ordered, /) -> object:
     """Add an item, then remove and return the smallest."""
     return heapreplace(heap, item) if heap and heap[0] < item else item
 
 
-def _not_empty(heap: list[object]) -> None:
+def _not_empty(heap: list[Ordered]) -> None:
     if not heap:
         raise IndexError("index out of range")
 
 
-def heapify(heap: list[object], /) -> None:
+def heapify(heap: list[Ordered], /) -> None:
     """Turn a list into a heap."""
     for position in reversed(range(len(heap) // 2)):
         _sink(heap, position)
 
 
-def _rise(heap: list[Any], start: int, position: int) -> None:
+def _rise(heap: list[Ordered], start: int, position: int) -> None:
     item = heap[position]
     while position > start:
         parent = (position - 1) >> 1
@@ -63,7 +64,7 @@ def _rise(heap: list[Any], start: int, position: int) -> None:
     heap[position] = item
 
 
-def _sink(heap: list[Any], position: int) -> None:
+def _sink(heap: list[Ordered], position: int) -> None:
     # Down to a leaf along the smaller children, then up again, as CPython does: fewer comparisons, and the same order.
     start, end = position, len(heap)
     item = heap[position]

@@ -7,7 +7,7 @@ import copy as original
 import enum
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ OF_CONTAINERS = ("__iter__", "__len__", "__getitem__", "__setitem__", "append", 
 HEAP_TYPE = 1 << 9  # in `__flags__`: defined by `class`, not in C
 IMMUTABLE_TYPE = 1 << 8  # set for a C class, on the heap or not
 CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
+
+
+Each = Callable[[object, dict[object, object]], object]  # copies an item or attribute; the copies so far
 
 
 def not_copied(why: str) -> None:
@@ -75,7 +78,7 @@ def copy(x: Any) -> object:
     return _fill(x, _empty(x), _same, {})
 
 
-def deepcopy(x: Any, memo: Any = None) -> object:
+def deepcopy(x: Any, memo: dict[object, object] | None = None) -> object:
     """A deep copy; memo: copies made so far, by address."""
     if memo is not None and type(memo) is not dict:
         not_copied("an object is copied with a memo that is no dict")
@@ -108,7 +111,7 @@ def deepcopy(x: Any, memo: Any = None) -> object:
     return _fill(x, made, deepcopy, memo)
 
 
-def _tuple(x: Any, kind: type, memo: dict[object, object]) -> object:
+def _tuple(x: tuple[object, ...], kind: type, memo: dict[object, object]) -> object:
     items = [deepcopy(item, memo) for item in x]
     if id(x) in memo:  # a container inside the tuple that holds the tuple has caused a copy
         return memo[id(x)]
@@ -139,7 +142,7 @@ def _empty(x: Any) -> object:
         not_copied(f"an object of {kind.__name__} is copied")
     if _base(kind) is object and kind is not object and not kind.__flags__ & HEAP_TYPE:
         not_copied(f"an object of {kind.__name__}, which is written in C, is copied")
-    base: Any = _base(kind)
+    base: type[object] = _base(kind)
     return base.__new__(kind)
 
 
@@ -154,7 +157,7 @@ def _in_python(kind: type) -> bool:
     return bool(kind.__flags__ & HEAP_TYPE) and not kind.__flags__ & IMMUTABLE_TYPE
 
 
-def _asked(x: object, each: Callable[[object, object], object], memo: Any) -> object:
+def _asked(x: object, each: Each, memo: dict[object, object]) -> object:
     """A copy of an object whose class customises attribute lookup, which is used for everything that copying reads."""
     kind = type(x)
     if _base(kind) is not object or any(base.__dict__.get("__slots__") for base in kind.__mro__):
@@ -180,7 +183,7 @@ def _base(kind: type) -> type:
     return object
 
 
-def _fill(x: object, made: object, each: Callable[[object, object], object], memo: object) -> object:
+def _fill(x: object, made: object, each: Each, memo: dict[object, object]) -> object:
     """Copy the other object's contents: attributes, slots, items."""
     if hasattr(x, "__dict__") and type(x) not in CONTAINERS:
         for name, value in x.__dict__.items():
@@ -195,7 +198,7 @@ def _fill(x: object, made: object, each: Callable[[object, object], object], mem
     return made
 
 
-def _fill_container(x: Any, made: Any, each: Callable[[object, object], object], memo: object) -> None:
+def _fill_container(x: Iterable[object], made: Any, each: Each, memo: dict[object, object]) -> None:
     if isinstance(x, dict):
         for key, value in x.items():
             made[each(key, memo)] = each(value, memo)

@@ -36,7 +36,7 @@ class _Ordered:
 
     __slots__ = ("compare", "obj")
 
-    def __init__(self, compare: Callable[[Any, object], Any], obj: object) -> None:
+    def __init__(self, compare: Callable[[object, object], float], obj: object) -> None:
         self.compare, self.obj = compare, obj
 
     def __lt__(self, other: _Ordered) -> bool:
@@ -45,7 +45,9 @@ class _Ordered:
     def __gt__(self, other: _Ordered) -> bool:
         return bool(self.compare(self.obj, other.obj) > 0)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Ordered):
+            raise TypeError("other argument must be K instance")
         return bool(self.compare(self.obj, other.obj) == 0)
 
     def __le__(self, other: _Ordered) -> bool:
@@ -55,7 +57,7 @@ class _Ordered:
         return bool(self.compare(self.obj, other.obj) >= 0)
 
 
-def cmp_to_key(mycmp: Callable[[object, object], object]) -> Callable[[object], _Ordered]:
+def cmp_to_key(mycmp: Callable[[object, object], float]) -> Callable[[object], _Ordered]:
     """A sort key for a function that compares two items."""
     return lambda obj: _Ordered(mycmp, obj)
 
@@ -70,11 +72,13 @@ def _key(args: tuple[object, ...], named: dict[str, object], typed: bool) -> obj
     return key
 
 
-def lru_cache_wrapper(function: Callable[..., object], maxsize: int | None, typed: bool, info: Any) -> object:
+def lru_cache_wrapper(
+    function: Callable[..., object], maxsize: int | None, typed: bool, info: Callable[..., object]
+) -> object:
     """A function that caches results; the last ones if `maxsize` is an int."""
     if not callable(function):
         raise TypeError("the first argument must be callable")
-    kept: dict[Any, object] = {}
+    kept: dict[object, object] = {}
     hits = misses = 0
 
     def cached(*args: object, **named: object) -> object:

@@ -6,7 +6,6 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
 
 
 class _Wrapping:
@@ -53,12 +52,12 @@ def _own(obj: object, name: str) -> object:
         return _Missing
 
 
-def getattr_static(obj: Any, attr: str, default: object = _Missing) -> object:
+def getattr_static(obj: object, attr: str, default: object = _Missing) -> object:
     """A raw attribute: calls neither descriptors nor `__getattr__`."""
     kind = type(obj)
     is_class = issubclass(kind, type)
     own = _Missing if is_class else _own(obj, attr)
-    found = _in_classes((obj if is_class else kind).__mro__, attr)
+    found = _in_classes((obj if is_class and isinstance(obj, type) else kind).__mro__, attr)
     if found is _Missing and is_class:
         found = _in_classes(kind.__mro__, attr)
     if own is not _Missing and found is not _Missing:

@@ -25,7 +25,7 @@ def rest(items: Iterator[T]) -> Iterator[T]:
         yield item
 
 
-def _second(_total: Any, item: Any) -> Any:
+def _second(_total: Any, item: object) -> Any:
     return _total + item
 
 
@@ -104,7 +104,7 @@ def _selected(data: Iterator[T], selectors: Iterator[object]) -> Iterator[T]:
             yield item
 
 
-def count(start: object = 0, step: object = 1) -> Iterator[Any]:
+def count(start: object = 0, step: object = 1) -> Iterator[object]:
     """start, start + step, ..."""
     for number in (start, step):
         if not isinstance(number, complex) and not any(hasattr(type(number), name) for name in NUMBERS_HAVE):
@@ -115,7 +115,7 @@ def count(start: object = 0, step: object = 1) -> Iterator[Any]:
 NUMBERS_HAVE = ("__index__", "__int__", "__float__")
 
 
-def _counted(number: Any, step: Any) -> Iterator[Any]:
+def _counted(number: Any, step: object) -> Iterator[object]:
     while True:
         yield number
         number = number + step
@@ -175,12 +175,12 @@ def _in_order(pool: tuple[T, ...], r: int) -> Iterator[tuple[T, ...]]:
             yield tuple([pool[i] for i in positions])
 
 
-def groupby(iterable: Iterable[T], key: Callable[[T], object] | None = None) -> Iterator[tuple[Any, Iterator[T]]]:
+def groupby(iterable: Iterable[T], key: Callable[[T], object] | None = None) -> Iterator[tuple[object, Iterator[T]]]:
     """Runs of neighbours with equal keys; advancing to the next run ends the previous one."""
     return _grouped(iter(iterable), key)
 
 
-def _grouped(items: Iterator[T], key: Callable[[T], object] | None) -> Iterator[tuple[Any, Iterator[T]]]:
+def _grouped(items: Iterator[T], key: Callable[[T], object] | None) -> Iterator[tuple[object, Iterator[T]]]:
     try:
         item = next(items)
     except StopIteration:
@@ -354,15 +354,15 @@ def _taken(predicate: Callable[[T], object], items: Iterator[T]) -> Iterator[T]:
         yield item
 
 
-def zip_longest(*iterables: Iterable[T], fillvalue: object = None) -> Iterator[tuple[T, ...]]:
+def zip_longest(*iterables: Iterable[T], fillvalue: object = None) -> Iterator[tuple[object, ...]]:
     """Tuples until the longest ends."""
     return _zipped(*[iter(iterable) for iterable in iterables], fillvalue=fillvalue)
 
 
-def _zipped(*iterators: Iterator[T], fillvalue: Any) -> Iterator[tuple[T, ...]]:
+def _zipped(*iterators: Iterator[T], fillvalue: object) -> Iterator[tuple[object, ...]]:
     open_ones = [True] * len(iterators)
     while iterators:
-        row = []
+        row: list[object] = []
         for place, iterator in enumerate(iterators):
             item = fillvalue
             if open_ones[place]:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 
-def add(a: Any, b: Any, /) -> object:
+def add(a: Any, b: object, /) -> object:
     return a + b
 
 
-def and_(a: Any, b: Any, /) -> object:
+def and_(a: Any, b: object, /) -> object:
     return a & b
 
 
-def contains(a: Any, b: Any, /) -> bool:
+def contains(a: Container[object], b: object, /) -> bool:
     return b in a
 
 
-def _searched(items: Iterable[Any]) -> Iterator[Any]:
+def _searched(items: Iterable[object]) -> Iterator[object]:
     try:
         return iter(items)
     except TypeError:
         raise TypeError(f"argument of type '{type(items).__name__}' is not iterable") from None
 
 
-def countOf(a: Iterable[Any], b: object, /) -> int:
+def countOf(a: Iterable[object], b: object, /) -> int:
     found = 0
     for item in _searched(a):
         if b in (item,):  # identical or equal
@@ -34,7 +34,7 @@ def countOf(a: Iterable[Any], b: object, /) -> int:
     return found
 
 
-def delitem(a: Any, b: Any, /) -> None:
+def delitem(a: Any, b: object, /) -> None:
     del a[b]
 
 
@@ -42,58 +42,58 @@ def eq(a: object, b: object, /) -> object:
     return a == b
 
 
-def floordiv(a: Any, b: Any, /) -> object:
+def floordiv(a: Any, b: object, /) -> object:
     return a // b
 
 
-def ge(a: Any, b: Any, /) -> object:
+def ge(a: Any, b: object, /) -> object:
     return a >= b
 
 
-def getitem(a: Any, b: Any, /) -> object:
+def getitem(a: Any, b: object, /) -> object:
     return a[b]
 
 
-def gt(a: Any, b: Any, /) -> object:
+def gt(a: Any, b: object, /) -> object:
     return a > b
 
 
-def iadd(a: Any, b: Any, /) -> object:
+def iadd(a: Any, b: object, /) -> object:
     a += b
     return a
 
 
-def iand(a: Any, b: Any, /) -> object:
+def iand(a: Any, b: object, /) -> object:
     a &= b
     return a
 
 
-def ifloordiv(a: Any, b: Any, /) -> object:
+def ifloordiv(a: Any, b: object, /) -> object:
     a //= b
     return a
 
 
-def ilshift(a: Any, b: Any, /) -> object:
+def ilshift(a: Any, b: object, /) -> object:
     a <<= b
     return a
 
 
-def imatmul(a: Any, b: Any, /) -> object:
+def imatmul(a: Any, b: object, /) -> object:
     a @= b
     return a
 
 
-def imod(a: Any, b: Any, /) -> object:
+def imod(a: Any, b: object, /) -> object:
     a %= b
     return a
 
 
-def imul(a: Any, b: Any, /) -> object:
+def imul(a: Any, b: object, /) -> object:
     a *= b
     return a
 
 
-def indexOf(a: Iterable[Any], b: object, /) -> int:
+def indexOf(a: Iterable[object], b: object, /) -> int:
     for position, item in enumerate(_searched(a)):
         if b in (item,):
             return position
@@ -104,17 +104,17 @@ def inv(a: Any, /) -> object:
     return ~a
 
 
-def ior(a: Any, b: Any, /) -> object:
+def ior(a: Any, b: object, /) -> object:
     a |= b
     return a
 
 
-def ipow(a: Any, b: Any, /) -> object:
+def ipow(a: Any, b: object, /) -> object:
     a **= b
     return a
 
 
-def irshift(a: Any, b: Any, /) -> object:
+def irshift(a: Any, b: object, /) -> object:
     a >>= b
     return a
 
@@ -127,42 +127,42 @@ def is_not(a: object, b: object, /) -> bool:
     return a is not b
 
 
-def isub(a: Any, b: Any, /) -> object:
+def isub(a: Any, b: object, /) -> object:
     a -= b
     return a
 
 
-def itruediv(a: Any, b: Any, /) -> object:
+def itruediv(a: Any, b: object, /) -> object:
     a /= b
     return a
 
 
-def ixor(a: Any, b: Any, /) -> object:
+def ixor(a: Any, b: object, /) -> object:
     a ^= b
     return a
 
 
-def le(a: Any, b: Any, /) -> object:
+def le(a: Any, b: object, /) -> object:
     return a <= b
 
 
-def lshift(a: Any, b: Any, /) -> object:
+def lshift(a: Any, b: object, /) -> object:
     return a << b
 
 
-def lt(a: Any, b: Any, /) -> object:
+def lt(a: Any, b: object, /) -> object:
     return a < b
 
 
-def matmul(a: Any, b: Any, /) -> object:
+def matmul(a: Any, b: object, /) -> object:
     return a @ b
 
 
-def mod(a: Any, b: Any, /) -> object:
+def mod(a: Any, b: object, /) -> object:
     return a % b
 
 
-def mul(a: Any, b: Any, /) -> object:
+def mul(a: Any, b: object, /) -> object:
     return a * b
 
 
@@ -178,7 +178,7 @@ def not_(a: object, /) -> bool:
     return not a
 
 
-def or_(a: Any, b: Any, /) -> object:
+def or_(a: Any, b: object, /) -> object:
     return a | b
 
 
@@ -186,23 +186,23 @@ def pos(a: Any, /) -> object:
     return +a
 
 
-def pow_(a: Any, b: Any, /) -> object:
+def pow_(a: Any, b: object, /) -> object:
     return a**b
 
 
-def rshift(a: Any, b: Any, /) -> object:
+def rshift(a: Any, b: object, /) -> object:
     return a >> b
 
 
-def setitem(a: Any, b: Any, c: Any, /) -> None:
+def setitem(a: Any, b: object, c: object, /) -> None:
     a[b] = c
 
 
-def sub(a: Any, b: Any, /) -> object:
+def sub(a: Any, b: object, /) -> object:
     return a - b
 
 
-def truediv(a: Any, b: Any, /) -> object:
+def truediv(a: Any, b: object, /) -> object:
     return a / b
 
 
@@ -210,28 +210,28 @@ def truth(a: object, /) -> bool:
     return bool(a)
 
 
-def xor(a: Any, b: Any, /) -> object:
+def xor(a: Any, b: object, /) -> object:
     return a ^ b
 
 
-def call(obj: Callable[..., Any], /, *args: object, **kwargs: object) -> object:
+def call(obj: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     return obj(*args, **kwargs)
 
 
-_BY_NAME: tuple[Callable[..., Any], ...] = (
+_BY_NAME: tuple[Callable[..., object], ...] = (
     add, and_, call, contains, countOf, delitem, eq, floordiv, ge, getitem, gt, iadd, iand, ifloordiv, ilshift, imatmul,
     imod, imul, indexOf, inv, ior, ipow, irshift, is_, is_not, isub, itruediv, ixor, le, lshift, lt, matmul, mod,
     mul, ne, neg, not_, or_, pos, rshift, setitem, sub, truediv, truth, xor,
 )  # fmt: skip
 
 
-def itemgetter(item: object, /, *items: object) -> Callable[[Any], Any]:
+def itemgetter(item: object, /, *items: object) -> Callable[..., object]:
     if not items:
         return lambda obj: obj[item]
     return lambda obj: tuple([obj[name] for name in (item, *items)])
 
 
-def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
+def attrgetter(attr: str, /, *attrs: str) -> Callable[..., object]:
     for path in (attr, *attrs):
         if not isinstance(path, str):
             raise TypeError("attribute name must be a string")
@@ -246,7 +246,7 @@ def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
     return lambda obj: tuple([get(obj, path) for path in (attr, *attrs)])
 
 
-def methodcaller(name: str, /, *args: object, **kwargs: object) -> Callable[[Any], Any]:
+def methodcaller(name: str, /, *args: object, **kwargs: object) -> Callable[..., object]:
     if not isinstance(name, str):
         raise TypeError("method name must be a string")
     return lambda obj: getattr(obj, name)(*args, **kwargs)

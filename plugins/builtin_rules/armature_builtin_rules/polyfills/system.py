@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 
-def fspath(path: Any) -> object:
+def fspath(path: str | bytes | os.PathLike[str]) -> str | bytes:
     """A path as text or bytes."""
     if isinstance(path, (str, bytes)):
         return path
