@@ -211,6 +211,7 @@ def recompute_dropout(module: object, ctx: object) -> object:
         results = {user.args[1]: user for user in node.users if user.target is operator.getitem}
         source = behind_views(given)
         cheap = is_elementwise(source) or any(user in backward for user in source.users)
+        cheap = cheap and "recompute" not in source.meta  # such a value and this one would be large at the same time
         if len(results) < 2 or training is False or chance >= 1 or not cheap or not is_on_cpu(given):
             continue
         if readers := viewed(results[0], backward):

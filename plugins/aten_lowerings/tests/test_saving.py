@@ -334,3 +334,63 @@ def computes_again() -> bool:
     graphs = session().compilations[-1].graphs
     (backward,) = (graph.aten.module.graph for graph in graphs if graph.aten.kind is GraphKind.BACKWARD)
     return bool(backward.find_nodes(op="call_function", target=aten.sub.Tensor))
+
+
+def split_projection(x: Tensor, w: Tensor) -> Tensor:
+    query, key, value = (x @ w).view(2, 128, 96).chunk(3, -1)
+    scores = (query * 0.5) @ (key * 0.5).transpose(-2, -1)
+    return scores.softmax(-1) @ value
+
+
+def test_of_a_projection_the_part_that_backward_multiplies_by() -> None:
+    """Query, key and value of 32 KiB each, and the weights of 128 KiB; not the projection, of which one is a part."""
+    x, w = torch.randn(256, 32), torch.randn(32, 96)
+    kept = checked(split_projection, x, w, within=1e-3)
+    assert max(v.untyped_storage().nbytes() for v in kept) == 2 * 128 * 128 * 4
+    assert total(kept) == sum(v.untyped_storage().nbytes() for v in kept) == 3 * 2 * 128 * 32 * 4 + 2 * 128 * 128 * 4
+
+
+def test_parts_of_which_the_whole_is_needed_are_not_copied() -> None:
+    x, w = torch.randn(256, 32), torch.randn(32, 96)
+    checked(lambda x, w: split_projection(x, w) + (x @ w).sin().view(2, 128, 96)[..., :32], x, w, within=1e-3)
+    kept = checked(lambda x, w: (y := (x @ w).chunk(3, 1))[0].t() @ y[1] @ y[2].t(), x, w, within=1e-2)
+    assert {v.untyped_storage().nbytes() for v in kept} >= {256 * 96 * 4}
+
+
+def graph_attention(left: Tensor, right: Tensor, x: Tensor, joined: Tensor) -> Tensor:
+    scores = functional.leaky_relu(left + right.t(), 0.2).masked_fill(joined, -1e9)
+    return scores.softmax(-1) @ x
+
+
+def test_of_a_softmax_of_sums_only_columns() -> None:
+    left, right, x = torch.randn(160, 1), torch.randn(160, 1), torch.randn(160, 8)
+    joined = torch.rand(160, 160) < 0.1
+    kept = checked(lambda *given: graph_attention(*given, joined), left, right, x)
+    assert kept and max(v.nbytes for v in kept) == 160 * 4
+
+
+def test_of_a_dropped_softmax_of_sums_one_value_and_the_mask() -> None:
+    left, right, x = torch.randn(160, 1), torch.randn(160, 1), torch.randn(160, 8)
+
+    def attend(left: Tensor, right: Tensor, x: Tensor) -> Tensor:
+        return functional.dropout((left + right.t()).softmax(-1), 0.25) @ x
+
+    def run(fn: Callable[..., Tensor]) -> list[Tensor]:
+        torch.manual_seed(3)
+        given = [value.clone().requires_grad_() for value in (left, right, x)]
+        result = fn(*given)
+        return [result.detach(), *torch.autograd.grad(result.square().sum(), given)]
+
+    armature.reset()
+    torch.testing.assert_close(run(armature.compile(attend, fullgraph=True)), run(attend), rtol=1e-4, atol=1e-4)
+    [forward] = [g for g in session().compilations[-1].graphs if g.aten.kind is GraphKind.FORWARD]
+    saved: Any = forward.aten.module.graph.output_node().args[0][1:]
+    sizes = [n.meta["val"].nbytes for n in saved if isinstance(n.meta["val"], Tensor)]
+    assert sum(size >= 160 * 160 for size in sizes) == 2 and max(sizes) == 160 * 160 * 4
+
+
+@pytest.mark.parametrize("row", ["all -inf", "inf", "nan"])
+def test_a_softmax_computed_again_has_eagers_nan(row: str) -> None:
+    left = torch.randn(160, 1)
+    left[3] = {"all -inf": -torch.inf, "inf": torch.inf, "nan": torch.nan}[row]
+    checked(lambda *given: graph_attention(*given, torch.zeros(160, 160) > 0), left, left.flip(0), torch.randn(160, 8))
