@@ -9,7 +9,16 @@ import torch
 from torch import nn
 
 from armature.frame.data import FrameRequest
-from armature.frame.sources import AttrSource, CellSource, DictOfSource, GlobalSource, ItemSource, ObjectSource, Source
+from armature.frame.sources import (
+    AttrSource,
+    CellSource,
+    DictOfSource,
+    FormulaSource,
+    GlobalSource,
+    ItemSource,
+    ObjectSource,
+    Source,
+)
 from armature.torch_abi.fake import Axes
 from armature.torch_abi.jagged import is_jagged
 from armature.torch_abi.wrappers import flatten, is_wrapper
@@ -75,9 +84,11 @@ def number_changes(request: FrameRequest, number: int, source: Source) -> bool:
 
 
 def float_changes(request: FrameRequest, number: float, source: Source) -> bool:
-    """Whether a float of the program had two other values before; otherwise each value would get code of its own."""
+    """Whether a float of the program had two other values before; otherwise each value would get code of its own. One
+    that is computed from symbols varies at once: they are symbols because they had other values."""
     often = request.history.changes_often(source.expr, number)
-    return often and request.dynamic is not False and type(source) is not ObjectSource
+    of_symbols = type(source) is FormulaSource and request.dynamic is None
+    return (often or of_symbols) and request.dynamic is not False and type(source) is not ObjectSource
 
 
 def items_change(request: FrameRequest, items: Any, source: Source) -> bool:
