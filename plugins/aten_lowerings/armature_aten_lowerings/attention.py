@@ -11,7 +11,6 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -89,10 +88,16 @@ def replacement_of(scaling: str, masking: str) -> Callable[..., object]:
     """The replacement for a pattern."""
 
     def attention(
-        query: Any, keys: Any, value: Any, factor: object = 1.0, mask: Any = None, fill: object = None, **others: object
+        query: Tensor,
+        keys: Tensor,
+        value: Tensor,
+        factor: object = 1.0,
+        mask: Tensor | None = None,
+        fill: object = None,
+        **others: object,
     ) -> object:
         number = number_of(factor) or 1.0  # never zero, see _is_plain
-        as_one = fake_of(query.node).dim() == 3
+        as_one = fake_of(node_of(query)).dim() == 3
         given = [one.unsqueeze(0) for one in (query, keys, value)] if as_one else [query, keys, value]
         mixed = functional.scaled_dot_product_attention(
             given[0],
@@ -102,17 +107,24 @@ def replacement_of(scaling: str, masking: str) -> Callable[..., object]:
             scale=1.0 / number if scaling == "divided" else number,
         )
         mixed = (mixed.squeeze(0) if as_one else mixed).contiguous()
-        if mask is None or each_sees_a_key(mask.node, masking):
+        if mask is None or each_sees_a_key(node_of(mask), masking):
             return mixed
         return with_blind_queries(mixed, value, mask, masking, number_of(fill))
 
     return attention
 
 
-def four_axes(mask: Any, masking: str) -> Any:
+def node_of(value: object) -> fx.Node:
+    """The node of a value of the replacement, which is called with proxies."""
+    if not isinstance(value, fx.Proxy):
+        raise TypeError(f"a replacement is called with proxies, not with {type(value).__name__}")
+    return value.node
+
+
+def four_axes(mask: Tensor, masking: str) -> Tensor:
     """The mask as the kernel takes it: true where a key is visible, or a number to add."""
     shown = torch.logical_not(mask) if masking == "filled" else mask
-    for _ in range(4 - fake_of(mask.node).dim()):
+    for _ in range(4 - fake_of(node_of(mask)).dim()):
         shown = shown.unsqueeze(0)
     return shown
 
@@ -126,7 +138,7 @@ def each_sees_a_key(mask: fx.Node, masking: str) -> bool:
     return bool(seen.any(-1).all())
 
 
-def with_blind_queries(mixed: Any, value: Any, mask: Any, masking: str, fill: float | None) -> object:
+def with_blind_queries(mixed: Tensor, value: Tensor, mask: Tensor, masking: str, fill: float | None) -> Tensor:
     """The result corrected for queries that see no key, where the kernel returns zeros. Eager mode returns the mean of
     the values if all scores are equal, and NaN if they are minus infinity."""
     if masking == "added":
@@ -136,7 +148,7 @@ def with_blind_queries(mixed: Any, value: Any, mask: Any, masking: str, fill: fl
     mean = value.mean(-2, True)
     if fill == -math.inf:
         # NaN only if a query is blind: otherwise gradients of zero would become NaN.
-        mean = mean * torch.where(blind.any(-2, True) if fake_of(mask.node).dim() > 1 else blind, math.nan, 1.0)
+        mean = mean * torch.where(blind.any(-2, True) if fake_of(node_of(mask)).dim() > 1 else blind, math.nan, 1.0)
     return torch.where(blind, mean, mixed)
 
 

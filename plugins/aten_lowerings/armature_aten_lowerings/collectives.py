@@ -6,8 +6,7 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
 
@@ -21,7 +20,7 @@ def lowerings() -> Iterable[Lowering]:
     return [*starting, *(Lowering(op, wait) for op in functional_collectives.WAITING)]
 
 
-def started_by(op: Any) -> Callable[..., CallInstead]:
+def started_by(op: Callable[..., Tensor | Sequence[Tensor]]) -> Callable[..., CallInstead]:
     """The lowering of an operator that starts a collective."""
 
     def run(*args: object) -> object:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 import attrs
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 from armature.plugin_api import Services
 from armature_aten_lowerings.layouts import is_view
@@ -86,7 +86,7 @@ def is_pure(node: fx.Node) -> bool:
     return isinstance(operator, torch._ops.OpOverload) and not operator._schema.is_mutable and not is_random(node)
 
 
-def add_call(like: fx.Node, target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> fx.Node:
+def add_call(like: fx.Node, target: Callable[..., object], *args: Argument, **kwargs: Argument) -> fx.Node:
     """A call in the graph of `like`, with its own value and the origin of `like`."""
     made = like.graph.call_function(target, args, kwargs)
     made.meta.update(like.meta)

@@ -7,7 +7,7 @@ library has a better kernel than loops (matrix products, convolutions, attention
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -169,8 +169,21 @@ def linalg_vector_norm(
     return norm
 
 
+class TensorOptions(TypedDict, total=False):
+    """How a new tensor is made, besides its dtype."""
+
+    layout: torch.layout | None
+    device: torch.device | None
+    pin_memory: bool | None
+
+
 def linspace(
-    start: float | Tensor, end: float | Tensor, steps: int, *, dtype: torch.dtype | None = None, **options: Any
+    start: float | Tensor,
+    end: float | Tensor,
+    steps: int,
+    *,
+    dtype: torch.dtype | None = None,
+    **options: Unpack[TensorOptions],
 ) -> Tensor:
     """torch's decomposition, but as the kernels compute it: the element in the middle from the end, and integers from
     those that the ends become, in float64 on a CPU. torch's own takes fractions of the ends, and float32."""

@@ -7,7 +7,6 @@ operators they become loops, and fusion makes one kernel of everything that is d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,13 +72,13 @@ def each(target: Overload, plain: Callable[..., Tensor]) -> Callable[..., tuple[
     """The decomposition of a list operator: `plain` on the n-th elements; other arguments are passed to every call."""
     arguments = target._schema.arguments
 
-    def decompose(*args: object, **kwargs: Any) -> tuple[Tensor, ...]:
+    def decompose(*args: object, **kwargs: object) -> tuple[Tensor, ...]:
         given = [*zip(arguments, args), *((a, kwargs[a.name]) for a in arguments[len(args) :] if a.name in kwargs)]
         results = []
-        for number in range(next(len(value) for a, value in given if is_list(a))):
+        for number in range(next(len(value) for a, value in given if is_list(a) and isinstance(value, (list, tuple)))):
             positional, named = [], {}
             for argument, value in given:
-                mine = value[number] if is_list(argument) else value
+                mine = value[number] if is_list(argument) and isinstance(value, (list, tuple)) else value
                 if argument.kwarg_only:
                     named[argument.name] = mine
                 else:

@@ -6,7 +6,7 @@ The weights are computed where the graph uses them; the core computes once what 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import fx
@@ -45,7 +45,7 @@ def _fold(norm: fx.Node, convolution: fx.Node, known: set[fx.Node]) -> None:
         return
     first = [user for user in norm.users if user.args[1] == 0]
     with norm.graph.inserting_before(convolution):
-        weight, bias = _folded(convolution, [*figures, eps], weight, bias)
+        weight, bias = _folded(convolution, figures, eps, weight, bias)
         made = add_call(convolution, aten.convolution.default, image, weight, bias, *options)
     made.meta["val"] = fake_of(convolution)
     for result in first:
@@ -54,12 +54,13 @@ def _fold(norm: fx.Node, convolution: fx.Node, known: set[fx.Node]) -> None:
         norm.graph.erase_node(node)
 
 
-def _folded(like: fx.Node, figures: list[Any], weight: fx.Node, bias: fx.Node | None) -> tuple[fx.Node, fx.Node]:
+def _folded(
+    like: fx.Node, figures: Sequence[fx.Node | None], eps: float, weight: fx.Node, bias: fx.Node | None
+) -> tuple[fx.Node, fx.Node]:
     """Weight and bias of a convolution that includes the batch norm after it, computed in float32 at least and rounded
     once."""
     dtype = fake_of(weight).dtype
-    *norm, eps = figures
-    factor, summand, mean, variance, wide_weight, bias = (_widened(like, one) for one in (*norm, weight, bias))
+    factor, summand, mean, variance, wide_weight, bias = (_widened(like, one) for one in (*figures, weight, bias))
     scale = add_call(like, aten.rsqrt.default, add_call(like, aten.add.Scalar, variance, eps))
     if factor is not None:
         scale = add_call(like, aten.mul.Tensor, scale, factor)
@@ -72,7 +73,7 @@ def _folded(like: fx.Node, figures: list[Any], weight: fx.Node, bias: fx.Node | 
     return _converted(like, new_weight, dtype), _converted(like, new_bias, dtype)
 
 
-def _widened(like: fx.Node, value: fx.Node | None) -> Any:
+def _widened(like: fx.Node, value: fx.Node | None) -> fx.Node | None:
     """The value in float32, if it has fewer bits."""
     if value is None or fake_of(value).dtype not in (torch.half, torch.bfloat16):
         return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, cast
 
 import torch
 from torch import fx
@@ -95,7 +94,7 @@ def _compute_apart(node: fx.Node, place: int) -> list[fx.Node]:
     for result in [user for user in node.users if user.args[1] == place]:
         with node.graph.inserting_before(result):
             call = add_call(node, aten.convolution_backward.default, *given, [k == place for k in range(3)])
-            part = add_call(result, cast(Any, operator.getitem), call, place)
+            part = add_call(result, operator.getitem, call, place)
             made.append(call)
         result.replace_all_uses_with(part)
         node.graph.erase_node(result)

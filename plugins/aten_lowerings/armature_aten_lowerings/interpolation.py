@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Protocol
 
 import attrs
 import torch
@@ -48,6 +48,14 @@ KINDS: Mapping[tuple[str, int], Kind] = MappingProxyType(
 """The operators, by mode and number of axes of an image."""
 
 
+class _Context(Protocol):
+    """What backward needs of a call."""
+
+    kind: Kind
+    args: tuple[Sequence[int], *tuple[object, ...]]
+    shape: torch.Size
+
+
 class _Interpolated(torch.autograd.Function):
     """An operator of KINDS, with the derivative that torch itself has for it."""
 
@@ -58,14 +66,19 @@ class _Interpolated(torch.autograd.Function):
         return found
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(
+        ctx: _Context, inputs: tuple[Tensor, Kind, tuple[Sequence[int], *tuple[object, ...]]], output: Tensor
+    ) -> None:
         x, ctx.kind, ctx.args = inputs
         ctx.shape = x.shape
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor, None, None]:
         size, *rest = ctx.args
         return ctx.kind.backward(grads[0], size, ctx.shape, *rest), None, None
+
+
+_interpolated: Callable[[Tensor, Kind, tuple[object, ...]], object] = _Interpolated.apply
 
 
 def interpolate(
@@ -75,7 +88,7 @@ def interpolate(
     axis; None: by the ratio of the sizes."""
     kind = KINDS[mode, len(size)]
     args = (list(size), *([align_corners] if kind.aligns else []), *scales)
-    return cast(Any, _Interpolated).apply(x, kind, args)
+    return _interpolated(x, kind, args)
 
 
 def keep_interpolation(module: object, ctx: object) -> object:
@@ -84,14 +97,15 @@ def keep_interpolation(module: object, ctx: object) -> object:
         for node in module.graph.find_nodes(op="call_function", target=functional.interpolate):
             call = SIGNATURE.bind(*node.args, **node.kwargs)
             call.apply_defaults()
-            if args := _arguments(call.arguments, fake_of(node)):
+            if args := _arguments(call, fake_of(node)):
                 node.target, node.args, node.kwargs = interpolate, args, {}
         module.recompile()
     return module
 
 
-def _arguments(given: Mapping[str, Any], result: Tensor) -> tuple[object, ...] | None:
+def _arguments(call: inspect.BoundArguments, result: Tensor) -> tuple[object, ...] | None:
     """The arguments of `interpolate`; None where torch's decompositions stay."""
+    given = call.arguments
     x, mode = given["input"], given["mode"]
     image = fake_of(x)
     size, scale = list(result.shape[2:]), given["scale_factor"]

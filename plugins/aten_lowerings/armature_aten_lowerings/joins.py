@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import attrs
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 from armature.plugin_api import Services
 from armature_aten_lowerings.common import returned
-from armature_aten_lowerings.layouts import is_view, value_of
+from armature_aten_lowerings.layouts import called_by, is_view, value_of
 
 aten = torch.ops.aten
 SPLITS = frozenset((
@@ -246,9 +247,9 @@ def _writes_before_last_read(node: fx.Node) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and target is not aten.copy_.default
 
 
-def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, object] | None:
+def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Argument] | None:
     """The values of all views of a node whose layout changes; None if some reader needs the old layout."""
-    known: dict[fx.Node, object] = {node: value}
+    known: dict[fx.Node, Argument] = {node: value}
     todo = list(node.users)
     while todo:
         user = todo.pop(0)
@@ -264,17 +265,17 @@ def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, object] | None:
     return known
 
 
-def _result_with(user: fx.Node, known: Mapping[fx.Node, Any]) -> object:
+def _result_with(user: fx.Node, known: Mapping[fx.Node, Argument]) -> Argument:
     """The result of a node if some operands have another layout; None if it can't read that."""
-    given: Any = fx.map_arg((user.args, user.kwargs), lambda n: known[n] if n in known else n.meta["val"])
-    args, kwargs = given
+    args, kwargs = fx.map_arg((user.args, user.kwargs), lambda n: known[n] if n in known else n.meta["val"])
     target: object = user.target
     if not isinstance(target, torch._ops.OpOverload) and target is not operator.getitem:
         return None
     if target is aten.copy_.default:
-        return user.meta["val"]
+        unchanged: Argument = user.meta["val"]
+        return unchanged
     try:
-        return target(*args, **kwargs)
+        return called_by(user)(*args, **kwargs)
     except Exception:  # a view that these strides do not allow
         return None
 

@@ -7,13 +7,13 @@ A refused call breaks the graph, and the kernel then reports the error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 
 from armature_aten_lowerings.kernel_layouts import NARROW, Arguments
 
 aten = torch.ops.aten
+Overload = torch._ops.OpOverload
 Check = Callable[[Arguments], bool]
 INDICES = frozenset((torch.int32, torch.int64))
 STANDS_FOR: Mapping[type, object] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
@@ -47,7 +47,7 @@ def known_number(args: Arguments) -> Sequence[object]:
     return (STANDS_FOR.get(type(args[0]), args[0]), *args[1:])
 
 
-UNDERSTOOD: Mapping[Any, Callable[[Arguments], Sequence[object]]] = {
+UNDERSTOOD: Mapping[Overload, Callable[[Arguments], Sequence[object]]] = {
     aten.linalg_vector_norm.default: axes_from_front,
     aten._fft_c2c.default: axes_in_order,
     aten._fft_c2r.default: axes_but_last_in_order,
@@ -113,7 +113,7 @@ BESSEL = (
     aten.special_modified_bessel_k1, aten.special_scaled_modified_bessel_k0, aten.special_scaled_modified_bessel_k1,
     aten.special_spherical_bessel_j0,
 )  # fmt: skip
-CHECKS: Mapping[Any, Check] = {
+CHECKS: Mapping[Overload, Check] = {
     **{packet.default: is_wide for packet in BESSEL},
     **dict.fromkeys((aten.index_put.default, aten.index_put_.default), values_to_put),
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),

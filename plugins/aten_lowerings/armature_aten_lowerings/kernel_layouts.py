@@ -3,7 +3,7 @@ differ from its kernels. These functions are composed of other operators, and fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ Ints = Sequence[int]
 NARROW = frozenset((torch.bfloat16, torch.float16))
 Tensor = torch.Tensor
 Arguments = Sequence[Any]  # of an operator, whose schema says what each is
-Rule = Callable[[Arguments, Any], object]
+Rule = fake_layouts.Rule
 
 
 def contiguous(args: Arguments, result: Tensor) -> Tensor:

@@ -11,13 +11,14 @@ import abc
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import attrs
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 from armature.plugin_api import GraphKind, fake_of
+from armature_aten_lowerings.kernel_layouts import Arguments
 
 aten = torch.ops.aten
 Overload = torch._ops.OpOverload
@@ -120,7 +121,7 @@ def attempt(
     return relayout, copies
 
 
-def args_of(node: fx.Node) -> tuple[Any, ...]:
+def args_of(node: fx.Node) -> Arguments:
     """The arguments of a node, which are of the types that its operator's schema says."""
     return node.args
 
@@ -206,11 +207,12 @@ class Relayout(abc.ABC):
             self.note(node, found)
         return True
 
-    def note_several(self, node: fx.Node, found: Any) -> None:
+    def note_several(self, node: fx.Node, found: Sequence[object]) -> None:
         for user in node.users:
-            if user.target is not operator.getitem:
+            position = user.args[1] if user.target is operator.getitem else None
+            if not isinstance(position, int):
                 raise NotPossible
-            self.note(user, found[user.args[1]])
+            self.note(user, found[position])
         node.meta["val"] = type(node.meta["val"])(found)
 
     def note(self, node: fx.Node, found: object) -> None:
@@ -231,8 +233,7 @@ class Relayout(abc.ABC):
         if node not in self.restored:
             if is_view(node):
                 args, kwargs = fx.map_arg((node.args, node.kwargs), self.restore)
-                target: Any = node.target
-                made = self.graph.call_function(target, args, kwargs)
+                made = self.graph.call_function(called_by(node), args, kwargs)
                 made.meta.update(node.meta)
                 made.meta["val"] = value_of(made)
             else:
@@ -257,7 +258,7 @@ class Relayout(abc.ABC):
             self.copied += made.meta["val"].nbytes
         return made
 
-    def call(self, like: fx.Node, target: Overload, node: fx.Node, *args: Any, **kwargs: Any) -> fx.Node:
+    def call(self, like: fx.Node, target: Overload, node: fx.Node, *args: Argument, **kwargs: Argument) -> fx.Node:
         """A new call, attributed to the same line of the program as the node `like`."""
         made = self.graph.call_function(target, (node, *args), kwargs)
         made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
@@ -298,8 +299,14 @@ class ChannelsLast(Relayout):
 def value_of(node: fx.Node) -> object:
     """The result of the node's call for the fake values of its inputs."""
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    target: Any = node.target
-    return target(*args, **kwargs)
+    return called_by(node)(*args, **kwargs)
+
+
+def called_by(node: fx.Node) -> Callable[..., Argument]:
+    """The function that a node calls, which results in what other nodes may have as arguments."""
+    if isinstance(node.target, str):
+        raise TypeError(f"{node} calls the method {node.target}, not a function")
+    return node.target
 
 
 def is_view(node: fx.Node) -> bool:

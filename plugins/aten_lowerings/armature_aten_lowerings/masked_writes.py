@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import attrs
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 WHOLE = slice(None)
 NAMED = frozenset(("indices", "values", "accumulate"))
@@ -22,14 +22,14 @@ NAMED = frozenset(("indices", "values", "accumulate"))
 class Write:
     """Writes `values` to `target` at `indices`. new: to a copy; accumulate: added to the old values."""
 
-    target: object
-    indices: object
-    values: object
-    accumulate: object = False
+    target: Argument
+    indices: Argument
+    values: Argument
+    accumulate: Argument = False
     new: bool = False
 
 
-def _into_copy(target: object, indices: object, values: object, accumulate: object = False) -> Write:
+def _into_copy(target: Argument, indices: Argument, values: Argument, accumulate: Argument = False) -> Write:
     return Write(target, indices, values, accumulate, new=True)
 
 
@@ -74,7 +74,7 @@ def replace(graph: fx.Graph, node: fx.Node, write: Write, mask: fx.Node) -> None
     if target is None or value is None or chosen is None:
         return
 
-    def call(name: str, *args: Any) -> fx.Node:
+    def call(name: str, *args: Argument) -> fx.Node:
         made = graph.call_method(name, args)
         made.meta.update({key: said for key, said in node.meta.items() if key != "example_value"})
         return made

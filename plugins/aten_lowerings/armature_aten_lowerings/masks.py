@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 from armature.plugin_api import KnownValues, NotKnown
 
@@ -130,9 +130,13 @@ def expanded(mask: Tensor, shape: tuple[int, ...], copied: bool) -> Tensor:
     return mask.expand(shape)
 
 
-def scores(given: Mapping[str, Any]) -> tuple[object, object] | None:
+def scores(given: Mapping[str, Argument]) -> tuple[object, object] | None:
     """Numbers of queries and keys, L and S, if they are not symbolic."""
-    query, key = (given[name].meta.get("example_value") for name in ("query", "key"))
+    query, key = (_example(given[name]) for name in ("query", "key"))
     if not isinstance(query, Tensor) or not isinstance(key, Tensor) or query.dim() < 2 or key.dim() < 2:
         return None
     return (query.shape[-2], key.shape[-2])
+
+
+def _example(value: Argument) -> object:
+    return value.meta.get("example_value") if isinstance(value, fx.Node) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 import torch
@@ -177,30 +176,49 @@ def maybe_per_channel(value: Maybe, rank: int) -> Maybe:
     return None if value is None else per_channel(value, rank)
 
 
-@lowers(
-    aten.native_batch_norm.default,
-    aten._native_batch_norm_legit_functional.default,
-    aten._native_batch_norm_legit_no_training.default,
-    aten._native_batch_norm_legit.no_stats,
-)
-def batch_norm(b: Builder, x: TensorValue, weight: Maybe, bias: Maybe, *rest: Any) -> tuple[TensorValue, ...] | None:
-    name = str(b.target)
-    if name.endswith("no_training.default"):
-        return _inference(b, x, weight, bias, *rest)
-    if name == "aten.native_batch_norm.default":
-        running_mean, running_var, training, _, eps = rest
-        return None if training else _inference(b, x, weight, bias, running_mean, running_var, 0.0, eps)
-    if name.endswith("no_stats"):
-        training, momentum, eps = rest
-        return _training(b, x, weight, bias, None, None, momentum, eps) if training else None
-    running_mean, running_var, training, momentum, eps = rest
+@lowers(aten.native_batch_norm.default)
+def batch_norm(
+    b: Builder,
+    x: TensorValue,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: TensorValue,
+    running_var: TensorValue,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[TensorValue, ...] | None:
+    """In inference only: in training it writes to the running statistics."""
+    return None if training else batch_norm_of_inference(b, x, weight, bias, running_mean, running_var, momentum, eps)
+
+
+@lowers(aten._native_batch_norm_legit.no_stats)
+def batch_norm_without_statistics(
+    b: Builder, x: TensorValue, weight: Maybe, bias: Maybe, training: bool, momentum: float, eps: float
+) -> tuple[TensorValue, ...] | None:
+    return _training(b, x, weight, bias, None, None, momentum, eps) if training else None
+
+
+@lowers(aten._native_batch_norm_legit_functional.default)
+def batch_norm_with_new_statistics(
+    b: Builder,
+    x: TensorValue,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: TensorValue,
+    running_var: TensorValue,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[TensorValue, ...] | None:
     if training:
         return _training(b, x, weight, bias, running_mean, running_var, momentum, eps)
-    out = _inference(b, x, weight, bias, running_mean, running_var, momentum, eps)
+    out = batch_norm_of_inference(b, x, weight, bias, running_mean, running_var, momentum, eps)
     return (*out, running_mean, running_var)
 
 
-def _inference(
+@lowers(aten._native_batch_norm_legit_no_training.default)
+def batch_norm_of_inference(
     b: Builder,
     x: TensorValue,
     weight: Maybe,

@@ -3,8 +3,8 @@ rules for the others, and what kernels refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 import torch
@@ -66,20 +66,35 @@ def running_statistics(args: Sequence[object]) -> tuple[int, ...]:
     return (3, 4) if args[5] else ()
 
 
-# The other fields of rows, by operator.
-BY_FIELD: Mapping[str, Mapping[torch._ops.OpOverload, Any]] = {
-    "relaid": LAYOUTS, "takes": CHECKS, "understood": UNDERSTOOD, "probed": PROBED, "fake": FAKES,
-    "axes_of_one": AXES_OF_ONE, "changes_part": dict.fromkeys(CHANGING_PART, True),
-    "writes": dict.fromkeys(BATCH_NORMS, running_statistics), "unset": dict.fromkeys(UNSET, True),
-    "may_return_view": dict.fromkeys(VIEWS_UNTOLD, True), "layout_only": {aten.copy.default: True},
-    "commutes": dict.fromkeys(COMMUTING, True), "library": LIBRARIES,
-}  # fmt: skip
+# The operators with facts besides those of CALLED_OFTEN.
+OTHERS: tuple[Collection[torch._ops.OpOverload], ...] = (
+    LAYOUTS, CHECKS, UNDERSTOOD, PROBED, FAKES, AXES_OF_ONE, CHANGING_PART, BATCH_NORMS, UNSET, VIEWS_UNTOLD,
+    (aten.copy.default,), COMMUTING, LIBRARIES,
+)  # fmt: skip
 
 
 def rows() -> Iterable[Operator]:
     """A row for each operator with known facts."""
     known = {row.op: row for row in CALLED_OFTEN}
-    for op in dict.fromkeys(op for table in BY_FIELD.values() for op in table):
-        facts = {field: table[op] for field, table in BY_FIELD.items() if op in table}
-        known[op] = attrs.evolve(known.get(op, Operator(op)), **facts)
-    return known.values()
+    return [with_facts(known.get(op, Operator(op))) for op in dict.fromkeys((*known, *itertools.chain(*OTHERS)))]
+
+
+def with_facts(row: Operator) -> Operator:
+    """The row with the facts of all tables."""
+    op = row.op
+    return attrs.evolve(
+        row,
+        relaid=LAYOUTS.get(op),
+        takes=CHECKS.get(op),
+        understood=UNDERSTOOD.get(op),
+        probed=PROBED.get(op),
+        fake=FAKES.get(op),
+        axes_of_one=AXES_OF_ONE.get(op),
+        changes_part=op in CHANGING_PART,
+        writes=running_statistics if op in BATCH_NORMS else None,
+        unset=op in UNSET,
+        may_return_view=op in VIEWS_UNTOLD,
+        layout_only=op is aten.copy.default,
+        commutes=op in COMMUTING,
+        library=LIBRARIES.get(op, ""),
+    )

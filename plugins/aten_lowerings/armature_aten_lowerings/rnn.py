@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, fx
@@ -145,12 +145,27 @@ def _fake(
     return out, torch.empty_like(h), torch.empty_like(c), x.new_empty((0,), dtype=torch.uint8)
 
 
-def _save(ctx: Any, inputs: tuple[object, ...], output: tuple[Tensor, ...]) -> None:
+class _Context(Protocol):
+    """What backward needs of a call. flags: whether the direction is reversed, and whether there are biases."""
+
+    flags: tuple[bool, bool]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
+def _save(
+    ctx: _Context,
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, bool, bool],
+    output: tuple[Tensor, ...],
+) -> None:
     ctx.save_for_backward(*inputs[:7], *output)
     ctx.flags = inputs[7:]
 
 
-def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor | None, ...]:
     x, w0, w1, b0, b1, h, c, out, last_h, last_c, workspace = ctx.saved_tensors
     reverse, has_biases = ctx.flags
     found = aten.mkldnn_rnn_layer_backward.default(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -125,14 +125,30 @@ def _fake_backward(x: Tensor, weights: Sequence[Tensor], h: Tensor, c: Tensor, *
     return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, h, c, *weights)]
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+class _Context(Protocol):
+    """What backward needs of a call. flags: whether there are biases, the number of layers, and whether both directions
+    are computed."""
+
+    flags: tuple[bool, int, bool]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
+def _save(
+    ctx: _Context,
+    inputs: tuple[Tensor, Sequence[Tensor], Tensor, Tensor, bool, int, object, bool],
+    output: tuple[Tensor, ...],
+) -> None:
     x, weights, h, c, has_biases, layers, _, bidirectional = inputs
     out, _, _, reserve, buffer = output
     ctx.save_for_backward(x, h, c, out, reserve, buffer, *weights)
     ctx.flags = (has_biases, layers, bidirectional)
 
 
-def _backward(ctx: Any, *grads: Tensor) -> tuple[object, ...]:
+def _backward(ctx: _Context, *grads: Tensor) -> tuple[object, ...]:
     x, h, c, out, reserve, buffer, *weights = ctx.saved_tensors
     backward = torch.ops.armature.cudnn_lstm_backward.default
     dx, dh, dc, *dw = backward(x, weights, h, c, [out, reserve, buffer], list(grads[:3]), *ctx.flags)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, fx
@@ -16,6 +16,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from armature.backend_api import compute_dtype
+from armature_aten_lowerings.kernel_layouts import Arguments
+from armature_aten_lowerings.layouts import args_of
 from armature_aten_lowerings.windows import Window
 
 aten = torch.ops.aten
@@ -89,7 +91,7 @@ def keep_window_positions(module: object, ctx: object) -> object:
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
-        grad, image, kernel, stride, padding, dilation, _, places = node.args
+        grad, image, kernel, stride, padding, dilation, _, places = args_of(node)
         if not has_numbers(image) or not has_numbers(places):
             continue
         node.replace_input_with(image, memory_like(image, grad, node))
@@ -316,13 +318,13 @@ def of_given(function: Callable[..., Result], args: Sequence[object], *given: Te
     return function(whole, *tensors)
 
 
-def layer_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+def layer_norm_of(args: Arguments, mean: Tensor, rstd: Tensor) -> Tensor:
     """The first result of `native_layer_norm`."""
     x, _, weight, bias, _ = args
     return scaled((x.to(mean.dtype) - mean) * rstd, weight, bias).to(x.dtype)
 
 
-def group_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+def group_norm_of(args: Arguments, mean: Tensor, rstd: Tensor) -> Tensor:
     """The first result of `native_group_norm`, whose statistics are of shape (batch, groups)."""
     x, weight, bias, *_, groups, _ = args
     each = x.shape[1] // groups
@@ -331,7 +333,7 @@ def group_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
     return scaled((x.to(mean.dtype) - middle) * factor, *affine).to(x.dtype)
 
 
-def batch_norm_of(args: Sequence[Any], mean: Tensor, rstd: Tensor) -> Tensor:
+def batch_norm_of(args: Arguments, mean: Tensor, rstd: Tensor) -> Tensor:
     """The first result of a batch normalisation in training."""
     x, weight, bias, *_ = args
     affine = [None if value is None else by_channel(value, x.dim()) for value in (weight, bias)]
@@ -385,7 +387,7 @@ def memory_like(node: fx.Node, source: fx.Node, before: fx.Node) -> fx.Node:
     return made
 
 
-def has_numbers(node: Any) -> bool:
+def has_numbers(node: fx.Node) -> bool:
     """Whether sizes and strides are known at compile time."""
     value = node.meta.get("val")
     return isinstance(value, Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))

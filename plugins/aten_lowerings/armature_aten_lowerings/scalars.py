@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 from armature.plugin_api import with_all_inputs
 
@@ -100,10 +100,12 @@ def move_to_front(graph: fx.Graph, nodes: Iterable[fx.Node]) -> fx.Node:
     return last
 
 
-def add_call(graph: fx.Graph, like: fx.Node, target: torch._ops.OpOverload, *args: Any, **kwargs: Any) -> fx.Node:
+def add_call(
+    graph: fx.Graph, like: fx.Node, target: torch._ops.OpOverload, *args: Argument, **kwargs: Argument
+) -> fx.Node:
     """A call attributed to the same line of the program as the node `like`."""
     made = graph.call_function(target, args, kwargs)
     made.meta.update({key: like.meta[key] for key in ("origin", "stack_trace") if key in like.meta})
-    given, named = fx.map_arg(cast(Any, (args, kwargs)), lambda n: n.meta["val"])
+    given, named = fx.map_arg((args, kwargs), lambda n: n.meta["val"])
     made.meta["val"] = target(*given, **named)
     return made
