@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import attrs
 import torch
@@ -69,9 +68,13 @@ class Mask:
     n: int
 
     @classmethod
-    def of(cls, flat: Sequence[Any]) -> Mask:
-        """Make a Mask from the operator's flattened block mask."""
-        return cls(tuple(flat[2:6]), tuple(flat[6:10]), flat[-3], flat[-2])
+    def of(cls, flat: Sequence[object]) -> Mask:
+        """Make a Mask from the operator's flattened block mask. Errors: Unfit if the size of blocks is a symbol."""
+        lists = [one if isinstance(one, torch.Tensor) else None for one in flat[2:10]]
+        m, n = flat[-3], flat[-2]
+        if not isinstance(m, int) or not isinstance(n, int):
+            raise Unfit
+        return cls(tuple(lists[:4]), tuple(lists[4:]), m, n)
 
     @property
     def lists(self) -> list[torch.Tensor]:
@@ -124,7 +127,7 @@ class Functions:
     """The program's functions as graphs. shared: how many of the tensors that they read belong to the score
     function."""
 
-    score: Any
+    score: object
     mask: object
     shared: int
     scale: float

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import torch
@@ -60,7 +61,7 @@ def device_of(index: int | None) -> Device:
     )
 
 
-def module(name: str) -> Any:
+def module(name: str) -> ModuleType:
     """A module that imports Triton, which takes most of a second: not needed if all kernels are cached."""
     return importlib.import_module(f"armature_gpu_triton.{name}")
 
@@ -153,7 +154,7 @@ class _Build:
 
         return self.ctx.cache.load((self.source.text,), ".py", write, lambda path: path)
 
-    def functions(self) -> Mapping[str, Any]:
+    def functions(self) -> Mapping[str, object]:
         """The generated module, run here."""
         found: Mapping[str, object] = module("toolchain").functions_of(self.source.text, self.path())
         return found

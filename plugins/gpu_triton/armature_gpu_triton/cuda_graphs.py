@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import attrs
 import torch
@@ -15,15 +14,23 @@ import torch
 from armature.backend_api import Arenas, NotRecorded, raw_stream_getter
 from armature_gpu_triton.random_numbers import CudaRandomNumbers, Reservations
 
+Begin = Callable[[torch.cuda.CUDAGraph], None]
+
+
+def begin_in_new_pool(graph: torch.cuda.CUDAGraph) -> None:
+    """Begin a recording in memory of its own."""
+    graph.capture_begin(capture_error_mode="thread_local")
+
 
 @attrs.frozen(eq=False)
 class Pool:
     """Shared by the recordings of an arena, which never run at once: memory, and the stream on which they are made.
 
-    anchor: an empty recording that keeps the pool alive, because torch drops a pool with its last recording.
+    begin: begins a recording in this memory. anchor: an empty recording that keeps the pool alive, because torch drops
+    a pool with its last recording.
     """
 
-    handle: Any
+    begin: Begin
     stream: torch.cuda.Stream
     anchor: torch.cuda.CUDAGraph
 
@@ -59,12 +66,16 @@ class CudaGraphs:
         key = device, stream, arena
         if key not in self.pools:
             handle, own = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+
+            def begin(graph: torch.cuda.CUDAGraph) -> None:
+                graph.capture_begin(pool=handle, capture_error_mode="thread_local")
+
             with torch.cuda.stream(own):
-                self.pools[key] = Pool(handle, own, record_nothing(handle))
+                self.pools[key] = Pool(begin, own, record_nothing(begin))
         return self.pools[key]
 
     def record(
-        self, device: torch.device, call: Callable[[list[Any]], tuple[object, ...]], args: list[object], arena: int
+        self, device: torch.device, call: Callable[[list[object]], tuple[object, ...]], args: list[object], arena: int
     ) -> tuple[Callable[[], None], tuple[object, ...]]:
         """Capture the launches of the call. Errors: NotRecorded with the message of torch or the driver."""
         graph = torch.cuda.CUDAGraph()
@@ -75,7 +86,7 @@ class CudaGraphs:
             pool.stream.wait_stream(current)
             with torch.cuda.stream(pool.stream):
                 try:
-                    graph.capture_begin(pool=pool.handle, capture_error_mode="thread_local")
+                    pool.begin(graph)
                     try:
                         with self.numbers.recorded() as reserved:
                             results = call(args)
@@ -101,8 +112,8 @@ def renewing(replay: Callable[[], None], reserved: Reservations) -> Callable[[],
     return run
 
 
-def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
-    """Make an empty recording on the current stream, in a new pool if none is given.
+def record_nothing(begin: Begin = begin_in_new_pool) -> torch.cuda.CUDAGraph:
+    """Make an empty recording on the current stream.
 
     One is made after a failed capture for the random number generator: torch only tells it the end of a successful
     capture, and until then every draw in the process raises "Offset increment outside graph capture".
@@ -110,7 +121,7 @@ def record_nothing(pool: Any = None) -> torch.cuda.CUDAGraph:
     empty = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that the recording is empty
-        empty.capture_begin(pool=pool, capture_error_mode="thread_local")
+        begin(empty)
         empty.capture_end()
     return empty
 

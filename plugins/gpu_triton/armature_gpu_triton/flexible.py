@@ -8,8 +8,8 @@ over, float64, and functions with operators that have no loops.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import attrs
 import torch
@@ -19,8 +19,8 @@ from armature.backend_api import GraphCall, autocast_to
 from armature_gpu_triton.attention_plan import AttentionInputs, Build, Functions, Mask, Plan, Planning, Unfit
 from armature_gpu_triton.attention_printer import DELTA, FORWARD, OF_KEYS, OF_QUERY
 
-FLEX_ATTENTION: Any = torch.ops.higher_order.flex_attention
 Tensors = tuple[torch.Tensor, ...]
+FLEX_ATTENTION: Callable[..., Tensors] = torch.ops.higher_order.flex_attention
 
 
 def compile_call(call: GraphCall, build: Build, device: str) -> Attention | None:
@@ -33,8 +33,8 @@ def compile_call(call: GraphCall, build: Build, device: str) -> Attention | None
         return None
     shared = len(rest[0]) if rest else 0
     made = Attention(Functions(score, block_mask[-1], shared, scale, call.expression), call.gradients, build)
-    given = AttentionInputs(query, key, value, Mask.of(block_mask), own)
     try:
+        given = AttentionInputs(query, key, value, Mask.of(block_mask), own)
         if given.is_static:
             made.prepare(given)
     except Unfit:
@@ -57,24 +57,21 @@ class Attention:
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        score: Any,
-        block_mask: Any,
+        score: object,
+        block_mask: Sequence[object],
         scale: float,
         options: object,
         *rest: Sequence[torch.Tensor],
     ) -> Tensors:
         query, key, value = map(autocast_to, (query, key, value))
         own = tuple(tensor for group in rest for tensor in group)
-        given = AttentionInputs(query, key, value, Mask.of(block_mask), own)
         try:
+            given = AttentionInputs(query, key, value, Mask.of(block_mask), own)
             plan = self.prepare(given)
         except Unfit:
-            result: Tensors = FLEX_ATTENTION(query, key, value, score, block_mask, scale, options, *rest)
-            return result
+            return FLEX_ATTENTION(query, key, value, score, block_mask, scale, options, *rest)
         if torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value)):
-            differentiable: Any = Differentiable
-            found: Tensors = differentiable.apply(plan, given.mask, query, key, value, *own)
-            return found
+            return differentiable(plan, given.mask, query, key, value, *own)
         return forward(plan, given)
 
     def prepare(self, given: AttentionInputs) -> Plan:
@@ -131,11 +128,28 @@ def backward(plan: Plan, given: AttentionInputs, results: Tensors, grads: Sequen
     return of_query, of_key, of_value
 
 
+class Context(Protocol):
+    """What backward needs of a call. m, n: rows and columns of a block of the mask."""
+
+    plan: Plan
+    m: int
+    n: int
+
+    @property
+    def saved_tensors(self) -> Tensors: ...
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None: ...
+
+    def set_materialize_grads(self, value: bool) -> None: ...
+
+    def mark_non_differentiable(self, *tensors: torch.Tensor) -> None: ...
+
+
 class Differentiable(torch.autograd.Function):
     """Flexible attention as an autograd function. The largest scores have no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, mask: Mask, *tensors: torch.Tensor) -> Tensors:
+    def forward(ctx: Context, plan: Plan, mask: Mask, *tensors: torch.Tensor) -> Tensors:
         query, key, value, *own = tensors
         out, total, largest = forward(plan, AttentionInputs(query, key, value, mask, tuple(own)))
         ctx.plan, ctx.m, ctx.n = plan, mask.m, mask.n
@@ -146,9 +160,12 @@ class Differentiable(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Context, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         query, key, value, out, total, *rest = ctx.saved_tensors
         mask = Mask(tuple(rest[:4]), tuple(rest[4:8]), ctx.m, ctx.n)
         given = AttentionInputs(query, key, value, mask, tuple(rest[8:]))
         found = backward(ctx.plan, given, (out, total), grads[:2])
         return (None, None, *found, *(None for _ in given.own))
+
+
+differentiable: Callable[..., Tensors] = Differentiable.apply

@@ -9,18 +9,16 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
 
 import numpy
 import torch
 import triton.language as tl
+from triton.language import tensor as Block
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 
 from armature.backend_api import OPS, philox
 from armature_gpu_triton.ops import LIBDEVICE
 from armature_gpu_triton.toolchain import python_function
-
-Block = Any  # tl.tensor: Triton ships no types
 
 DTYPES = {
     tl.int1: torch.bool,

@@ -15,7 +15,8 @@ import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -56,7 +57,7 @@ def build_native(path: Path) -> None:
 
 
 @cache
-def load_native(path: Path) -> object:
+def load_native(path: Path) -> ModuleType:
     """The extension module at `path`."""
     loader = importlib.machinery.ExtensionFileLoader(NAME, str(path))
     spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
@@ -68,13 +69,13 @@ def load_native(path: Path) -> object:
 
 
 @cache
-def opened(module: Any, driver: str) -> object:
+def opened(module: ModuleType, driver: str) -> ModuleType:
     """The extension module, bound to the driver's entry points."""
     module.open(driver)
     return module
 
 
-def native(ctx: Services, driver: str = DRIVER) -> object:
+def native(ctx: Services, driver: str = DRIVER) -> ModuleType:
     """The launcher's module, built on first use."""
     key = (SOURCE.read_text(), sysconfig.get_config_var("SOABI") or "", compiler() or "")
     return opened(ctx.cache.load(key, ".so", build_native, load_native), driver)
@@ -87,7 +88,12 @@ def kinds_of(spec: KernelSpec) -> str:
 
 
 def bind(
-    module: Any, spec: KernelSpec, binary: Binary, device: int, stream: Callable[[int], int], unaligned: Launch | None
+    module: ModuleType,
+    spec: KernelSpec,
+    binary: Binary,
+    device: int,
+    stream: Callable[[int], int],
+    unaligned: Launch | None,
 ) -> Launch:
     """Load a cubin on a device and bind everything that a launch needs."""
     static = isinstance(spec.grid, tuple)
@@ -105,7 +111,13 @@ def bind(
     return launch
 
 
-def interpreted_launch(function: Any, spec: KernelSpec) -> Launch:
+class OnGrid(Protocol):
+    """A function of Triton: `function[grid](...)` launches it."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., object]: ...
+
+
+def interpreted_launch(function: OnGrid, spec: KernelSpec) -> Launch:
     """Run the function in Triton's interpreter. Errors: IndexError if a checked index is out of range."""
     grid_of = spec.grid if isinstance(spec.grid, tuple) else eval(spec.grid)
     constants = dict(spec.constants)
@@ -124,9 +136,10 @@ def interpreted_launch(function: Any, spec: KernelSpec) -> Launch:
 
 def library_launch(spec: LibrarySpec) -> Launch:
     """The call of torch."""
-    namespace: dict[str, Any] = {"torch": torch}
-    exec(compile(spec.text, f"<armature {spec.name}>", "exec"), namespace)
-    launch: Launch = namespace[spec.name]
+    module = ModuleType(spec.name)
+    vars(module)["torch"] = torch
+    exec(compile(spec.text, f"<armature {spec.name}>", "exec"), vars(module))
+    launch: Launch = getattr(module, spec.name)
     return launch
 
 

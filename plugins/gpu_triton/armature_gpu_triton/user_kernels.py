@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from types import FunctionType
+from typing import NoReturn, Protocol, TypeGuard, runtime_checkable
 
 import attrs
 import torch
 
 from armature.plugin_api import (
-    Args,
     BoundMethod,
     BreakType,
     Call,
-    Kwargs,
     NotConstant,
     ObjectValue,
     SequenceValue,
@@ -70,6 +69,62 @@ def name_of(cls: type) -> tuple[str, str]:
     return cls.__module__, cls.__qualname__
 
 
+@runtime_checkable
+class Compiled(Protocol):
+    """A function that Triton compiles (`JITFunction`)."""
+
+    fn: FunctionType
+    arg_names: Sequence[str]
+
+
+class Configuration(Protocol):
+    """A configuration that an autotuner tries (`Config`)."""
+
+    kwargs: Mapping[str, object]
+    pre_hook: object
+
+
+class Layer(Protocol):
+    """A layer above a function. fn: the layer below, or at the end the function."""
+
+    fn: Heuristics
+
+
+class Heuristics(Layer, Protocol):
+    """A layer that computes arguments (`Heuristics`)."""
+
+    values: Mapping[str, Callable[[Mapping[str, object]], object]]
+
+
+class Autotuner(Layer, Protocol):
+    """A layer that tries configurations (`Autotuner`)."""
+
+    configs: Sequence[Configuration]
+    user_defined_pre_hook: object
+    user_defined_post_hook: object
+    early_config_prune: object
+    perf_model: object
+    reset_to_zero: Sequence[str]
+    restore_value: Sequence[str]
+
+
+class Runnable(Protocol):
+    """An object that launches a kernel."""
+
+    def run(self, *args: object, grid: object, warmup: bool, **named: object) -> object:
+        """Launch it."""
+
+
+def is_autotuner(obj: object) -> TypeGuard[Autotuner]:
+    """Whether an object is an autotuner."""
+    return name_of(type(obj)) == AUTOTUNER
+
+
+def is_heuristics(obj: object) -> TypeGuard[Heuristics]:
+    """Whether an object is a layer that computes arguments."""
+    return name_of(type(obj)) == HEURISTICS
+
+
 def is_kernel(obj: object) -> bool:
     """Whether an object is a kernel that can be launched."""
     return any(name_of(cls) == INTERFACE for cls in type(obj).__mro__)
@@ -114,19 +169,19 @@ class Launch:
     same in each call. grids: for each configuration of an autotuner, its settings, and the length of its grid.
     """
 
-    kernel: Any
+    kernel: Runnable
     names: tuple[str, ...]
     constants: Mapping[int, object]
     grids: tuple[tuple[Mapping[str, object], int], ...]
 
-    def __call__(self, *given: Any) -> None:
+    def __call__(self, *given: object) -> None:
         count = len(given) - sum(size for _, size in self.grids)
         values = [self.constants.get(n, value) for n, value in enumerate(given[:count])]
         split = count - len(self.names)
         named = dict(zip(self.names, values[split:], strict=True))
         self.kernel.run(*values[:split], grid=self.grid(given[count:]), warmup=False, **named)
 
-    def grid(self, numbers: Sequence[int]) -> object:
+    def grid(self, numbers: Sequence[object]) -> object:
         """The grid, or a function that returns the one for a configuration."""
         found, first = [], 0
         for chosen, size in self.grids:
@@ -147,26 +202,29 @@ class Kernel:
     """The layers of a launch. outer: the object that is launched. heuristics: the layers between it and the function,
     outermost first. function: the function that Triton compiles."""
 
-    outer: Any
-    heuristics: tuple[Any, ...]
-    function: Any
+    outer: Runnable
+    heuristics: tuple[Heuristics, ...]
+    function: Compiled
 
     @classmethod
-    def of(cls, outer: Any) -> Kernel | None:
-        """Make a Kernel of an object. None: there is an autotuner below another layer."""
-        found, inner = [], outer
-        while name_of(type(inner)) in (AUTOTUNER, HEURISTICS):
-            if inner is not outer:
-                if name_of(type(inner)) != HEURISTICS:
-                    return None
-                found.append(inner)
+    def of(cls, outer: Runnable) -> Kernel | None:
+        """Make a Kernel of an object. None: there is an autotuner below another layer, or no function."""
+        found: list[Heuristics] = []
+        inner: object = outer.fn if is_autotuner(outer) or is_heuristics(outer) else outer
+        while is_heuristics(inner):
+            found.append(inner)
             inner = inner.fn
-        return cls(outer, tuple(found), inner)
+        return cls(outer, tuple(found), inner) if isinstance(inner, Compiled) and not is_autotuner(inner) else None
 
     @property
-    def configurations(self) -> list[Any]:
+    def tuner(self) -> Autotuner | None:
+        """The autotuner, if there is one."""
+        return self.outer if is_autotuner(self.outer) else None
+
+    @property
+    def configurations(self) -> list[Configuration]:
         """The configurations that an autotuner tries."""
-        return list(self.outer.configs) if name_of(type(self.outer)) == AUTOTUNER else []
+        return [] if self.tuner is None else list(self.tuner.configs)
 
     @property
     def text(self) -> str:
@@ -181,21 +239,22 @@ class Kernel:
     def hooked(self) -> bool:
         """Whether functions of the program receive the arguments before or after the kernel."""
         hooks = [getattr(self.function, "pre_run_hooks", True), *(config.pre_hook for config in self.configurations)]
-        if self.configurations:
-            hooks += [self.outer.user_defined_pre_hook, self.outer.user_defined_post_hook]
+        if self.configurations and self.tuner is not None:
+            hooks += [self.tuner.user_defined_pre_hook, self.tuner.user_defined_post_hook]
         return any(hooks)
 
     @property
     def calls_others(self) -> bool:
         """Whether a launch calls functions of the program that are not traced."""
-        asked = [self.outer.early_config_prune, self.outer.perf_model] if self.configurations else []
-        return self.hooked or bool(self.heuristics) or any(asked)
+        tuner = self.tuner if self.configurations else None
+        choosing = [] if tuner is None else [tuner.early_config_prune, tuner.perf_model]
+        return self.hooked or bool(self.heuristics) or any(choosing)
 
     def read_only(self) -> frozenset[str]:
         """The arguments that a launch does not write to."""
         if self.hooked:
             return frozenset()
-        tuner = self.outer if self.configurations else None
+        tuner = self.tuner if self.configurations else None
         reset = set() if tuner is None else {*tuner.reset_to_zero, *tuner.restore_value}
         return written.read_only(self.function.fn, self.text) - reset
 
@@ -305,7 +364,9 @@ def numbers_of(tracer: Tracing, kernel: Kernel, grid: Value) -> list[Value]:
 # Traced.
 
 
-def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, object]:
+def bound(
+    names: Sequence[str], defaults: Mapping[str, object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> dict[str, object]:
     """A kernel's arguments by name."""
     given = {**dict(zip(names, args)), **kwargs}
     return {
@@ -314,24 +375,37 @@ def bound(names: Any, defaults: Any, args: Args, kwargs: Kwargs) -> dict[str, ob
 
 
 def computed_grid(
-    kernel: object, grid: Callable[..., object], names: object, defaults: object, args: Args, kwargs: Kwargs, _: object
+    kernel: object,
+    grid: Callable[..., object],
+    names: Sequence[str],
+    defaults: Mapping[str, object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    _: object,
 ) -> object:
     """The grid of a launch without an autotuner."""
     return [grid(bound(names, defaults, args, kwargs))]
 
 
 def computed_grids(
-    kernel: Any, grid: Callable[..., object], names: Any, defaults: object, args: Args, kwargs: Kwargs, levels: Any
+    kernel: Autotuner,
+    grid: Callable[..., object],
+    names: Sequence[str],
+    defaults: Mapping[str, object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    levels: Sequence[object],
 ) -> object:
     """The grid for each configuration of an autotuner."""
     found = []
     for config in kernel.configs:
         chosen = {**kwargs, **config.kwargs}
-        inner = kernel
+        layer: Layer = kernel
         for _ in levels:
-            inner = inner.fn
-            for name, function in inner.values.items():
+            heuristics = layer.fn
+            for name, function in heuristics.values.items():
                 chosen[name] = function({**dict(zip(names, args)), **chosen})
+            layer = heuristics
         found.append(grid(bound(names, defaults, args, chosen)))
     return found
 

@@ -10,7 +10,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
+from types import FunctionType
 
 import attrs
 
@@ -30,7 +30,7 @@ class Escapes(Exception):
     """A parameter is used where it may be written through."""
 
 
-def read_only(fn: Any, text: str | None = None) -> frozenset[str]:
+def read_only(fn: FunctionType, text: str | None = None) -> frozenset[str]:
     """The parameters of a Python function in Triton's language that are never written through. text: its source."""
     try:
         tree = ast.parse(textwrap.dedent(text or inspect.getsource(fn)))
