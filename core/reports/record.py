@@ -18,7 +18,7 @@ FORMAT = 1  # version of the JSON form; increased when older readers would misre
 
 
 class Outcome(StrEnum):
-    """What became of a frame."""
+    """The outcome of one look at a frame."""
 
     COMPILED = "compiled"
     RECOMPILED = "recompiled"
@@ -43,13 +43,13 @@ class Place:
     """A line of the program."""
 
     file: str = documented("path of the file")
-    line: int = documented("its number, the first one is 1")
-    function: str = documented("the function that it is in", default="")
+    line: int = documented("line number, from 1")
+    function: str = documented("the function that contains it", default="")
     text: str = documented("the line without its indentation", default="")
-    column: int = documented("where the expression begins in `text`, from 0; -1: not known", default=-1)
-    end_column: int = documented("the column after the expression, in `text`; -1: not known", default=-1)
+    column: int = documented("column in `text` where the expression begins, from 0; -1 if unknown", default=-1)
+    end_column: int = documented("column in `text` after the expression; -1 if unknown", default=-1)
     own: bool = documented(
-        "whether it is of the program or a library of models, and not of Python or torch", default=True
+        "whether it belongs to the program or a library of models, and not to Python or torch", default=True
     )
 
     @property
@@ -65,7 +65,7 @@ class Place:
 
 @attrs.frozen
 class SeenValue:
-    """A value that a line works on."""
+    """A value that a line uses."""
 
     expression: str = documented("the program's name for it")
     description: str = documented("type, and for tensors dtype, sizes and device")
@@ -75,12 +75,12 @@ class SeenValue:
 class GuardFailure(FailedGuard):
     """A guard that failed: compiled code relied on a value that has changed."""
 
-    text: str = documented("the guard in words")
+    text: str = documented("description of the guard")
     expression: str = documented(
-        "the program's expression for the value; empty where it is about more than one", default=""
+        "the program's expression for the value; empty if the guard is about several values", default=""
     )
-    before: str = documented("what was relied on", default="")
-    now: str = documented("what was there; empty where that can't be told", default="")
+    before: str = documented("the expected value", default="")
+    now: str = documented("the value found; empty if unknown", default="")
     user: str = documented("the line that relies on it", default="")
 
 
@@ -92,18 +92,18 @@ class Frame:
     function: str = documented("qualified name")
     file: str = documented("path of the file")
     line: int = documented("first line of the function")
-    outcome: Outcome = documented("what became of it")
-    reason: str = documented("why, in words; never empty")
-    parent: int | None = documented("the frame that called it, of those in this record")
-    at: float = documented("when it was looked at")
-    seconds: float = documented("for which it was compiled", default=0.0)
-    operators: int = documented("operators in its graphs", default=0)
-    backend: str = documented("what compiled it", default="")
+    outcome: Outcome = documented("how the look at it ended")
+    reason: str = documented("why it ended so; never empty")
+    parent: int | None = documented("number of the frame in this record that called it; null if there is none")
+    at: float = documented("time of the look at it")
+    seconds: float = documented("duration of its compilation", default=0.0)
+    operators: int = documented("number of operators in its graphs", default=0)
+    backend: str = documented("name of the backend that compiled it", default="")
     callers: tuple[Place, ...] = documented("the lines that led to it, the nearest first", default=())
-    failures: tuple[GuardFailure, ...] = documented("guards of code compiled before that did not hold", default=())
+    failures: tuple[GuardFailure, ...] = documented("guards of earlier compiled code that failed", default=())
     breaks: tuple[int, ...] = documented("numbers of the graph breaks in it", default=())
     graphs: tuple[int, ...] = documented("numbers of its graphs", default=())
-    guards: tuple[str, ...] = documented("what the compiled code relies on", default=())
+    guards: tuple[str, ...] = documented("the conditions under which the compiled code is valid", default=())
 
     @property
     def where(self) -> str:
@@ -117,26 +117,26 @@ class Break:
 
     id: int = documented("its number in this record")
     type: str = documented("id of the break type, for `armature breaks show`")
-    title: str = documented("of the break type")
+    title: str = documented("title of the break type")
     explanation: str = documented("why the graph broke, with the facts of this place")
-    hints: tuple[str, ...] = documented("what to do")
+    hints: tuple[str, ...] = documented("advice for the user")
     hint_kinds: tuple[str, ...] = documented(
         "what following each of the hints comes to: fundamental (the program has to be written otherwise), supportable "
         "(a setting, a rule or a plugin keeps it in the graph), user error, or ours (it is not compiled yet)",
         default=(),
     )
-    code: str = documented("number of the break type that stays, for search", default="")
-    cause: str = documented("why no graph can hold it, or why it is not traced", default="")
-    docs_url: str = documented("where there is more, empty where there is not", default="")
-    plugin: str = documented("the plugin that describes the type", default="")
+    code: str = documented("permanent code of the break type, for searching", default="")
+    cause: str = documented("why the operation can't be in a graph, or is not traced", default="")
+    docs_url: str = documented("address of its documentation; empty if there is none", default="")
+    plugin: str = documented("the plugin that defines the type", default="")
     stack: tuple[Place, ...] = documented("lines of the program, the innermost last", default=())
-    values: tuple[SeenValue, ...] = documented("what the innermost line works on", default=())
-    count: int = documented("how often it was met while compiling", default=1)
+    values: tuple[SeenValue, ...] = documented("values that the innermost line uses", default=())
+    count: int = documented("how often it occurred while compiling", default=1)
     seconds: float = documented(
         "spent on it: tracing again to cut the frame, and compiling what follows apart", default=0.0
     )
-    outcome: str = documented("what was done", default="")
-    frames: tuple[int, ...] = documented("the frames it was met in", default=())
+    outcome: str = documented("how execution continued", default="")
+    frames: tuple[int, ...] = documented("numbers of the frames in which it occurred", default=())
 
     @property
     def advice(self) -> tuple[tuple[str, str], ...]:
@@ -160,8 +160,8 @@ class Node:
 
     name: str = documented("unique in its graph")
     kind: str = documented('"input", "operator" or "output"')
-    target: str = documented("what it calls; of an input, the program's expression for it", default="")
-    inputs: tuple[str, ...] = documented("names of the nodes it uses", default=())
+    target: str = documented("the function that it calls; for an input, the program's expression", default="")
+    inputs: tuple[str, ...] = documented("names of the nodes that it uses", default=())
     type: str = documented("dtype and sizes of its result", default="")
     place: Place | None = documented("the line of the program that it comes from", default=None)
     kernels: tuple[str, ...] = documented("names of the kernels that compute it", default=())
@@ -172,18 +172,18 @@ class Tried:
     """A way to compute a kernel that was considered."""
 
     label: str = documented("torch's operator, or the tile sizes")
-    seconds: float | None = documented("of one run; null: it was not measured", default=None)
-    problem: str = documented("why it was not measured, empty where it was or nothing was", default="")
+    seconds: float | None = documented("duration of one run; null if it was not measured", default=None)
+    problem: str = documented("why it was not measured; empty if it was, or if nothing was measured", default="")
 
 
 @attrs.frozen
 class Choice:
     """Which of several ways to compute a kernel was taken (mode max-autotune)."""
 
-    chosen: str = documented("the label of the one taken")
+    chosen: str = documented("label of the chosen way")
     how: str = documented('"measured", "kept" from an earlier measurement, or "by rule" with the reason')
-    device: str = documented("what it was measured on", default="")
-    tried: tuple[Tried, ...] = documented("all that were considered", default=())
+    device: str = documented("the device of the measurement", default="")
+    tried: tuple[Tried, ...] = documented("all ways that were considered", default=())
 
 
 @attrs.frozen
@@ -191,19 +191,19 @@ class Kernel:
     """A kernel of ours, or a call of one of torch's."""
 
     name: str = documented("as in the trace and the code")
-    generated: bool = documented("whether armature made it; false: an operator of torch is called")
-    device: str = documented("where it runs", default="")
-    language: str = documented("of its code", default="")
-    code: str = documented("its own part of the generated code", default="")
-    operators: tuple[str, ...] = documented("what is fused in it", default=())
+    generated: bool = documented("whether armature generated it; false for a call of one of torch's operators")
+    device: str = documented("the device that it runs on", default="")
+    language: str = documented("language of its code", default="")
+    code: str = documented("its part of the generated code", default="")
+    operators: tuple[str, ...] = documented("operators fused in it", default=())
     nodes: tuple[str, ...] = documented("names of the graph's nodes that it computes", default=())
-    reads: tuple[str, ...] = documented("buffers it reads", default=())
-    writes: tuple[str, ...] = documented("buffers it writes", default=())
-    bytes_read: int | None = documented("size of what it reads; null where sizes are symbols", default=None)
-    bytes_written: int | None = documented("size of what it writes; null where sizes are symbols", default=None)
-    reason: str = documented("why torch's operator is called, in words; empty for a kernel of ours", default="")
-    detail: str = documented("which dtype, argument or library that is, if it is known", default="")
-    choice: Choice | None = documented("how it was chosen among several; null where there was one way", default=None)
+    reads: tuple[str, ...] = documented("buffers that it reads", default=())
+    writes: tuple[str, ...] = documented("buffers that it writes", default=())
+    bytes_read: int | None = documented("number of bytes that it reads; null if sizes are symbols", default=None)
+    bytes_written: int | None = documented("number of bytes that it writes; null if sizes are symbols", default=None)
+    reason: str = documented("why torch's operator is called; empty for a generated kernel", default="")
+    detail: str = documented("the dtype, argument or library that is the reason, if known", default="")
+    choice: Choice | None = documented("how it was chosen; null if there was only one way", default=None)
     places: tuple[Place, ...] = documented("the lines of the program that it comes from", default=())
 
 
@@ -212,7 +212,7 @@ class MemoryStep:
     """Memory that a graph has allocated after a step of its plan."""
 
     step: str = documented("the kernel or call that ran")
-    bytes: int = documented("of buffers alive that the graph has allocated, when it runs")
+    bytes: int = documented("bytes of the live buffers that the graph has allocated, while the step runs")
 
 
 @attrs.frozen
@@ -220,13 +220,15 @@ class Graph:
     """A compiled graph."""
 
     id: int = documented("its number in this record")
-    frame: int = documented("the frame it is of")
+    frame: int = documented("number of its frame")
     name: str = documented("as in the generated code")
-    kind: str = documented('"inference", "forward", "backward", or "captured" where a backend took it as it was')
-    nodes: tuple[Node, ...] = documented("in order")
-    kernels: tuple[Kernel, ...] = documented("in the order in which they run", default=())
+    kind: str = documented('"inference", "forward", "backward", or "captured" if a backend took it as captured')
+    nodes: tuple[Node, ...] = documented("its nodes, in order")
+    kernels: tuple[Kernel, ...] = documented("its kernels, in execution order", default=())
     wrapper: str = documented("the Python code that calls the kernels", default="")
-    memory: tuple[MemoryStep, ...] = documented("after each step; empty where sizes are symbols", default=())
+    memory: tuple[MemoryStep, ...] = documented(
+        "allocated memory after each step; empty if sizes are symbols", default=()
+    )
 
     @property
     def operators(self) -> int:
@@ -245,17 +247,17 @@ class Span:
 
     name: str = documented("a function, a stage, a graph or a kernel")
     kind: str = documented('"frame" and "stage" while compiling, "graph" and "kernel" while running')
-    start: float = documented("when it began")
-    seconds: float = documented("how long it took")
-    frame: int | None = documented("the frame compiled", default=None)
-    thread: int = documented("in which it ran, 0 is the first", default=0)
+    start: float = documented("start time")
+    seconds: float = documented("duration")
+    frame: int | None = documented("number of the compiled frame", default=None)
+    thread: int = documented("number of the thread that it ran in, from 0", default=0)
 
 
 @attrs.frozen
 class MemorySample:
     """Memory of the process at one moment."""
 
-    at: float = documented("when")
+    at: float = documented("time of the sample")
     resident: int = documented("bytes of the process in main memory")
     device: int = documented("bytes of tensors on accelerators", default=0)
 
@@ -275,23 +277,21 @@ class Versions:
 class Recording:
     """A run of a program."""
 
-    versions: Versions = documented("what ran", factory=Versions)
+    versions: Versions = documented("versions of the software", factory=Versions)
     program: str = documented("path of the program, or the id of a test", default="")
     arguments: tuple[str, ...] = documented("its arguments", default=())
-    folder: str = documented("where it was run", default="")
+    folder: str = documented("the working folder", default="")
     end: End = documented("how the program ended", default=End.ENDED)
     status: int = documented("its exit status", default=0)
-    error: str = documented("the traceback where it raised", default="")
-    seconds: float = documented("the whole run", default=0.0)
-    frames: tuple[Frame, ...] = documented("in the order in which they were looked at", default=())
-    breaks: tuple[Break, ...] = documented("each type at each place once", default=())
-    graphs: tuple[Graph, ...] = documented("in the order in which they were compiled", default=())
-    spans: tuple[Span, ...] = documented("what took time, by its beginning", default=())
-    memory: tuple[MemorySample, ...] = documented("over time", default=())
-    problems: tuple[str, ...] = documented(
-        "what this record lacks or could not tell, and faults of plugins", default=()
-    )
-    format: int = documented("of this record", default=FORMAT)
+    error: str = documented("the traceback if it raised", default="")
+    seconds: float = documented("duration of the whole run", default=0.0)
+    frames: tuple[Frame, ...] = documented("looks at frames, in order", default=())
+    breaks: tuple[Break, ...] = documented("graph breaks, each type at each line once", default=())
+    graphs: tuple[Graph, ...] = documented("graphs, in the order of their compilation", default=())
+    spans: tuple[Span, ...] = documented("durations of stages and runs, by start time", default=())
+    memory: tuple[MemorySample, ...] = documented("samples over time", default=())
+    problems: tuple[str, ...] = documented("gaps in this record, and faults of plugins", default=())
+    format: int = documented("version of this format", default=FORMAT)
 
     @property
     def recompiled(self) -> tuple[Frame, ...]:
