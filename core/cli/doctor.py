@@ -177,7 +177,7 @@ def check_operators(tables: Tables) -> Iterator[Check]:
 
 
 def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
-    """The checks of one kind; if they raise, that is reported, and the others go on."""
+    """The checks of one kind. If one raises, that is reported as a check, and the other kinds still run."""
     try:
         yield from check()
     except Exception as error:

@@ -30,7 +30,7 @@ class OfProgram(TyperCommand):
 
     # Any: the classes of click, or of the copy that newer versions of typer contain.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As ever, once the options before the program are known ones. Errors: click's UsageError."""
+        """Parse as usual, after checking the options before the program. Errors: click's UsageError."""
         known: list[Any] = list(self.get_params(ctx))
         takes = {name: not option.is_flag for option in known for name in option_names(option)}
         words = iter(args)

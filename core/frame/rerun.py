@@ -199,7 +199,7 @@ class Rerun:
         The compiled code holds that argument, not this object, because an error refers to frames, and these to the
         program's objects.
         """
-        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is not one
+        if not isinstance(error, Exception) or not self.undo.is_undone(error):  # KeyboardInterrupt is no Exception
             return None
         set_grad_enabled(self.grad)
         if not self.certain or self.warned:
@@ -213,7 +213,7 @@ class Rerun:
             try:
                 raise problem
             finally:
-                del problem  # lest its traceback lead to itself
+                del problem  # its traceback would otherwise refer to itself
         if not problem:
             return result
         self.warned = True

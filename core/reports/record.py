@@ -188,7 +188,7 @@ class Choice:
 
 @attrs.frozen
 class Kernel:
-    """A kernel of ours, or a call of one of torch's."""
+    """A generated kernel, or a call of one of torch's operators."""
 
     name: str = documented("as in the trace and the code")
     generated: bool = documented("whether armature generated it; false for a call of one of torch's operators")

@@ -319,7 +319,7 @@ def symbolic_transpose(device: torch.device, features: Features) -> Sketch:
 
 
 def _random_numbers(name: str, rows: int, columns: int, vector: int) -> Case:
-    """The sum of each row's numbers, and the numbers; a thread comes to several steps."""
+    """The sum of each row's numbers, and the numbers; a thread takes several steps."""
 
     def make(device: torch.device, features: Features) -> Sketch:
         if "uniform" not in features.ops:

@@ -362,8 +362,8 @@ def without_elements_in_log() -> Iterator[None]:
 @contextlib.contextmanager
 def _reading_numbers(fake_mode: Any, module: fx.GraphModule) -> Iterator[None]:
     """A context for a graph that may read numbers from tensors. Each run of it reads them anew, as other symbols;
-    AOTAutograd would look for them among the results. No warning tells of a derivative that asks for a number: the
-    error does."""
+    AOTAutograd would look for them among the results. The warning about a derivative that reads a number is off,
+    because an error follows."""
     if fake_mode is None or not any(node.target == "item" for node in module.graph.nodes):
         yield
         return

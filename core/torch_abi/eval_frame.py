@@ -43,7 +43,7 @@ COMPILE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.DEFAULT)
 COMPILE_ALONE: object = _STRATEGY(_ACTION.DEFAULT, _ACTION.SKIP)
 """The same for this frame; frames below it run with the hook off, also where nothing in the cache fits."""
 SKIP: object = _STRATEGY(_ACTION.SKIP, _ACTION.DEFAULT)
-"""Run this frame as it is; frames below it are looked at."""
+"""Run this frame as it is; the callback still sees frames below it."""
 SKIP_BELOW: object = _STRATEGY(_ACTION.SKIP, _ACTION.SKIP)
 """Run this frame and all below it with the hook off."""
 

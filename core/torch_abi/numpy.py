@@ -35,9 +35,9 @@ DTYPES: dict[str, torch.dtype] = {
 SCALARS: frozenset[type] = frozenset() if numpy is None else frozenset(numpy.dtype(name).type for name in _NAMES)
 """numpy's scalars: immutable numbers, each of a fixed dtype."""
 TAKEN_FOR_FLOATS: frozenset[type] = frozenset() if numpy is None else frozenset((numpy.bool_, numpy.complex64))
-"""Of them, those that operators take for the float which they convert to: no bool, no imaginary part."""
+"""The scalars that operators treat as the float to which they convert: a bool's type and an imaginary part are lost."""
 NUMBERS: frozenset[type] = frozenset(kind for kind in SCALARS - TAKEN_FOR_FLOATS if not issubclass(kind, complex))
-"""Of them, those that hold an int or a float."""
+"""The other scalars that hold an int or a float."""
 DTYPE_TYPES: frozenset[type] = frozenset() if numpy is None else frozenset(type(numpy.dtype(name)) for name in _NAMES)
 
 

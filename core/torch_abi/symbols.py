@@ -179,9 +179,9 @@ class Symbols(ShapeEnv):
         return symbol
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        """torch's method, which also records the user's line of a new guard. Operators that ask whether an unknown
-        number is 1, to omit a multiplication, are told that it is not. Those that ask how a float of the program
-        compares are told how it does now, which `answer` guards."""
+        """torch's method, which also records the user's line of a new guard. For operators that ask whether an
+        unknown number is 1, to omit a multiplication, the answer is no. A comparison of a float of the program has the
+        answer for its current value, which `answer` guards."""
         if self.decomposed and (found := _compared_with_one(orig_expr)) is not None:
             return sympy.true if found else sympy.false
         if (answer := self._answer(orig_expr)) is not None:
