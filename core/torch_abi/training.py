@@ -426,6 +426,7 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
     run = _without_tangents(wires.feeds, inner)
 
     def backward(ctx: Any, *given: Any) -> Any:
+        """Run the graph on what was saved and on the incoming gradients, which are freed if nothing else needs them."""
         gradients: Any = given[0] if _TAKES_LIST else given
         if transforms_active():
             return followed(ctx, gradients, None)
