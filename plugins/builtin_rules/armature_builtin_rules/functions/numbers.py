@@ -35,6 +35,7 @@ from armature.plugin_api import (
     rely_on_class,
     type_name,
 )
+from armature_builtin_rules.choices import ChoiceValue
 from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
@@ -169,8 +170,8 @@ def extreme(call: Call, *args: Value, key: Value | None = None, default: Value |
     found = None
     if keyed is None:
         found = unknown_numbers.extreme(tracer, op, items)
-    if found is None and keyed is None and tracer.request.fullgraph:
-        found = extreme_of_tensors(call, op, items, stream)
+    if found is None and keyed is None:
+        found = (extreme_of_tensors if tracer.request.fullgraph else choice)(call, op, items, stream)
     if found is not None:
         return found
     best = items[0]
@@ -217,6 +218,34 @@ def extreme_of_tensors(call: Call, op: str, items: list[Value], rest: Iterator[V
         else:
             best = call.graph_call(torch.where, call.graph_call(RELATIONS[op], item, best), item, best)
     return best
+
+
+def choice(call: Call, op: str, items: list[Value], rest: Iterator[Value]) -> Value | None:
+    """The choice of `min` or `max` by a position that the graph computes; None if a tensor would represent it wrongly.
+
+    Tensors that require gradients are left out: in the graph, the one that is not chosen would get some. rest: as in
+    `extreme_of_tensors`.
+    """
+    dtype = torch.get_default_dtype()
+    tensors = [item for item in items if isinstance(item, TracedTensor)]
+    if not tensors or call.tracing.overrides.present or any(item.fake.requires_grad for item in tensors):
+        return None
+    if not all(fits(item, dtype) for item in items) or len(tensors) == len(items):
+        return None
+    if next(rest, None) is not None:
+        call.graph_break("data-dependent-branch", test=call.tracing.stack.expression())
+    best, position = items[0], call.constant(0)
+    for place, item in enumerate(items[1:], 1):  # the first of equal ones wins, as in Python
+        if isinstance(item, ConstantValue) and isinstance(best, ConstantValue):
+            if RELATIONS[op](item.value, best.value):
+                best, position = item, call.constant(place)
+            continue
+        better = call.graph_call(RELATIONS[op], item, best)
+        position = call.graph_call(torch.where, better, call.constant(place), position)
+        best = call.graph_call(torch.where, better, item, best)
+    if not isinstance(position, TracedTensor):
+        return None
+    return ChoiceValue(TupleValue(items), position, call.tracing, call.tracing.stack.expression())
 
 
 def fits(item: Value, dtype: torch.dtype) -> bool:
