@@ -183,3 +183,39 @@ def test_one_head_of_one_sequence(training: bool) -> None:
     ):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5 * float(want.abs().max()))
     assert training or fused()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bias", [True, False])
+def test_multi_head_attention_in_inference_never_has_all_scores(dtype: torch.dtype, bias: bool) -> None:
+    armature.reset()
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True, dtype=dtype).eval()
+    x = torch.randn(2, 24, 32, dtype=dtype)
+
+    def attend(x: Tensor) -> Tensor:
+        return layer(x * 2, x * 2, x * 2, need_weights=False)[0]
+
+    def itself(x: Tensor) -> Tensor:
+        y = x * 2
+        return layer(y, y, y, need_weights=False)[0]
+
+    with torch.no_grad():
+        for program in (itself, attend):
+            expected, found = program(x), armature.compile(program, fullgraph=True)(x)
+            torch.testing.assert_close(found, expected)
+            assert found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("needed", ["weights", "mask"])
+def test_multi_head_attention_that_needs_scores_or_a_mask_stays_atens(needed: str) -> None:
+    armature.reset()
+    layer = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    x, mask = torch.randn(2, 24, 32), torch.rand(2, 24) < 0.3
+    mask[:, 0] = False
+
+    def attend(x: Tensor) -> tuple[Tensor, Tensor | None]:
+        return layer(x, x, x, need_weights=needed == "weights", key_padding_mask=mask if needed == "mask" else None)
+
+    with torch.no_grad():
+        torch.testing.assert_close(armature.compile(attend, fullgraph=True)(x), attend(x))
