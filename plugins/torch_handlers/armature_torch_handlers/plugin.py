@@ -33,6 +33,7 @@ from armature_torch_handlers import (
     modules,
     nested,
     number_tensors,
+    numpy_draws,
     numpy_numbers,
     optim,
     own,
@@ -107,6 +108,7 @@ def armature_handlers() -> Iterable[Handler]:
         items,
         number_tensors,
         numpy_numbers,
+        numpy_draws,
         flags,
         known_numbers,
         limits,
@@ -138,6 +140,7 @@ def armature_value_types() -> Iterable[ValueType]:
         *arrays.value_types(),
         *module_values.VALUE_TYPES,
         *numpy_numbers.VALUE_TYPES,
+        *numpy_draws.value_types(),
         *scripted.VALUE_TYPES,
     )
 
