@@ -189,6 +189,8 @@ class Wrapper:
             single = len(outputs) == 1 and isinstance(call.target._schema.returns[0].type, torch.TensorType)
             text = f"{outputs[0]} = {text}" if single else f"{_tuple(outputs)} = {text}"
         self.lines.add(text, self.note(call.origins))
+        if "_" in outputs and any(call.outputs):
+            self.ending.append("_")
         if may_differ_in_layout(call.target, self.operators):
             for made in filter(None, call.outputs):
                 self.check_layout(self.plan.buffers[made])

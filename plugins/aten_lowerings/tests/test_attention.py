@@ -219,3 +219,17 @@ def test_multi_head_attention_that_needs_scores_or_a_mask_stays_atens(needed: st
 
     with torch.no_grad():
         torch.testing.assert_close(armature.compile(attend, fullgraph=True)(x), attend(x))
+
+
+def test_a_result_of_an_operator_that_nobody_reads_is_freed_after_its_call() -> None:
+    armature.reset()
+
+    def largest(x: Tensor) -> Tensor:
+        return torch.sort(x)[0].matmul(x.t())
+
+    x = torch.randn(64, 64)
+    compiled = armature.compile(largest, fullgraph=True)
+    torch.testing.assert_close(compiled(x), largest(x))
+    lines = [line.strip() for line in session().compilations[-1].graphs[-1].program.wrapper.splitlines()]
+    [call] = [k for k, line in enumerate(lines) if ", _) = " in line]
+    assert any(line.startswith("del ") and "_" in line.removeprefix("del ").split(", ") for line in lines[call + 1 :])
