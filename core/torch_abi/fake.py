@@ -28,7 +28,7 @@ from armature.torch_abi import known_strides
 from armature.torch_abi.fake_results import MOST, QUERIES, cached_result, keyed_call
 from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
-from armature.torch_abi.operators import arguments_at
+from armature.torch_abi.operators import arguments_at, drops_nothing
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
 from armature.torch_abi.wrappers import flatten, innermost, is_wrapper
 
@@ -151,7 +151,7 @@ class WatchingMode(FakeTensorMode):
                 raise error
             finally:
                 del error  # a frame that holds an error by name is part of a reference cycle
-        if facts.draws:
+        if facts.draws and not drops_nothing(func, args, kwargs):
             self.random = True
         if facts.writes is not None:
             written = arguments_at(func, facts.writes(args), args, kwargs)

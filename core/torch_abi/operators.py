@@ -69,6 +69,15 @@ def arguments_at(
     return tuple(leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor))
 
 
+def drops_nothing(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether this is fused attention without dropout, which draws no random numbers although it is tagged so."""
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = args[position] if position < len(args) else kwargs.get("dropout_p")
+            return bool((argument.default_value if given is None else given) == 0)
+    return False
+
+
 @attrs.frozen
 class WrittenArgument:
     """An argument that a function writes to. name: its keyword, "" if it has none. flag: the argument that must be true

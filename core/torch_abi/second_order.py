@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.grad_modes import AUTOCAST_DEVICES
+from armature.torch_abi.operators import drops_nothing
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -67,16 +68,7 @@ def _is_repeatable(node: fx.Node) -> bool:
         return bool(target.__module__ == "_operator")
     if target.namespace not in ("aten", "prims") or target._schema.is_mutable:
         return False
-    return torch.Tag.nondeterministic_seeded not in target.tags or _drops_nothing(node, target._schema.arguments)
-
-
-def _drops_nothing(node: fx.Node, arguments: Sequence[Any]) -> bool:
-    """Whether this is fused attention without dropout."""
-    for position, argument in enumerate(arguments):
-        if argument.name == "dropout_p":
-            given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p")
-            return bool((argument.default_value if given is None else given) == 0)
-    return False
+    return torch.Tag.nondeterministic_seeded not in target.tags or drops_nothing(target, node.args, node.kwargs)
 
 
 def _with_separate_histories(values: Sequence[Any]) -> list[Any]:

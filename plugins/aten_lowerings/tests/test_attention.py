@@ -233,3 +233,25 @@ def test_a_result_of_an_operator_that_nobody_reads_is_freed_after_its_call() -> 
     lines = [line.strip() for line in session().compilations[-1].graphs[-1].program.wrapper.splitlines()]
     [call] = [k for k, line in enumerate(lines) if ", _) = " in line]
     assert any(line.startswith("del ") and "_" in line.removeprefix("del ").split(", ") for line in lines[call + 1 :])
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5])
+def test_the_generators_state_is_saved_where_attention_draws(chance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that may raise, here because of an index, saves what it may change. That takes 5 KB."""
+    armature.reset()
+    table, places = torch.randn(8, 2, 16, 8), torch.tensor([1, 3])
+
+    def attend(places: Tensor) -> Tensor:
+        rows = table[places]
+        return F.scaled_dot_product_attention(rows, rows, rows, dropout_p=chance)
+
+    compiled = armature.compile(attend, fullgraph=True)
+    with torch.no_grad():
+        compiled(places)
+        saved: list[int] = []
+        state = torch.get_rng_state
+        monkeypatch.setattr(torch, "get_rng_state", lambda: saved.append(1) or state())
+        found = compiled(places)
+    assert len(saved) == (chance > 0)
+    if not chance:
+        torch.testing.assert_close(found, attend(places))
