@@ -41,17 +41,18 @@ def axes_but_last_in_order(args: Arguments) -> Sequence[object]:
     return (args[0], [*sorted(args[1][:-1]), *args[1][-1:]], *args[2:])
 
 
-def known_number(args: Arguments) -> Sequence[object]:
-    """A number that vmap converts to a dtype. torch's meta function refuses one that is known only in a call; the
-    result's size and dtype are those of any other number."""
-    return (STANDS_FOR.get(type(args[0]), args[0]), *args[1:])
+def known_numbers(args: Arguments) -> Sequence[object]:
+    """The arguments with known numbers in place of those that vary, where the result's size and dtype are those of any
+    number. torch's meta function refuses to convert one to a dtype, as vmap does; and that of a power asks in torch
+    2.11 whether it is 1, 2 or 0.5, which would be guarded."""
+    return [STANDS_FOR.get(type(one), one) for one in args]
 
 
 UNDERSTOOD: Mapping[Overload, Callable[[Arguments], Sequence[object]]] = {
     aten.linalg_vector_norm.default: axes_from_front,
     aten._fft_c2c.default: axes_in_order,
     aten._fft_c2r.default: axes_but_last_in_order,
-    aten._to_copy.default: known_number,
+    **dict.fromkeys((aten._to_copy.default, aten.pow.Tensor_Scalar, aten.pow.Scalar, aten.pow_.Scalar), known_numbers),
 }
 """Arguments that mean the same, in the form that torch's meta functions treat rightly."""
 
