@@ -278,6 +278,17 @@ def test_the_tree_keeps_no_guarded_object_alive(make_request: Any) -> None:
     assert tree.holder.keep_alive == []  # the death of the model dropped what was cached for it
 
 
+def test_a_tree_ends_with_the_class_of_a_tensor(make_request: Any) -> None:
+    """torch compares the address of the class, which a class made later may have."""
+    kind = type("Sub", (torch.Tensor,), {})
+    value = torch.ones(2).as_subclass(kind)
+    tree = build([tensor_guard(X, value)], make_request(one, value))
+    assert tree.check({"x": value}) and len(tree.holder.keep_alive) == 1
+    del kind, value
+    gc.collect()
+    assert tree.holder.keep_alive == []
+
+
 def test_repeats_and_implied_guards_are_left_out(make_request: Any) -> None:
     value = torch.ones(2)
     guards = [

@@ -22,7 +22,7 @@ from armature.frame.source import Expressions, Resolver, Source
 from armature.frame.sources import DictOfSource, WeakKey, stored_key
 from armature.introspection import is_written_in_c
 from armature.torch_abi import guard_tree, symbols
-from armature.torch_abi.overrides import without_overrides
+from armature.torch_abi.overrides import KINDS, without_overrides
 
 SHORT = 16  # most items of a list or tuple that are compared one by one
 _GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
@@ -127,6 +127,8 @@ class TensorGuard(Guard):
         return f"{self.source.expr} is {described_tensor(self.example, self.sizes, self.strides)}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        if type(self.example) not in KINDS:  # torch compares its address, which a later class may have
+            tree.watch(type(self.example))
         manager = tree.manager(self.source)
         guard_tree.tensor_match(manager, self.example, self.sizes, self.strides, self.source.expr, parts)
 
