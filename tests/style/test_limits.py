@@ -171,6 +171,20 @@ def test_versions_of_python_are_asked_for_in_few_places() -> None:
     same(found, VERSION_BRANCHES, "asks for Python's version")
 
 
+def test_branches_on_a_version_are_in_opcodes_and_the_emitter() -> None:
+    """Also those on a fact of `versions.py` that is true for some versions only."""
+    tests = (ast.If, ast.IfExp)
+    inside = [path for path in PRODUCT if name_of(path).startswith("core/")]
+    conditions = ((path, node.test) for path in inside for node in ast.walk(parse(path)) if isinstance(node, tests))
+    found = {
+        name_of(path)
+        for path, test in conditions
+        if re.search(r"\b(NULL_FIRST|SEND_KEEPS_\w+|VERSION)\b", ast.unparse(test))
+    }
+    allowed = {"core/trace/bytecode/emitter.py", "core/trace/bytecode/versions.py"}
+    same({name for name in found if not name.startswith("core/trace/opcodes/")}, allowed, "branches on a version")
+
+
 @pytest.mark.parametrize(("folder", "most"), IGNORED_TYPES.items())
 def test_types_are_seldom_ignored(folder: str, most: int) -> None:
     others = ROOT / "core/trace" if folder == "core" else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import CodeType
+from typing import Any
 
 from armature.trace.base import NULL, Null, Value
 from armature.trace.bytecode.instructions import Instruction
@@ -27,7 +28,12 @@ def call_with(frame: Frame, function: Value, args: list[Value], names: tuple[str
 
 def push_callable(frame: Frame, function: Value, null: Null = NULL) -> None:
     """Push a function to be called, with the value (NULL or self) that goes in front of its arguments."""
-    frame.stack += (null, function) if NULL_FIRST else (function, null)
+    frame.stack += callable_slots(function, null)
+
+
+def callable_slots(function: Any, null: Any) -> tuple[Any, Any]:
+    """A function to be called and the NULL beside it, in the order in which they are pushed."""
+    return (null, function) if NULL_FIRST else (function, null)
 
 
 def pop_callable(frame: Frame, args: list[Value]) -> Value:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from armature.frame.data import STACK
 from armature.trace.bytecode.instructions import Instruction, loads_method
-from armature.trace.bytecode.versions import NULL_FIRST
+from armature.trace.opcodes.functions import callable_slots
 
 PLAIN = frozenset({"STORE_FAST", "POP_TOP", "NOP"})
 # Instructions that push no value; after all others the top of the stack is a plain object.
@@ -71,7 +71,7 @@ def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
         return (*layout[: len(layout) - operands(inst)], Slot.VALUE)
     if loads_method(inst) or (inst.opname == "LOAD_GLOBAL" and inst.arg & 1):
         base = layout if inst.opname == "LOAD_GLOBAL" else layout[:-1]
-        return (*base, *((Slot.NULL, Slot.VALUE) if NULL_FIRST else (Slot.VALUE, Slot.NULL)))
+        return (*base, *callable_slots(Slot.VALUE, Slot.NULL))
     grown = effect(inst, jump)
     if grown > 0:
         return (*layout, *[Slot.VALUE] * grown)
