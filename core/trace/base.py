@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, MethodWrapperType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias
@@ -98,7 +99,7 @@ class Operations(Described):
 
     def truth(self, tracer: Tracing) -> bool:
         """`bool(obj)`: without `__bool__` by the length, without that True (data model, 3.3.1)."""
-        return "__len__" not in self.slots or bool(self.length(tracer))
+        return truth_of(tracer, self, None, "__len__" in self.slots)
 
     def length(self, tracer: Tracing) -> int:
         """`len(obj)`."""
@@ -350,10 +351,8 @@ METHOD_TYPES: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, Func
 
 
 def shares_dict(tracer: Tracing, owner: Value, held: dict[str, object]) -> bool:
-    """Whether the frame also has the object's `__dict__` as a value; then attributes are looked up in that value.
-
-    If the dict is only found later, wrapping it takes care of that.
-    """
+    """Whether the frame also has the object's `__dict__` as a value; then attributes are looked up in that value. If
+    the dict is only found later, wrapping it takes care of that."""
     tracer.effects.owners[id(held)] = owner
     if id(held) not in tracer.objects.by_id:
         return False
@@ -381,6 +380,20 @@ def unless_not_implemented(result: Value) -> Value | None:
 def refuse_result(tracer: Tracing, method: str, result: Value) -> NoReturn:
     """Break at a special method whose result CPython refuses, so that C code words the error."""
     tracer.graph_break("special-method-result", method=method, type=result.describe())
+
+
+def truth_of(tracer: Tracing, value: Operations, made: Value | None, sized: bool) -> bool:
+    """`bool(value)`. made: what its `__bool__` returned, None without one. sized: whether it has a `__len__`."""
+    if made is None:
+        return not sized or bool(value.length(tracer))
+    return made.truth(tracer) if made.python_type() is bool else refuse_result(tracer, "__bool__", made)
+
+
+def length_of(tracer: Tracing, made: Value) -> int:
+    """The length that a `__len__` returned, which must be an integer of at least 0 (data model, 3.3.7)."""
+    made = tracer.python.index(made)
+    found: int = made.as_constant() if issubclass(made.python_type(), int) else -1
+    return found if 0 <= found <= sys.maxsize else refuse_result(tracer, "__len__", made)
 
 
 def raise_lacking(tracer: Tracing, value: Described, method: str) -> NoReturn:

@@ -77,10 +77,8 @@ def only_matches(inst: Instruction) -> bool:
 
 
 def exits_without_user_code(frame: Frame) -> bool:
-    """Whether dropping a suspended generator runs nothing but `except` clauses that don't match GeneratorExit.
-
-    The frame is finished afterwards.
-    """
+    """Whether dropping a suspended generator runs nothing but `except` clauses that don't match GeneratorExit. The
+    frame is finished afterwards."""
     functions = functions_of(frame.code)
     error: Value = ExceptionValue(GeneratorExit, [])
     frame.push(frame.tracer.constant(None))

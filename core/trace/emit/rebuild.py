@@ -143,11 +143,8 @@ class Rebuilder(ValueWriter):
         return written
 
     def _prologue(self, slot: CompiledGraphSlot | None) -> None:
-        """Write everything up to and including the graph's call. `slot`: None if no graph is called.
-
-        If the frame can run again from its start, a handler covers the calls before the graph and the call of the
-        graph.
-        """
+        """Write everything up to and including the graph's call. `slot`: None if no graph is called. If the frame can
+        run again from its start, a handler covers the calls before the graph and the call of the graph."""
         if self.code.co_freevars:
             self.emit("COPY_FREE_VARS", len(self.code.co_freevars))
         for name in self.code.co_cellvars:

@@ -18,7 +18,7 @@ from armature.rules.data import Decision
 from armature.torch_abi import overrides as abi
 from armature.torch_abi.grad_modes import set_grad_enabled
 from armature.torch_abi.overrides import Off
-from armature.trace.base import Args, Kwargs, NotConstant, Value
+from armature.trace.base import Args, Kwargs, NotConstant, Value, is_not_implemented
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.recording.overriding import overrides
 from armature.trace.values.mapping import DictValue, namespace_of
@@ -111,18 +111,14 @@ def _ask(tracer: Tracing, types: tuple[type, ...], given: list[Value], name: str
             found = mode.get_attribute(tracer, "__torch_function__").call(tracer, given, {})
         finally:
             state.modes.append(mode)
-        if not _declined(found):
+        if not is_not_implemented(found):
             return found
     if state.off is Off.NOBODY:
         for kind in types:
             found = tracer.as_value(kind).get_attribute(tracer, "__torch_function__").call(tracer, given, {})
-            if not _declined(found):
+            if not is_not_implemented(found):
                 return found
     tracer.graph_break("no-override-takes-it", operation=name)
-
-
-def _declined(found: Value) -> bool:
-    return found.is_constant and found.as_constant() is NotImplemented
 
 
 def is_overridable(tracer: Tracing, fn: Any) -> bool:

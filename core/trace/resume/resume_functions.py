@@ -30,10 +30,8 @@ INLINED = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR", "LO
 def resume_code(
     table: ResumeTable, program: CodeType, entry: int, names: tuple[str, ...], layout: Layout
 ) -> tuple[CodeType, Hashable]:
-    """The code of the function that resumes at `entry` with these variables bound and this stack.
-
-    Also returns its key in the table. Raises CannotResume.
-    """
+    """The code of the function that resumes at `entry` with these variables bound and this stack. Also returns its
+    key in the table. Raises CannotResume."""
     origin = table.copy_of(program)
     key = ("resume", id(origin), entry, names, kinds(layout))
     held = table.codes.get(key)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from armature.introspection import MISSING, class_member, is_written_in_c
 from armature.torch_abi.eval_frame import skip_code
-from armature.trace.base import Value, raise_lacking, type_name
+from armature.trace.base import Value, raise_lacking
 from armature.trace.errors import UserRaised
 from armature.trace.locations import locations_of
 from armature.trace.slots import is_iterable
-from armature.trace.values.classes import find_in_class, overrides, rely_on_class
+from armature.trace.values.classes import find_in_class, must_be_iterator, overrides, rely_on_class
 from armature.trace.values.constant import NONE
 from armature.trace.values.derived import native
 from armature.trace.values.iterator import LIST_ITERATOR, GeneratorValue, IteratorValue
@@ -151,15 +151,6 @@ def kind_of_iterator(value: Value, *, backwards: bool = False) -> type:
         return own.iterators[backwards]
     known, default = (REVERSED, reversed) if backwards else (ITERATORS, LIST_ITERATOR)
     return next((known[cls] for cls in value.python_type().__mro__ if cls in known), default)
-
-
-def must_be_iterator(tracer: Tracing, value: Value) -> Value:
-    """Check the result of `__iter__`. TypeError of the program if it has no `__next__`."""
-    kind = value.python_type()
-    if class_member(kind, "__next__") is MISSING:
-        rely_on_class(tracer, kind, "__next__")
-        tracer.raise_error(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
-    return value
 
 
 def state_of(value: Value) -> tuple[int, int]:

@@ -195,10 +195,7 @@ def _with_tensor(tracer: Tracing, ask: Ask, name: str, reflected: str, left: Val
 
 def by_methods(tracer: Tracing, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A binary operator by the operands' methods, in the order of `slots.right_goes_first`. None: neither operand
-    implements it.
-
-    Two objects of one class of the program have no reflected call (data model, 3.3.8).
-    """
+    implements it. Two objects of one class of the program have no reflected call (data model, 3.3.8)."""
     mine, theirs = left.python_type(), right.python_type()
     if is_derived(left, right):
         return by_first_method(tracer, name, reflected, left, right, slots.differs(mine, theirs, reflected))

@@ -16,19 +16,24 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from armature.frame.sources import AttrSource, DictOfSource, ItemSource, object_source
+from armature.introspection import MISSING, class_member
 from armature.trace.base import (
     Args,
     Kwargs,
     NotConstant,
     Value,
+    length_of,
     raise_lacking,
     raise_missing,
-    refuse_result,
+    truth_of,
+    type_name,
     unless_not_implemented,
 )
+from armature.trace.errors import UserRaised
 from armature.trace.slots import ALL_SLOTS
 from armature.trace.trust import is_trusted
 from armature.trace.values.function import BUILTIN_TYPES, BuiltinValue, MethodValue
+from armature.trace.values.streams import Steps
 
 if TYPE_CHECKING:
     from armature.frame.sources import Source
@@ -324,9 +329,7 @@ class ClassValue(Value):
     def meta(self, tracer: Tracing, name: str) -> Value | None:
         """A special method that the metaclass defines in Python, bound to the class."""
         rely_on_class(tracer, type(self.cls), name)
-        if not overrides(type(self.cls), name):
-            return None
-        found = find_in_class(type(self.cls), name)
+        found = find_in_class(type(self.cls), name) if overrides(type(self.cls), name) else None
         return None if found is None else bind(tracer, self, type(self.cls), found, name)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
@@ -341,27 +344,27 @@ class ClassValue(Value):
 
     def truth(self, tracer: Tracing) -> bool:
         method = self.meta(tracer, "__bool__")
-        if method is None:
-            return self.meta(tracer, "__len__") is None or bool(self.length(tracer))
-        made = method.call(tracer, (), {})
-        if made.python_type() is not bool:
-            refuse_result(tracer, "__bool__", made)
-        return made.truth(tracer)
+        made = None if method is None else method.call(tracer, (), {})
+        return truth_of(tracer, self, made, made is None and self.meta(tracer, "__len__") is not None)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
         method = self.meta(tracer, "__contains__")
-        return super().contains(tracer, item) if method is None else method.call(tracer, (item,), {}).truth(tracer)
+        if method is not None:
+            return method.call(tracer, (item,), {}).truth(tracer)
+        return super().contains(tracer, item) if self.meta(tracer, "__iter__") is None else found_in(tracer, self, item)
 
     def call_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         return self.get_attribute(tracer, name).call(tracer, args, kwargs)
 
     def stream(self, tracer: Tracing) -> Any:
         method = self.meta(tracer, "__iter__")
-        return super().stream(tracer) if method is None else method.call(tracer, (), {}).stream(tracer)
+        if method is None:
+            return super().stream(tracer)
+        return must_be_iterator(tracer, method.call(tracer, (), {})).stream(tracer)
 
     def length(self, tracer: Tracing) -> int:
         method = self.meta(tracer, "__len__")
-        return super().length(tracer) if method is None else int(method.call(tracer, (), {}).as_constant())
+        return super().length(tracer) if method is None else length_of(tracer, method.call(tracer, (), {}))
 
     def get_item(self, tracer: Tracing, key: Value) -> Value:
         method = self.meta(tracer, "__getitem__")
@@ -375,6 +378,26 @@ class ClassValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.cls)
+
+
+def must_be_iterator(tracer: Tracing, value: Value) -> Value:
+    """Check the result of `__iter__`. TypeError of the program if it has no `__next__`."""
+    kind = value.python_type()
+    if class_member(kind, "__next__") is MISSING:
+        rely_on_class(tracer, kind, "__next__")
+        tracer.raise_error(TypeError, f"iter() returned non-iterator of type '{type_name(kind)}'")
+    return value
+
+
+def found_in(tracer: Tracing, value: Value, item: Value) -> bool:
+    """`item in value` for an object without `__contains__` (language reference, 6.10.2): by iterating."""
+    try:
+        iterator = tracer.python.iterator(value)
+    except UserRaised as raised:
+        if not issubclass(raised.value.python_type(), TypeError):
+            raise
+        raise_lacking(tracer, value, "__contains__")
+    return any(tracer.python.same_or_equal(found, item) for found in Steps(lambda: iterator.advance(tracer)))
 
 
 def _fixed(tracer: Tracing, cls: type, name: str) -> Value:

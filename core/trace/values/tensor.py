@@ -21,13 +21,14 @@ from armature.trace.base import (
     Kwargs,
     Value,
     Write,
+    length_of,
     raise_missing,
     shares_dict,
     unless_not_implemented,
 )
 from armature.trace.handlers import tensor_method
 from armature.trace.slots import COLLECTION_SLOTS, NUMBER_SLOTS, UNARY
-from armature.trace.values.classes import class_attribute, find_in_class, is_data_descriptor
+from armature.trace.values.classes import class_attribute, find_in_class, is_data_descriptor, must_be_iterator
 from armature.trace.values.graph_tensor import GraphTensor
 from armature.trace.values.keys import Identity
 
@@ -207,7 +208,7 @@ class TensorValue(GraphTensor):
             found = self.own_method(tracer, "__len__")
             given = tracer.calls.dispatched(len, (self,), {}) if found is None else found.call(tracer, (), {})
             if given is not None:
-                return int(given.as_constant())
+                return length_of(tracer, given)
         if not self.fake.shape:
             tracer.raise_error(TypeError, "len() of a 0-d tensor")
         return int(self.fake.shape[0])
@@ -216,7 +217,7 @@ class TensorValue(GraphTensor):
         if self._is_looked_at(tracer):
             found = self.own_method(tracer, "__iter__")
             if found is not None:
-                return found.call(tracer, (), {}).stream(tracer)
+                return must_be_iterator(tracer, found.call(tracer, (), {})).stream(tracer)
             if tracer.overrides.may_be_overridden([self]):
                 return tracer.calls.inline_python(torch.Tensor.__iter__, (self,), {}).stream(tracer)
         if not self.fake.shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import itertools
 from collections.abc import Callable, Hashable, Iterator
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -19,10 +19,12 @@ from armature.trace.base import (
     NotConstant,
     Value,
     Write,
+    length_of,
     raise_lacking,
     raise_missing,
     refuse_result,
     shares_dict,
+    truth_of,
     unless_not_implemented,
 )
 from armature.trace.errors import SkipFrame, UserRaised
@@ -33,6 +35,7 @@ from armature.trace.values.classes import (
     bind,
     class_source,
     find_in_class,
+    found_in,
     held_value,
     inherits,
     is_data_descriptor,
@@ -420,23 +423,17 @@ class UserObjectValue(AttributesOfObject):
 
     def truth(self, tracer: Tracing) -> bool:
         if self.method(tracer, "__bool__") is not None or self.refuses("__bool__"):
-            found = self.special(tracer, "__bool__")
-            if found.python_type() is not bool and not found.is_tensor:
-                refuse_result(tracer, "__bool__", found)
-            return found.truth(tracer)
-        lacks = self.method(tracer, "__len__") is None and not self.refuses("__len__")
-        return lacks or bool(self.length(tracer))
+            return truth_of(tracer, self, self.special(tracer, "__bool__"), False)
+        return truth_of(tracer, self, None, self.method(tracer, "__len__") is not None or self.refuses("__len__"))
 
     def length(self, tracer: Tracing) -> int:
-        made = tracer.python.index(self.special(tracer, "__len__"))
-        found: int = made.as_constant() if issubclass(made.python_type(), int) else -1
-        return found if 0 <= found <= sys.maxsize else refuse_result(tracer, "__len__", made)
+        return length_of(tracer, self.special(tracer, "__len__"))
 
     def stream(self, tracer: Tracing) -> Iterator[Value]:
         if self.method(tracer, "__iter__") is None:
             if self.method(tracer, "__getitem__") is None or self.refuses("__iter__"):
                 raise_lacking(tracer, self, "__iter__")
-            return self._by_index(tracer)
+            return self._by_index(tracer, itertools.count(), retries=True)
         iterator = tracer.python.iterator(self)
         return Steps(lambda: iterator.advance(tracer))
 
@@ -448,21 +445,13 @@ class UserObjectValue(AttributesOfObject):
                 raise StopIteration from None
             raise
 
-    def _by_index(self, tracer: Tracing) -> Iterator[Value]:
-        position = 0
-        while True:
-            try:
-                value = self.special(tracer, "__getitem__", tracer.constant(position))
-            except UserRaised as raised:
-                if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
-                    return
-                raise
-            yield value
-            position += 1
-
     def backwards_by_index(self, tracer: Tracing) -> Iterator[Value]:
         """The values of `reversed`, by `__len__` and `__getitem__`. The length is read now."""
-        positions = iter(range(self.length(tracer) - 1, -1, -1))
+        return self._by_index(tracer, iter(range(self.length(tracer) - 1, -1, -1)), retries=False)
+
+    def _by_index(self, tracer: Tracing, positions: Iterator[int], retries: bool) -> Iterator[Value]:
+        """The items at some positions, up to an IndexError or StopIteration. retries: after another error, the next
+        step reads the same position again, as `iter` does; `reversed` ends at any."""
 
         def step() -> Value:
             nonlocal positions
@@ -470,12 +459,11 @@ class UserObjectValue(AttributesOfObject):
             try:
                 return self.get_item(tracer, tracer.constant(position))
             except UserRaised as raised:
-                if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
-                    # the next step reads the same position again
-                    positions = iter(range(position, -1, -1))
-                    raise
-                positions = iter(range(0))
-                raise StopIteration from None
+                ended = issubclass(raised.value.python_type(), (IndexError, StopIteration))
+                positions = itertools.chain((position,), positions) if retries and not ended else iter(())
+                if ended:
+                    raise StopIteration from None
+                raise
 
         return Steps(step)
 
@@ -485,13 +473,7 @@ class UserObjectValue(AttributesOfObject):
         if self.refuses("__contains__"):
             tracer.raise_error(TypeError, f"'{self.cls.__name__}' object is not a container")
         rely_on_class(tracer, self.cls, "__iter__", "__getitem__")
-        try:
-            iterator = tracer.python.iterator(self)
-        except UserRaised as raised:
-            if not issubclass(raised.value.python_type(), TypeError):
-                raise
-            raise_lacking(tracer, self, "__contains__")
-        return any(tracer.python.same_or_equal(found, item) for found in Steps(lambda: iterator.advance(tracer)))
+        return found_in(tracer, self, item)
 
     def rebuild(self, out: Rebuilding) -> None:
         self.allocate(out)
