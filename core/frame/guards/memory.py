@@ -22,8 +22,8 @@ def extent(tensor: torch.Tensor) -> int:
 
 
 def sharing(starts: Sequence[int], extents: Sequence[int], changed: Sequence[bool]) -> Overlaps:
-    """The pairs whose memory ranges overlap, with the distance of their starts; in the order of positions. changed: a
-    pair counts if it holds for one of the two."""
+    """The pairs of tensors whose memory ranges overlap and of which the graph changes at least one, in the order of
+    their positions, with the distance of their starts. changed: by position, whether the graph changes the tensor."""
     order = sorted(range(len(starts)), key=starts.__getitem__)
     open_: list[int] = []
     found = []

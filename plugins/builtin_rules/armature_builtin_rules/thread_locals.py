@@ -45,7 +45,7 @@ class ThreadLocalValue(ObjectValue):
         return self.missing(tracer, name) if found is None else found
 
     def open_table(self, tracer: Tracing) -> Value:
-        """The calling thread's attributes as a dict. Either the dict is used in a frame, or attributes are stored."""
+        """The calling thread's attributes as a dict. Breaks the graph if the frame has stored some before."""
         if self.table is None:
             if self.written:
                 self.refuse(tracer, "__dict__")

@@ -23,20 +23,20 @@ NAMES = frozenset({"DynamoConfigPatchProxy", "ErrorOnGraphBreakDecoratorContextM
 
 
 def is_setting(kind: object) -> bool:
-    """Whether it is a class of contexts that only change settings of torch.compile."""
+    """Whether an object is a class of contexts that only change settings of torch.compile."""
     if not issubclass(type(kind), type) or not isinstance(kind, type):  # a proxy may claim to be a class
         return False
     return kind.__module__ == MODULE and kind.__name__ in NAMES
 
 
 def changes_settings(obj: object) -> bool:
-    """Whether it is such a context."""
+    """Whether an object is a context that only changes settings of torch.compile."""
     return is_setting(type(obj))
 
 
 @attrs.define(eq=False)
 class SettingValue(NullContextValue):
-    """Such a context."""
+    """A context that only changes settings of torch.compile, which armature does not read: entering it does nothing."""
 
     def enter(self, tracer: Tracing) -> Value:
         return tracer.constant(None)

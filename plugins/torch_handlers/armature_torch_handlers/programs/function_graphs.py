@@ -81,7 +81,7 @@ class Saved(Protocol):
 
 
 def made_of(graphs: Graphs) -> Callable[..., object]:
-    """The function, called with inputs and free tensors."""
+    """The function that a node calls with inputs and free tensors: an autograd function made of the graphs."""
     methods: dict[str, object] = {"forward": staticmethod(forward_by(graphs))}
     run = backward_by(graphs)
     methods["backward"] = staticmethod(once_differentiable(run) if graphs.once else run)
