@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import torch
-import torch.nn.functional as F
 from torch import fx
 
 from armature.torch_abi import altering, views
 from armature.torch_abi.fake import enable_python_dispatcher, version_of
+from armature.torch_abi.functions import Functions
 from armature.torch_abi.grad_modes import NESTING, set_grad_enabled
 from armature.torch_abi.operators import is_of_library, overloads_of
 from armature.torch_abi.pytree import tree_leaves, tree_map
@@ -31,15 +31,6 @@ CONDITION: object = torch.ops.higher_order.cond
 CompilePiece = Callable[[TracedFrame], Callable[..., Any]]
 # Takes a call of an operator that takes graphs: the operator, its arguments, and whether gradients are needed.
 CompileCall = Callable[[Any, tuple[Any, ...], bool], Callable[..., Any] | None]
-# Calls with a choice of sparse gradients: the argument that makes it, and its position.
-SPARSE_GRADIENTS: Mapping[object, tuple[str, int]] = {
-    F.embedding: ("sparse", 6),
-    F.embedding_bag: ("sparse", 7),
-    torch.embedding: ("sparse", 4),
-    torch.embedding_bag: ("sparse", 5),
-    torch.gather: ("sparse_grad", 3),
-    "gather": ("sparse_grad", 3),
-}
 OF_PIECES = (BETWEEN_PIECES,)  # meta keys that a piece's copy of a node does not get
 OF_WHOLE = (BETWEEN_PIECES, "counts_writes")
 
@@ -49,10 +40,12 @@ def runs_between_pieces(node: fx.Node) -> bool:
     return is_uncompiled(node) or BETWEEN_PIECES in node.meta
 
 
-def runs_between_kernels(node: fx.Node) -> bool:
+def runs_between_kernels(node: fx.Node, functions: Functions) -> bool:
     """The same if pieces become kernels. Those call no other graphs, write to no tensors by operators of libraries and
     make no sparse gradients: a branch or a loop, and what does so, is called between them."""
-    return runs_between_pieces(node) or calls_graphs(node) or writes_of_library(node) or has_sparse_gradient(node)
+    if runs_between_pieces(node) or calls_graphs(node) or writes_of_library(node):
+        return True
+    return needs_gradient(node.meta.get("example_value")) and functions.has_sparse_gradient(node)
 
 
 def writes_of_library(node: fx.Node) -> bool:
@@ -65,14 +58,6 @@ def written_between(node: fx.Node) -> list[fx.Node]:
     if is_uncompiled(node) or isinstance(node.target, torch._ops.OpOverload):
         return written_uncompiled(node)
     return node.all_input_nodes
-
-
-def has_sparse_gradient(node: fx.Node) -> bool:
-    """Whether a node's derivative is a sparse tensor."""
-    if node.target not in SPARSE_GRADIENTS or not needs_gradient(node.meta.get("example_value")):
-        return False
-    name, position = SPARSE_GRADIENTS[node.target]
-    return bool(node.kwargs.get(name, node.args[position] if position < len(node.args) else False))
 
 
 def calls_graphs(node: fx.Node) -> bool:

@@ -61,13 +61,9 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
     module = traced.graph
     if module is not None and runs_as_captured(traced, module, ctx.functions):
         return module.forward
-    if module is not None and any(map(pieces.runs_between_kernels, module.graph.nodes)):
-        run = pieces.compiled(
-            traced,
-            lambda piece: as_kernels(piece, ctx, record),
-            pieces.runs_between_kernels,
-            partial(compile_call, ctx),
-        )
+    between = partial(pieces.runs_between_kernels, functions=ctx.functions)
+    if module is not None and any(map(between, module.graph.nodes)):
+        run = pieces.compiled(traced, lambda piece: as_kernels(piece, ctx, record), between, partial(compile_call, ctx))
         return module.forward if run is None else run
     # The backward graph is compiled later, from data that it holds until then; guards would keep example tensors alive.
     free = attrs.evolve(traced, guards=(), size_guards=tuple)
@@ -121,7 +117,7 @@ def split_at_opaque_derivatives(traced: TracedFrame, ctx: CompileContext, record
     return pieces.compiled(
         traced,
         lambda piece: as_kernels(piece, ctx, record),
-        lambda node: pieces.runs_between_kernels(node) or is_of_library(node.target),
+        lambda node: pieces.runs_between_kernels(node, ctx.functions) or is_of_library(node.target),
     )
 
 

@@ -26,7 +26,8 @@ class Function:
     function that gives the same result, if arguments are named by its parameters. unused: its parameters that results
     do not depend on. raises: `raises(node)`, whether a call may raise an error that depends on the values of tensors,
     which fake tensors don't have. as_captured: `as_captured(node)`, whether operators would do something different, so
-    that the graph runs as it was captured. any_number: results have the same dtype and sizes whatever the value of a
+    that the graph runs as it was captured. sparse_gradients: `sparse_gradients(node)`, whether a call that is
+    differentiated makes a sparse gradient. any_number: results have the same dtype and sizes whatever the value of a
     number among the arguments is. needs_numbers: sizes of results, or derivatives, depend on such a number. as_tensor:
     the positions of a number that may be a 0-d tensor instead, with the same result to the last bit. changes_state: a
     method in place changes other state of the tensor than its elements. chooses_class: for an object of a derived
@@ -38,6 +39,7 @@ class Function:
     unused: frozenset[str] = frozenset()
     raises: Asks | None = None
     as_captured: Asks | None = None
+    sparse_gradients: Asks | None = None
     any_number: bool = False
     needs_numbers: bool = False
     as_tensor: frozenset[int] = frozenset()
@@ -81,6 +83,11 @@ class Functions:
     def runs_as_captured(self, node: fx.Node) -> bool:
         """Whether operators would do something different from the node's function."""
         asks: Asks | None = self._fact("as_captured", node.target)
+        return asks is not None and asks(node)
+
+    def has_sparse_gradient(self, node: fx.Node) -> bool:
+        """Whether a node's function, if it is differentiated, makes a sparse gradient."""
+        asks: Asks | None = self._fact("sparse_gradients", node.target)
         return asks is not None and asks(node)
 
     def takes_any_number(self, fn: Callable[..., Any] | str) -> bool:

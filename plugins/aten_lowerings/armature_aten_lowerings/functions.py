@@ -1,5 +1,5 @@
 """Facts about torch's functions and Python's operators in captured graphs: which give the same results, which may raise
-errors that depend on the values of tensors, and what numbers among their arguments may be."""
+errors that depend on the values of tensors, what numbers among their arguments may be, which make sparse gradients."""
 
 from __future__ import annotations
 
@@ -97,6 +97,26 @@ RAISING: Mapping[str, Callable[[fx.Node], bool]] = {
 }  # fmt: skip
 
 
+# Calls with a choice of sparse gradients: the argument that makes it, and its position.
+SPARSE_GRADIENTS: Mapping[object, tuple[str, int]] = {
+    functional.embedding: ("sparse", 6),
+    functional.embedding_bag: ("sparse", 7),
+    torch.embedding: ("sparse", 4),
+    torch.embedding_bag: ("sparse", 5),
+    torch.gather: ("sparse_grad", 3),
+    "gather": ("sparse_grad", 3),
+}
+WITH_SPARSE_GRADIENTS = r"(embedding|embedding_bag|gather)$"
+
+
+def chooses_sparse(node: fx.Node) -> bool:
+    """Whether a call of these asks for a sparse gradient."""
+    if node.target not in SPARSE_GRADIENTS:  # another function of that name
+        return False
+    name, position = SPARSE_GRADIENTS[node.target]
+    return bool(node.kwargs.get(name, node.args[position] if position < len(node.args) else False))
+
+
 # By their whole names, in any of torch's spellings: `add`, `add_`, `__add__`, `_foreach_add_`.
 ANY_NUMBER = (
     r"(_foreach_)?_*("
@@ -135,6 +155,7 @@ def rows() -> Iterable[Function]:
     yield from (Function(re.compile(names), raises=raises) for names, raises in RAISING.items())
     yield Function(re.compile(SUBTRACTIONS), as_captured=subtracts_bools)
     yield Function(sum, as_captured=always)  # adds in another order
+    yield Function(re.compile(WITH_SPARSE_GRADIENTS), sparse_gradients=chooses_sparse)
     yield Function(re.compile(ANY_NUMBER), any_number=True)
     yield Function(re.compile(NEEDS_NUMBERS), needs_numbers=True)
     yield from (Function(re.compile(names), as_tensor=positions) for names, positions in AS_TENSOR.items())

@@ -114,6 +114,23 @@ def test_a_subtraction_of_bools_runs_as_captured(fn: Callable[..., Any]) -> None
     assert not KNOWN.runs_as_captured(node_of(fn, (FLOATS, FLOATS), FLOATS))
 
 
+def test_a_call_chooses_whether_its_gradient_is_sparse() -> None:
+    places = torch.zeros(3, dtype=torch.int64)
+    for fn in (torch.nn.functional.embedding, torch.gather):
+        dense = node_of(fn, (FLOATS, 0, places), FLOATS)
+        assert not KNOWN.has_sparse_gradient(dense)
+    dense.kwargs = {"sparse_grad": True}
+    assert KNOWN.has_sparse_gradient(dense)
+    assert KNOWN.has_sparse_gradient(node_of(torch.embedding, (SQUARE, places, -1, False, True), SQUARE))
+    method = dense.graph.call_method("gather", (*dense.args, True))
+    assert KNOWN.has_sparse_gradient(method)
+
+    def gather(*args: Any) -> Any:
+        return args[0]
+
+    assert not KNOWN.has_sparse_gradient(node_of(gather, (FLOATS, 0, places, True), FLOATS))
+
+
 def test_pythons_sum_runs_as_captured() -> None:
     assert KNOWN.runs_as_captured(node_of(sum, (FLOATS,), FLOATS[0]))
     assert not KNOWN.runs_as_captured(node_of(torch.sum, (FLOATS,), FLOATS[0]))
