@@ -12,20 +12,15 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from types import CodeType
-from typing import cast
+from collections.abc import Iterator
 
 import attrs
 
 from armature.frame.data import FrameRequest
 from armature.frame.guards.guard import Guard
-from armature.frame.guards.kinds import GlobalStateGuard, IdGuard, MetadataGuard, TypeGuard, ValueGuard
+from armature.frame.guards.kinds import TypeGuard
 from armature.frame.sources import LocalSource, Source
 
-CONTAINERS = (tuple, list, set, frozenset, dict)
-DEPTH, WIDTH = 4, 32  # how deep, and for how many items, the types in containers are compared
 EXACT = 1  # this many traces of a code object are cached under their full guards
 EXACT_IF_PROMISING = 3  # the same for code with a tensor in reach
 MOST_TRACES = 8  # traces that find nothing before a code object is left alone
@@ -62,7 +57,7 @@ class Idle:
 def idle_guards(found: tuple[Guard, ...], tries: int, promising: bool) -> tuple[Guard, ...]:
     """The guards under which a frame is not traced again. Each trace that found nothing to compile leaves fewer of
     them."""
-    checked = tuple(guard for guard in found if not isinstance(guard, GlobalStateGuard))
+    checked = tuple(guard for guard in found if not guard.only_for_graphs)
     return checked if tries <= (EXACT_IF_PROMISING if promising else EXACT) else tuple(_types(checked))
 
 
@@ -76,46 +71,10 @@ def types_of_arguments(request: FrameRequest) -> tuple[Guard, ...]:
 
 
 def _types(guards: tuple[Guard, ...]) -> Iterator[Guard]:
-    """The types of the values read, also within containers of constants; bools, classes and code by value.
-
-    Only `type` is applied to values: `isinstance`, and so a class pattern, reads `__class__` of the program's objects,
-    which may run its code.
-    """
-    seen = set[Source]()
+    """The types of the values read, also within containers of constants; bools, classes and code by value."""
+    seen = set[Source | None]()
     for guard in guards:
-        match guard:
-            case TypeGuard(source):
-                made: Guard = guard
-            case ValueGuard(source, value) if type(value) is bool:
-                made = guard
-            case IdGuard(source, value) if issubclass(type(value), (type, CodeType)):
-                made = guard
-            case ValueGuard(source, value) if issubclass(type(value), CONTAINERS):
-                made = MetadataGuard(source, Form(value), guard.user)
-            case ValueGuard(source, value) | IdGuard(source, value):
-                made = TypeGuard(source, type(value), guard.user)
-            case _:
-                continue
-        if source not in seen or isinstance(made, MetadataGuard):
-            seen.add(source)
+        made = guard.of_type()
+        if made is not None and (made.source not in seen or not (made.only_type or made.holds_type)):
+            seen.add(made.source)
             yield made
-
-
-class Form:
-    """A test whether a value has the recorded type and, for a container, contents of the recorded types."""
-
-    def __init__(self, value: object) -> None:
-        self.form = _form(value)
-
-    def __call__(self, value: object) -> bool:
-        return _form(value) == self.form
-
-
-def _form(value: object, depth: int = 0) -> object:
-    kind = type(value)
-    if depth == DEPTH or not issubclass(kind, CONTAINERS):
-        return kind
-    items = (
-        dict.values(cast("dict[object, object]", value)) if issubclass(kind, dict) else cast("Iterable[object]", value)
-    )
-    return kind, frozenset(_form(item, depth + 1) for item in islice(items, WIDTH))

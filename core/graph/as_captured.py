@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from armature.frame.guards.kinds import StorageGuard
 from armature.graph import inference
 from armature.graph.functional import returns_other_dtypes
 from armature.graph.in_place import loses_layout
@@ -24,7 +23,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule, functions: Fun
         loses_wrappers(module.graph, traced.writes)
         or any(map(_is_zero_tensor, traced.inputs))  # a kernel would read the tensor's memory, but it has none
         # Inputs overlap and one is written to: eager refuses some such calls, which a functional graph can't detect.
-        or any(isinstance(guard, StorageGuard) and guard.overlapping for guard in traced.guards)
+        or any(guard.overlapping for guard in traced.guards)
         or meets_jagged(module.graph)
         # lowering does not support sizes that are only partly known
         or symbols.depends_on_numbers(module.graph, known_numbers(traced.inputs, module.graph))

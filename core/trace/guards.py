@@ -54,9 +54,10 @@ class GuardRecorder:
 
     def add(self, guard: Guard) -> None:
         """Add a guard."""
-        if (key := guard.key) not in self.records:
+        if (held := self.records.setdefault(guard.key, guard)) is guard:
             guard.set_user(self.user())
-            self.records[key] = guard
+        else:
+            held.join(guard)
 
     def global_state(self) -> None:
         """Guard the grad mode, autocast, the default dtype and the like."""
@@ -108,9 +109,7 @@ class GuardRecorder:
 
     def lacks(self, cls: type, *names: str) -> None:
         """Guard that neither the class nor its bases have any of these names."""
-        held = self.records.setdefault((ClassGuard, id(cls)), ClassGuard(cls, cls.__mro__, set(), self.user()))
-        if isinstance(held, ClassGuard):
-            held.names.update(names)
+        self.add(ClassGuard(cls, cls.__mro__, set(names)))
 
     def builtin(self, held: Mapping[str, object], name: str) -> Source | None:
         """The source of a builtin name, None if it needs none. A builtin that is not Python's own may change."""
@@ -123,7 +122,7 @@ class GuardRecorder:
     def sized(self, source: Source) -> bool:
         """Whether all sizes and strides of the tensor at the source are guarded."""
         held = self.records.get((TensorGuard, source))
-        return isinstance(held, TensorGuard) and None not in (*held.sizes, *held.strides)
+        return held is not None and held.fixes_layout
 
     def offset(self, source: Source, offset: int) -> None:
         """Guard the offset of the tensor in its storage."""

@@ -13,6 +13,7 @@ from torch import nn
 
 from armature.frame.guards import kinds
 from armature.frame.guards.explain import failed
+from armature.frame.guards.guard import Quantity
 from armature.frame.guards.tree import GuardTree, build
 from armature.frame.sources import (
     AttrSource,
@@ -188,8 +189,8 @@ def test_shape_conditions_name_the_one_that_broke(make_request: Any) -> None:
     guards = [
         tensor_guard(X, a, sizes=(None, 2)),
         tensor_guard(y, b, sizes=(None,)),
-        kinds.ShapeGuard("s0 > 2", (("s0", kinds.Quantity(X, 0)),)),
-        kinds.ShapeGuard("2 * s0 == s1", (("s0", kinds.Quantity(X, 0)), ("s1", kinds.Quantity(y, 0))), "model.py:3"),
+        kinds.ShapeGuard("s0 > 2", (("s0", Quantity(X, 0)),)),
+        kinds.ShapeGuard("2 * s0 == s1", (("s0", Quantity(X, 0)), ("s1", Quantity(y, 0))), "model.py:3"),
     ]
     tree = build(guards, make_request(two, a, b))
     assert tree.check({"x": torch.ones(5, 2), "y": torch.ones(10)})

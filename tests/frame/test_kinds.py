@@ -14,8 +14,8 @@ from torch import nn
 import armature
 from armature.frame import sources
 from armature.frame.guards import kinds
-from armature.frame.guards.explain import failed
-from armature.frame.guards.guard import Guard, TreeBuilder
+from armature.frame.guards.explain import explained, failed
+from armature.frame.guards.guard import Guard, Quantity, TreeBuilder
 from armature.frame.guards.text import short, shown
 from armature.frame.guards.tree import build
 from armature.frame.source import Expressions, Loader, Reach, Resolver, Source
@@ -98,8 +98,42 @@ def test_a_new_source_and_a_new_guard(make_request: Callable[..., Any]) -> None:
     assert tree.texts == ("x[-1] is even    (model.py:3)",)  # the same guard again is left out
     assert tree.check({"x": [1, 2]}) and tree.check({"x": [4]})
     assert failed(tree, {"x": [2, 1]}) == tree.texts
-    shape = kinds.ShapeGuard("n > 2", (("n", kinds.Quantity(source)),))
+    shape = kinds.ShapeGuard("n > 2", (("n", Quantity(source)),))
     assert build([shape], make_request(fn, [3])).check({"x": [0, 3]})
+
+
+@attrs.frozen(eq=False)
+class LessGuard(Guard):
+    """`first < second`: a kind about two objects."""
+
+    first: Source
+    second: Source
+    user: str = ""
+
+    @property
+    def numbers(self) -> tuple[Quantity, ...]:
+        return Quantity(self.first), Quantity(self.second)
+
+    @property
+    def words(self) -> str:
+        return f"{self.first.expr} < {self.second.expr}"
+
+    def add(self, tree: TreeBuilder, parts: list[str]) -> None:
+        writer = Expressions(tree.request)
+        text = f"lambda L: {writer.of(self.first)} < {writer.of(self.second)}"
+        tree.add_last(eval(text, writer.namespace), parts)
+
+
+def test_a_failure_of_a_new_kind_about_two_objects_is_explained(make_request: Callable[..., Any]) -> None:
+    def fn(x: int, y: int) -> int:
+        return x + y
+
+    x, y = sources.LocalSource("x"), sources.LocalSource("y")
+    less = LessGuard(x, y, "model.py:3")
+    assert less.key != LessGuard(y, x).key and less.key == LessGuard(x, y).key
+    tree, request = build([less], make_request(fn, 1, 2)), make_request(fn, 5, 4)
+    (text,) = failed(tree, {"x": 5, "y": 4})
+    assert explained(tree, text, request).words == "x < y no longer holds: x is now 5 and y is now 4"
 
 
 def test_code_loads_a_new_source(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,30 @@ def test_one_module_asks_whether_a_value_has_a_builtin_part() -> None:
     same({name_of(path) for path in inside if asks.search(path.read_text())}, ASKS_FOR_BASE, "asks for `.base`")
 
 
+def test_one_module_knows_the_kinds_of_guards() -> None:
+    """What others ask of a guard is an attribute of `Guard`, so that a new kind is one class in one file."""
+    home = ROOT / "core/frame/guards/kinds.py"
+    kinds = {node.name for node in parse(home).body if isinstance(node, ast.ClassDef) and node.name.endswith("Guard")}
+    assert len(kinds) > 10
+    others = [path for path in PRODUCT if name_of(path).startswith("core/") and path != home]
+    found = {f"{name_of(path)}:{node.lineno}" for path in others for node in asked_kinds(parse(path), kinds)}
+    assert not found, f"asks for the kind of a guard: {sorted(found)}"
+
+
+def asked_kinds(tree: ast.AST, kinds: set[str]) -> Iterator[ast.expr]:
+    """The classes among `kinds` that objects are asked for: by `isinstance`, a class pattern or a comparison."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, asked]) | ast.MatchClass(cls=asked):
+                where = [asked]
+            case ast.Compare(comparators=where):
+                pass
+            case _:
+                continue
+        names = (one for asked in where for one in ast.walk(asked) if isinstance(one, ast.Name | ast.Attribute))
+        yield from (one for one in names if dotted(one).rpartition(".")[2] in kinds)
+
+
 def test_the_same_work_has_the_same_file_name_in_both_back_ends() -> None:
     folders = (ROOT / "plugins/cpu_cpp/armature_cpu_cpp", ROOT / "plugins/gpu_triton/armature_gpu_triton")
     cpu, gpu = ({path.stem for path in folder.glob("*.py")} - {"__init__"} for folder in folders)

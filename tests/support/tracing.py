@@ -56,7 +56,7 @@ class Traced:
 
     def guarded(self) -> set[str]:
         """Sources of all guards, as expressions."""
-        return {guard.source.expr for guard in self.frame.guards if hasattr(guard, "source")}
+        return {guard.source.expr for guard in self.frame.guards if guard.source is not None}
 
 
 def request_for(

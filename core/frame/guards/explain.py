@@ -12,7 +12,6 @@ import torch
 
 from armature.frame.data import STACK, FrameRequest
 from armature.frame.guards.guard import Condition, Guard
-from armature.frame.guards.kinds import AliasGuard, NoAliasGuard, TensorGuard
 from armature.frame.guards.loops import iterated
 from armature.frame.guards.tree import STATES, GuardTree, Mark
 from armature.frame.source import Resolver
@@ -23,7 +22,6 @@ from armature.torch_abi.overrides import without_overrides
 _MEMBER = re.compile(r"\.__dict__\['(?:_modules|_parameters|_buffers)'\]\['([^']+)'\]|\.__dict__\['([^']+)'\]")
 _GLOBAL = re.compile(r"^globals\(\)\['([^']+)'\]")
 _ON_STACK = re.compile(rf"{STACK}\d+")  # values without a name in the program, such as a loop's iterator
-FOUND_TWICE = "Duplicate tensor found where not expected!"  # torch's message when two arguments are the same tensor
 NAMED = 4  # most expected values that are listed by name
 SAME = ("the same object as", "another one")
 DIFFERENT = ("another object than", "the same one")
@@ -120,11 +118,11 @@ def explained(tree: GuardTree, text: str, request: FrameRequest) -> FailedGuard:
     """Parse the text of a failed guard. torch words the failures of tensor guards itself, and names the source."""
     for known, mark in zip(tree.texts, tree.marks):
         if mark.source is None:
-            if known == text or (mark.kind is NoAliasGuard and text == FOUND_TWICE):
+            if known == text or mark.kind.is_told_by(text, ""):
                 return _of_several(text, mark, request)
             continue
         expr = mark.source.expr
-        if known == text or (mark.kind is TensorGuard and f"tensor '{expr}'" in text):
+        if known == text or mark.kind.is_told_by(text, expr):
             name = as_written(expr, request)
             about, before = _relied_on(known, expr, name, mark)
             return FailedGuard(text, about, before, _now(mark.source, mark.kind, request), mark.user)
@@ -159,8 +157,8 @@ def _of_several(text: str, mark: Mark, request: FrameRequest) -> FailedGuard:
             return FailedGuard(text, "", words, now, mark.user)
         for first, second in itertools.combinations(mark.objects, 2):
             one, other = as_written(first.expr, request), as_written(second.expr, request)
-            if (found.value(first) is found.value(second)) != (mark.kind is AliasGuard):
-                before, now = SAME if mark.kind is AliasGuard else DIFFERENT
+            if (found.value(first) is found.value(second)) != mark.kind.identical:
+                before, now = SAME if mark.kind.identical else DIFFERENT
                 return FailedGuard(text, one, f"{before} {other}", now, mark.user)
     except Exception:  # as in `_now`
         pass

@@ -21,21 +21,101 @@ from armature.torch_abi.guard_tree import Manager
 Condition = Callable[[dict[str, Any]], bool]
 
 
+@attrs.frozen
+class Quantity:
+    """A number that a symbol represents: the int at `source`, or a size or stride along `axis` of the tensor there."""
+
+    source: Source
+    axis: int = -1
+    stride: bool = False
+
+    def read(self, base: str) -> str:
+        """Python code that reads it; `base` is the code of the source."""
+        if self.axis < 0:
+            return base
+        return f"{base}.{'stride' if self.stride else 'size'}({self.axis})"
+
+    @property
+    def expr(self) -> str:
+        """The expression shown to users."""
+        return self.read(self.source.expr)
+
+    def value(self, frame: Resolver) -> object:
+        """The number itself."""
+        found: Any = frame.value(self.source)
+        if self.axis < 0:
+            return found
+        return found.stride(self.axis) if self.stride else found.size(self.axis)
+
+
 class Guard:
     """Base class of all kinds of guards: facts that tracing relied on. They are attrs classes with `user` as the last
     field.
 
-    `holds_type`: it implies the type of the object at `source`, so that no separate type guard is needed.
+    What the rest of the compiler asks of a guard is a property or method here, which the kinds that it concerns
+    override: no other module asks for a guard's kind.
+
+    `holds_type`: it implies the type of the object at `source`, so that no separate type guard is needed; `only_type`:
+    it is such a guard. `only_for_graphs`: frames without a graph don't need it. `identical`: the guarded `objects` are
+    one object; else each is another.
     """
 
     __slots__ = ()
     holds_type: ClassVar[bool] = False
+    only_type: ClassVar[bool] = False
+    only_for_graphs: ClassVar[bool] = False
+    identical: ClassVar[bool] = False
+
+    @property
+    def source(self) -> Source | None:
+        """Where the guarded object is; None if the guard concerns several, or none."""
+        return None
+
+    @property
+    def numbers(self) -> tuple[Quantity, ...]:
+        """The numbers that a condition compares."""
+        return ()
+
+    @property
+    def objects(self) -> tuple[Source, ...]:
+        """The objects whose identity it compares."""
+        return ()
+
+    @property
+    def sizes(self) -> tuple[int | None, ...] | None:
+        """The sizes of the tensor at `source`, None for those that it doesn't check; None if it checks no tensor."""
+        return None
+
+    @property
+    def fixes_layout(self) -> bool:
+        """Whether it checks all sizes and strides of a tensor."""
+        return False
+
+    @property
+    def overlapping(self) -> tuple[tuple[int, int, int], ...]:
+        """Tensors that share memory with one that changes: their positions, and their distance in bytes."""
+        return ()
+
+    @property
+    def of_subclass(self) -> bool:
+        """Whether it checks a tensor of a subclass, whose overrides must not run."""
+        return False
 
     @property
     def key(self) -> Hashable:
         """Equal for guards that make each other redundant: of one kind, at one source."""
-        kind: Any = self
-        return type(self), kind.source
+        return self.identity if self.source is None else (type(self), self.source)
+
+    def join(self, other: Self) -> None:
+        """Check also what `other`, of the same key, checks. Most kinds check it already."""
+
+    def of_type(self) -> Guard | None:
+        """The guard on the types of what it checks; None if it is about no single object.
+
+        Only `type` is applied to values: `isinstance`, and so a class pattern, reads `__class__` of the program's
+        objects, which may run its code.
+        """
+        return None
 
     @property
     def user(self) -> str:
@@ -64,6 +144,11 @@ class Guard:
     def add_deferred(cls, tree: TreeBuilder, guards: Sequence[Self]) -> None:
         """Called at the end: add one test for all guards of the kind that were deferred (`TreeBuilder.defer`)."""
         raise NotImplementedError
+
+    @classmethod
+    def is_told_by(cls, message: str, expr: str) -> bool:
+        """Whether a message that torch words itself is about a guard of this kind. expr: that of its source, or ""."""
+        return False
 
     @classmethod
     def now(cls, found: Any) -> str:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from types import MappingProxyType, MemberDescriptorType
+from types import CodeType, MappingProxyType, MemberDescriptorType
 from typing import Any, ClassVar, Self, cast
 
 import attrs
 
 from armature.frame.guards import memory
-from armature.frame.guards.guard import Condition, Guard, TreeBuilder
+from armature.frame.guards.guard import Condition, Guard, Quantity, TreeBuilder
 from armature.frame.guards.text import described_tensor, groups, name_of, short, shown
-from armature.frame.guards.values import is_by_equality, is_by_identity, same
+from armature.frame.guards.values import CONTAINERS, Form, is_by_equality, is_by_identity, same
 from armature.frame.lookups import has_instance_dict
-from armature.frame.source import Expressions, Resolver, Source
+from armature.frame.source import Expressions, Source
 from armature.frame.sources import DictOfSource, WeakKey, stored_key
 from armature.introspection import is_written_in_c
 from armature.torch_abi import guard_tree, symbols
@@ -26,12 +26,14 @@ from armature.torch_abi.overrides import KINDS, without_overrides
 
 SHORT = 16  # most items of a list or tuple that are compared one by one
 _GLOBAL_STATE = "grad mode, autocast, default dtype, determinism, thread count and function modes are unchanged"
+FOUND_TWICE = "Duplicate tensor found where not expected!"  # torch's message when two arguments are the same tensor
 
 
 @attrs.frozen(eq=False)
 class TypeGuard(Guard):
     """`type(source) is type_`."""
 
+    only_type: ClassVar[bool] = True
     source: Source
     type_: type
     user: str = ""
@@ -43,6 +45,9 @@ class TypeGuard(Guard):
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         tree.watch(self.type_)
         tree.manager(self.source).add_type_match_guard(id(self.type_), parts, None)
+
+    def of_type(self) -> Guard:
+        return self
 
     @classmethod
     def now(cls, found: Any) -> str:
@@ -66,6 +71,10 @@ class IdGuard(Guard):
         tree.watch(self.obj)
         tree.manager(self.source).add_id_match_guard(id(self.obj), parts, None)
 
+    def of_type(self) -> Guard:
+        kind = type(self.obj)
+        return self if issubclass(kind, (type, CodeType)) else TypeGuard(self.source, kind, self.user)
+
 
 @attrs.frozen(eq=False)
 class ValueGuard(Guard):
@@ -82,6 +91,12 @@ class ValueGuard(Guard):
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
         _add_value(tree, tree.manager(self.source), self.source.expr, self.value, parts)
+
+    def of_type(self) -> Guard:
+        kind = type(self.value)
+        if issubclass(kind, CONTAINERS):
+            return MetadataGuard(self.source, Form(self.value), self.user)
+        return self if kind is bool else TypeGuard(self.source, kind, self.user)
 
 
 def _add_value(tree: TreeBuilder, manager: guard_tree.Manager, expr: str, value: object, parts: list[str]) -> None:
@@ -122,15 +137,27 @@ class TensorGuard(Guard):
     user: str = ""
 
     @property
+    def fixes_layout(self) -> bool:
+        return None not in (*self.sizes, *self.strides)
+
+    @property
+    def of_subclass(self) -> bool:
+        return type(self.example) not in KINDS
+
+    @property
     @without_overrides
     def words(self) -> str:
         return f"{self.source.expr} is {described_tensor(self.example, self.sizes, self.strides)}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        if type(self.example) not in KINDS:  # torch compares its address, which a later class may have
+        if self.of_subclass:  # torch compares its address, which a later class may have
             tree.watch(type(self.example))
         manager = tree.manager(self.source)
         guard_tree.tensor_match(manager, self.example, self.sizes, self.strides, self.source.expr, parts)
+
+    @classmethod
+    def is_told_by(cls, message: str, expr: str) -> bool:
+        return f"tensor '{expr}'" in message
 
 
 @attrs.frozen(eq=False)
@@ -279,6 +306,13 @@ class ClassGuard(Guard):
     user: str = ""
 
     @property
+    def key(self) -> Hashable:
+        return ClassGuard, id(self.cls)
+
+    def join(self, other: Self) -> None:
+        self.names.update(other.names)
+
+    @property
     def words(self) -> str:
         names = f", and no attribute {', '.join(sorted(self.names))} of its own" if self.names else ""
         return f"{name_of(self.cls)} has the same bases{names}"
@@ -304,9 +338,14 @@ class ClassGuard(Guard):
 class AliasGuard(Guard):
     """The two sources lead to the same object."""
 
+    identical: ClassVar[bool] = True
     first: Source
     second: Source
     user: str = ""
+
+    @property
+    def objects(self) -> tuple[Source, ...]:
+        return self.first, self.second
 
     @property
     def key(self) -> Hashable:
@@ -328,6 +367,10 @@ class NoAliasGuard(Guard):
     user: str = ""
 
     @property
+    def objects(self) -> tuple[Source, ...]:
+        return self.sources
+
+    @property
     def key(self) -> Hashable:
         return NoAliasGuard, frozenset(self.sources)
 
@@ -341,6 +384,10 @@ class NoAliasGuard(Guard):
         if len(lasting) > 1:
             names = [source.expr for source in lasting]
             guard_tree.different_objects(list(map(tree.manager, lasting)), names, parts)
+
+    @classmethod
+    def is_told_by(cls, message: str, expr: str) -> bool:
+        return message == FOUND_TWICE
 
 
 @attrs.frozen(eq=False)
@@ -468,6 +515,7 @@ class AnswerGuard(Guard):
 class GlobalStateGuard(Guard):
     """Grad mode, autocast, default dtype, deterministic algorithms, number of threads: as while tracing."""
 
+    only_for_graphs: ClassVar[bool] = True
     user: str = ""
 
     @property
@@ -478,33 +526,6 @@ class GlobalStateGuard(Guard):
         guard_tree.global_state(tree.root, parts)
 
 
-@attrs.frozen
-class Quantity:
-    """A number that a symbol represents: the int at `source`, or a size or stride along `axis` of the tensor there."""
-
-    source: Source
-    axis: int = -1
-    stride: bool = False
-
-    def read(self, base: str) -> str:
-        """Python code that reads it; `base` is the code of the source."""
-        if self.axis < 0:
-            return base
-        return f"{base}.{'stride' if self.stride else 'size'}({self.axis})"
-
-    @property
-    def expr(self) -> str:
-        """The expression shown to users."""
-        return self.read(self.source.expr)
-
-    def value(self, frame: Resolver) -> object:
-        """The number itself."""
-        found: Any = frame.value(self.source)
-        if self.axis < 0:
-            return found
-        return found.stride(self.axis) if self.stride else found.size(self.axis)
-
-
 @attrs.frozen(eq=False)
 class ShapeGuard(Guard):
     """A condition over symbols, as a Python expression over `names`, with the quantity that each name represents."""
@@ -512,6 +533,10 @@ class ShapeGuard(Guard):
     expr: str
     names: tuple[tuple[str, Quantity], ...]
     user: str = ""
+
+    @property
+    def numbers(self) -> tuple[Quantity, ...]:
+        return tuple(quantity for _, quantity in self.names)
 
     @property
     def words(self) -> str:

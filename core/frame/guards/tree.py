@@ -10,10 +10,8 @@ import attrs
 import torch
 
 from armature.frame.data import FrameRequest
-from armature.frame.guards.guard import Condition, Guard, TreeBuilder
-from armature.frame.guards.kinds import AliasGuard, NoAliasGuard, Quantity, ShapeGuard, TensorGuard, TypeGuard
+from armature.frame.guards.guard import Condition, Guard, Quantity, TreeBuilder
 from armature.frame.source import Source
-from armature.torch_abi import overrides
 from armature.torch_abi.eval_frame import GuardHolder
 
 
@@ -37,14 +35,7 @@ def marks_of(guards: Iterable[Guard]) -> tuple[Mark, ...]:
 
 
 def _mark(guard: Guard) -> Mark:
-    kind = type(guard)
-    if isinstance(guard, ShapeGuard):
-        return Mark(kind, None, guard.user, numbers=tuple(quantity for _, quantity in guard.names))
-    if isinstance(guard, AliasGuard):
-        return Mark(kind, None, guard.user, objects=(guard.first, guard.second))
-    if isinstance(guard, NoAliasGuard):
-        return Mark(kind, None, guard.user, objects=guard.sources)
-    return Mark(kind, getattr(guard, "source", None), guard.user)
+    return Mark(type(guard), guard.source, guard.user, guard.numbers, guard.objects)
 
 
 STATES: Mapping[str, Callable[[], object]] = MappingProxyType(
@@ -86,22 +77,21 @@ def build(guards: Iterable[Guard], request: FrameRequest) -> GuardTree:
     """Build the tree for a frame's guards; the frame is in the state in which it was traced. Errors: those of reading a
     source."""
     kept = _without_repeats(guards)
-    subclass = any(isinstance(g, TensorGuard) and type(g.example) not in overrides.KINDS for g in kept)
-    builder = TreeBuilder(request, subclass or bool(request.overriding.modes))
+    builder = TreeBuilder(request, any(g.of_subclass for g in kept) or bool(request.overriding.modes))
     texts = tuple(guard.text for guard in kept)
     for guard, text in zip(kept, texts, strict=True):
         guard.add(builder, [text])
     builder.finish()
-    sizes = tuple((g.source, g.sizes) for g in kept if isinstance(g, TensorGuard))
+    sizes = tuple((g.source, g.sizes) for g in kept if g.source is not None and g.sizes is not None)
     return GuardTree(builder.holder, texts, marks_of(kept), tuple(builder.conditions), sizes)
 
 
 def _without_repeats(guards: Iterable[Guard]) -> list[Guard]:
     """Each guard once, without type guards that a stronger guard implies."""
     guards = list(guards)
-    typed = {getattr(guard, "source", None) for guard in guards if guard.holds_type}
+    typed = {guard.source for guard in guards if guard.holds_type}
     unlike: dict[object, Guard] = {}
     for guard in guards:
-        if not (isinstance(guard, TypeGuard) and guard.source in typed):
+        if not (guard.only_type and guard.source in typed):
             unlike.setdefault(guard.identity, guard)
     return list(unlike.values())

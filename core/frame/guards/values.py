@@ -1,4 +1,4 @@
-"""Decides whether two values are the same constant: stricter than `==`."""
+"""Decides whether two values are the same constant, stricter than `==`, or of the same types."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import enum
 import math
 import numbers
 import operator
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 SINGLETONS = frozenset({bool, torch.dtype, torch.layout, torch.memory_format, type(Ellipsis), type(NotImplemented)})
+CONTAINERS = (tuple, list, set, frozenset, dict)
+DEPTH, WIDTH = 4, 32  # how deep, and for how many items, the types in containers are compared
 BY_EQUALITY = frozenset({int, str, bytes, torch.device, torch.Size})
 
 
@@ -136,3 +139,23 @@ _BY_TYPE: dict[type, Callable[..., bool]] = {
     slice: _same_slice,
     **dict.fromkeys((set, frozenset), same_members),
 }
+
+
+class Form:
+    """A test whether a value has the recorded type and, for a container, contents of the recorded types."""
+
+    def __init__(self, value: object) -> None:
+        self.form = _form(value)
+
+    def __call__(self, value: object) -> bool:
+        return _form(value) == self.form
+
+
+def _form(value: object, depth: int = 0) -> object:
+    kind = type(value)
+    if depth == DEPTH or not issubclass(kind, CONTAINERS):
+        return kind
+    items = (
+        dict.values(cast("dict[object, object]", value)) if issubclass(kind, dict) else cast("Iterable[object]", value)
+    )
+    return kind, frozenset(_form(item, depth + 1) for item in islice(items, WIDTH))

@@ -10,8 +10,8 @@ import torch
 from torch import fx
 
 from armature.frame import dynamic
-from armature.frame.guards.guard import Guard
-from armature.frame.guards.kinds import Quantity, ShapeGuard
+from armature.frame.guards.guard import Guard, Quantity
+from armature.frame.guards.kinds import ShapeGuard
 from armature.frame.sources import Source
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
