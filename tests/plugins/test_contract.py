@@ -35,6 +35,7 @@ from armature.plugin_api import (
     RuleOrigin,
     Signature,
     Tracing,
+    Value,
     ValueType,
     Verdict,
     hookimpl,
@@ -277,6 +278,28 @@ def test_the_guide_has_all_parts_of_the_trace() -> None:
     told = re.findall(r"`(\w+)`", "\n".join(line.split(" | ")[0] for line in table.splitlines()))
     properties = [name for name, held in vars(Tracing).items() if isinstance(held, property)]
     assert sorted(told) == sorted([*Tracing.__annotations__, *properties])
+
+
+def test_the_guide_has_all_of_a_frame() -> None:
+    table = GUIDE.read_text().partition("| part of `FrameView` |")[2].partition("\n\n")[0]
+    told = re.findall(r"`(\w+(?:\([^)]*\))?)`", "\n".join(line.split(" | ")[0] for line in table.splitlines()))
+    frame = protocols.FrameView
+    properties = [name for name, held in vars(frame).items() if isinstance(held, property)]
+    verbs = [f"{name}({given})" for name, given in verbs_of(frame).items()]
+    assert sorted(told) == sorted([*frame.__annotations__, *properties, *verbs])
+
+
+def test_the_guide_has_all_of_a_value() -> None:
+    section = GUIDE.read_text().partition("| slots | verb of `Value` |")[2].partition("\n### ")[0]
+    of_slots, _, others = section.partition("| attribute or verb of `Value` |")
+    verbs = "\n".join(line.split(" | ")[1] for line in of_slots.partition("\n\n")[0].splitlines() if " | " in line)
+    names = "\n".join(line.split(" | ")[0] for line in others.partition("\n\n")[0].splitlines())
+    told = dict(re.findall(r"`(\w+)(\([^)]*\))?`", f"{verbs}\n{names}"))
+    held = [cls for cls in Value.__mro__ if cls is not object]
+    signatures = {name: f"({given})" for cls in reversed(held) for name, given in verbs_of(cls).items()}
+    public = {name for cls in held for name in vars(cls) if not name.startswith("_")}
+    assert told.keys() == public
+    assert {name for name, given in told.items() if given and given != signatures.get(name)} == set()
 
 
 def test_the_guide_has_all_verbs_of_a_call() -> None:
