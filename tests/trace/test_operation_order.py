@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import functools
 import operator
 import random
@@ -255,3 +256,59 @@ def test_tracing_asks_objects_for_nothing(base: type, program: Callable[..., Any
         return [*LOG]
 
     assert asked(armature.compile(program, backend="eager")) == asked(program)
+
+
+class EqOfInt(enum.IntEnum):
+    ONE = 1
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+class EqOfMember(enum.Enum):
+    ONE = 1
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = enum.Enum.__hash__
+
+
+class OnlyNe:
+    def __ne__(self, other: object) -> bool:
+        return True
+
+
+class Below(Plain):
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "unequal"),
+    [
+        (EqOfInt.ONE, 2, True),  # by the `__ne__` of int, which asks no `__eq__`
+        (2, EqOfInt.ONE, True),
+        (EqOfMember.ONE, 2, False),
+        (2, EqOfMember.ONE, False),
+        (EqOfMember.ONE, OnlyNe(), False),  # the member's `__eq__` comes before the other's `__ne__`
+        (OnlyNe(), EqOfMember.ONE, True),
+        (Plain(), OnlyNe(), False),
+        (Plain(), Below(), True),  # the derived class comes first
+        (Plain(), [1], False),
+        ([1], Plain(), False),
+        (Indices([1]), Plain(), False),
+        (Plain(), Indices([1]), False),
+    ],
+)
+def test_unequal_asks_eq_only_where_ne_is_that_of_object(left: Any, right: Any, unequal: bool) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if left != right else x - 1
+
+    assert bool(left != right) is unequal
+    compiled = armature.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.zeros(2)), fn(torch.zeros(2)))

@@ -209,10 +209,13 @@ def by_methods(tracer: Tracing, name: str, reflected: str, left: Value, right: V
 
 def by_comparing(tracer: Tracing, name: str, reflected: str, left: Value, right: Value) -> Value | None:
     """A comparison by the operands' methods (data model, 3.3.1). None: neither implements it."""
-    if is_derived(left, right):
-        return by_first_method(tracer, name, reflected, left, right)
     order = [(left, name, right), (right, reflected, left)]
-    if slots.right_compares_first(left.python_type(), right.python_type()):
+    if is_derived(left, right):
+        found = by_first_method(tracer, name, reflected, left, right)
+        if found is not None or name != "__ne__":
+            return found
+        order = [step for step in order if inherits(step[0].python_type(), name, object)]
+    elif slots.right_compares_first(left.python_type(), right.python_type()):
         order.reverse()
     return _first_known(tracer, order)
 
@@ -263,7 +266,11 @@ def _ask(tracer: Tracing, owner: Value, method: str, other: Value) -> Value | No
         changed, tracer.effects.watched = tracer.effects.watched, outer
         if asked is not None or changed or tracer.effects.count != count:
             break_at_method_order(tracer, method, owner, other)
-    return owner.binary(tracer, method, other) if method in owner.slots else None
+    found = owner.binary(tracer, method, other) if method in owner.slots else None
+    if found is None and method == "__ne__" and inherits(owner.python_type(), method, object):  # that asks `__eq__`
+        equal = _ask(tracer, owner, "__eq__", other)
+        return None if equal is None else tracer.constant(not equal.truth(tracer))
+    return found
 
 
 def _first_known(tracer: Tracing, order: list[tuple[Value, str, Value]]) -> Value | None:
@@ -353,9 +360,6 @@ def compare(tracer: Tracing, symbol: str, left: Value, right: Value) -> Value:
 def _compare_constants(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value:
     """A method of an enum member's class decides, if there is one; otherwise the operation is folded."""
     found = _by_member(tracer, by_comparing, row.method, row.reflected, left, right)
-    if found is None and row.symbol == "!=":
-        equal = _by_member(tracer, by_comparing, "__eq__", "__eq__", left, right)
-        found = None if equal is None else tracer.constant(not equal.truth(tracer))
     return fold(tracer, row.function, left.as_constant(), right.as_constant()) if found is None else found
 
 
@@ -387,21 +391,11 @@ def _compare_derived(tracer: Tracing, row: Comparison, left: Value, right: Value
         raise
 
 
-def _negated_eq(tracer: Tracing, row: Comparison, left: Value, right: Value) -> Value | None:
-    """Call `object.__ne__`, which asks `__eq__`, if a class has no other."""
-    for first, second in ((left, right), (right, left)):
-        equal = _ask(tracer, first, "__eq__", second) if inherits(first.python_type(), "__ne__", object) else None
-        if equal is not None:
-            return tracer.constant(not equal.truth(tracer))
-    return None
-
-
 COMPARED: Rows[Comparison] = (
     ("constants", lambda row, left, right: left.is_constant and right.is_constant, _compare_constants),
     ("a tensor", lambda row, left, right: left.is_tensor or right.is_tensor, _compare_tensors),
     ("symbolic numbers", lambda row, left, right: left.is_symbolic or right.is_symbolic, _compare_numbers),
     ("all", lambda row, left, right: True, _compare_by_methods),
-    ("unequal", lambda row, left, right: row.symbol == "!=", _negated_eq),
     ("derived classes", lambda row, left, right: is_derived(left, right), _compare_derived),
 )
 
