@@ -24,6 +24,7 @@ from armature.graph.saved import save_inputs_of_numbers, save_inputs_of_views, s
 from armature.graph.verify import verify
 from armature.torch_abi import aot, recorder, training, views
 from armature.torch_abi.decomps import keeping_layout
+from armature.torch_abi.functions import Functions
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.data import GraphInput, TracedFrame
 
@@ -91,7 +92,7 @@ class _Compilation:
         tables = self.ctx.tables
         rows = tables.decompositions.items()
         table = {op: interrupts.checking(keeping_layout(tables.fake_rules, op, row.fn)) for op, row in rows}
-        asking = _asking(module)
+        asking = _asking(module, self.ctx.functions)
         if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE), len(fakes))
         origins.mark(asking)
@@ -160,14 +161,14 @@ class _Compilation:
         return call if preparation is None else frozen.Prepared(call, preparation)
 
 
-def _asking(module: fx.GraphModule) -> fx.GraphModule:
+def _asking(module: fx.GraphModule, functions: Functions) -> fx.GraphModule:
     """A copy of the graph in which each call first checks for Ctrl-C. AOTAutograd spends most of its time running the
     graph on fakes, several times, and torch's own loops never check."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         copies[node] = copy = graph.node_copy(node, copies.__getitem__)
-        if (found := numbers.differentiable(node)) is not None:
+        if (found := numbers.differentiable(node, functions)) is not None:
             copy.op, copy.target = "call_function", interrupts.checking(found)
         elif node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
             copy.target = interrupts.checking(node.target)

@@ -29,9 +29,11 @@ class Function:
     that the graph runs as it was captured. sparse_gradients: `sparse_gradients(node)`, whether a call that is
     differentiated makes a sparse gradient. any_number: results have the same dtype and sizes whatever the value of a
     number among the arguments is. needs_numbers: sizes of results, or derivatives, depend on such a number. as_tensor:
-    the positions of a number that may be a 0-d tensor instead, with the same result to the last bit. changes_state: a
-    method in place changes other state of the tensor than its elements. chooses_class: for an object of a derived
-    class, C code decides which class the result has. A pattern has neither `same_as`, `unused` nor `chooses_class`.
+    the positions of a number that may be a 0-d tensor instead, with the same result to the last bit. differentiable: a
+    function that gives the same, with derivatives that never ask for the value of such a number; it also serves the
+    form in place, whose name ends with `_`. changes_state: a method in place changes other state of the tensor than its
+    elements. chooses_class: for an object of a derived class, C code decides which class the result has. A
+    pattern has neither `same_as`, `unused` nor `chooses_class`.
     """
 
     target: Callable[..., Any] | re.Pattern[str]
@@ -43,6 +45,7 @@ class Function:
     any_number: bool = False
     needs_numbers: bool = False
     as_tensor: frozenset[int] = frozenset()
+    differentiable: Callable[..., Any] | None = None
     changes_state: bool = False
     chooses_class: bool = False
 
@@ -101,6 +104,11 @@ class Functions:
     def tensor_positions(self, fn: Callable[..., Any] | str) -> frozenset[int]:
         """The positions at which a 0-d tensor gives the same result as the number in it."""
         return self._fact("as_tensor", fn) or frozenset()
+
+    def differentiable(self, fn: Callable[..., Any] | str) -> Callable[..., Any] | None:
+        """A function that gives the same, with derivatives that never ask for a number that varies."""
+        found: Callable[..., Any] | None = self._fact("differentiable", fn)
+        return found
 
     def changes_state(self, fn: Callable[..., Any] | str) -> bool:
         """Whether a method in place changes other state of the tensor than its elements."""

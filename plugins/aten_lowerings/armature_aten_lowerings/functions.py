@@ -12,6 +12,7 @@ from torch import fx
 from torch.nn import functional
 
 from armature.plugin_api import Function, tensors_of
+from armature_aten_lowerings.differentiable_numbers import DIFFERENTIABLE
 
 # Functions that give the same for the same arguments, once arguments are named as those of the second one.
 SAME: Mapping[Callable[..., object], Callable[..., object]] = {
@@ -159,4 +160,5 @@ def rows() -> Iterable[Function]:
     yield Function(re.compile(ANY_NUMBER), any_number=True)
     yield Function(re.compile(NEEDS_NUMBERS), needs_numbers=True)
     yield from (Function(re.compile(names), as_tensor=positions) for names, positions in AS_TENSOR.items())
+    yield from (Function(re.compile(f"{name}$"), differentiable=does) for name, does in DIFFERENTIABLE.items())
     yield Function(re.compile(CHANGES_STATE), changes_state=True)

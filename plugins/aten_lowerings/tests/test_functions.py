@@ -17,6 +17,7 @@ from armature_aten_lowerings.functions import rows
 
 KNOWN = Functions.of(rows())
 FLOATS, INTS, SQUARE, HALVES = torch.ones(3), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 3), torch.ones(3).half()
+SLOPING = torch.tensor([0.5, 1.0, 2.0], requires_grad=True)
 RAISING: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an index out of range": (torch.index_select, (FLOATS, 0, INTS + 7)),
     "an item out of range": (operator.getitem, (FLOATS, INTS + 7)),
@@ -99,6 +100,34 @@ def test_a_number_as_a_tensor_may_come_first_where_the_result_is_the_same() -> N
     assert KNOWN.tensor_positions(operator.add) == KNOWN.tensor_positions("mul") == {0, 1}
     assert KNOWN.tensor_positions(operator.truediv) == KNOWN.tensor_positions("add_") == {1}
     assert not KNOWN.tensor_positions("addmm") and not KNOWN.tensor_positions(operator.pow)
+
+
+@pytest.mark.parametrize(
+    ("fn", "given"),
+    [
+        (torch.pow, (SLOPING, 2.5)),
+        (operator.pow, (1.5, SLOPING)),
+        (torch.Tensor.lerp, (SLOPING, SLOPING * SLOPING, 0.3)),
+        (torch.nn.functional.celu, (SLOPING - 1, 0.7)),
+        (torch.linalg.vector_norm, (SLOPING, 3.0)),
+        (torch.special.xlog1py, (SLOPING, 0.4)),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_functions_of_numbers_that_vary_have_the_same_results_and_derivatives(
+    fn: Callable[..., Any], given: tuple[Any, ...]
+) -> None:
+    does = KNOWN.differentiable(fn)
+    assert does is not None and does is not fn
+    expected, found = fn(*given), does(*given)
+    torch.testing.assert_close(found, expected)
+    pulled = [torch.autograd.grad(one.sum(), SLOPING, retain_graph=True) for one in (found, expected)]
+    torch.testing.assert_close(*pulled)
+
+
+def test_other_functions_keep_their_derivatives() -> None:
+    assert KNOWN.differentiable("pow") is KNOWN.differentiable(torch.Tensor.__pow__)
+    assert KNOWN.differentiable(torch.add) is None and KNOWN.differentiable("power") is None
 
 
 def test_methods_that_change_state_write_no_elements() -> None:
