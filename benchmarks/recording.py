@@ -42,7 +42,7 @@ TIMES = 3  # number of measurements of each share
 FOR_REPORTS: tuple[tuple[Any, str], ...] = (
     (session, "callers"),
     (session.Compilation, "note_failed"),
-    (logs, "tell"),
+    (logs, "log"),
     (tree, "marks_of"),
     (trace_stack, "with_columns"),
     (trace_stack, "seen_values"),

@@ -30,7 +30,6 @@ ELSE = {
     r"torch\.nn\.functional\.\w+_loss:(margin|delta|eps|beta|p)": SCHEMA,
     r"torch\.(nn\.functional\.)?rrelu(_?\(\))?:(lower|upper)": SCHEMA,
     r"torch\.(nn\.functional\.)?rrelu_\(\):(lower|upper)": SCHEMA,
-    r"torch\.nn\.functional\.local_response_norm:\w+": "its derivative asks for the exponent; torch.compile has two",
     r"torch\.range\(.*": "the size of the result depends on it",
     r"torch\.arange\(start.*": "the size of the result depends on it; torch.compile has two or three",
     r"torch\.(cumulative_)?trapezoid\(dx\):dx": "its kernel multiplies by the known number",

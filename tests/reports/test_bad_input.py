@@ -110,7 +110,7 @@ def test_ids_that_two_types_have_are_a_problem_that_all_forms_of_reports_tell(do
     assert len(double) == 2 and "break type of same" in double[1] and "doubled" in double[1]
     (run,) = sarif.log(recording)["runs"]
     texts = {
-        "terminal and pytest": of_tests.told(recording),
+        "terminal and pytest": of_tests.plain_text(recording),
         "page": html.page(recording),
         "json": schema.as_json(recording),
         "sarif": json.dumps(run["invocations"]),

@@ -47,6 +47,8 @@ def saved_parts(node: fx.Node, backward: set[fx.Node]) -> set[fx.Node]:
         user, part = todo.pop()
         if is_view(user):
             value = user.meta["val"]
+            if isinstance(value, Tensor) and not has_numbers(user):
+                return set()
             smaller = user if part is None and isinstance(value, Tensor) and value.numel() < size else part
             todo += [(below, smaller) for below in user.users]
         elif user.op == "output" or (user in backward and (part is None or is_elementwise(user))):

@@ -388,9 +388,11 @@ def memory_like(node: fx.Node, source: fx.Node, before: fx.Node) -> fx.Node:
 
 
 def has_numbers(node: fx.Node) -> bool:
-    """Whether sizes and strides are known at compile time."""
+    """Whether sizes, strides and offset are known at compile time."""
     value = node.meta.get("val")
-    return isinstance(value, Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))
+    if not isinstance(value, Tensor):
+        return False
+    return all(isinstance(n, int) for n in (*value.shape, *value.stride(), value.storage_offset()))
 
 
 def inlined(
