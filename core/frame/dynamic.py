@@ -11,12 +11,8 @@ from torch import nn
 from armature.frame.data import FrameRequest
 from armature.frame.sources import (
     AttrSource,
-    CellSource,
     DictOfSource,
-    FormulaSource,
-    GlobalSource,
     ItemSource,
-    ObjectSource,
     Source,
 )
 from armature.torch_abi.fake import Axes
@@ -66,7 +62,7 @@ def _inner_axes(
 def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registered: bool) -> frozenset[int]:
     marks = tensor.__dict__
     chosen = request.history.changed_axes(source.expr, tensor.shape)
-    if isinstance(tensor, nn.Parameter) or request.dynamic is False or type(source) is ObjectSource:
+    if isinstance(tensor, nn.Parameter) or request.dynamic is False or source.is_fixed:
         chosen = frozenset()
     elif request.dynamic and not registered:
         chosen = frozenset(range(tensor.dim()))
@@ -78,7 +74,7 @@ def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registere
 def number_changes(request: FrameRequest, number: int, source: Source) -> bool:
     """Whether an int of the program becomes a symbol."""
     changed = request.history.changed_number(source.expr, number)
-    if request.dynamic is False or type(source) is ObjectSource:
+    if request.dynamic is False or source.is_fixed:
         return False
     return changed or (request.dynamic is True and _is_argument(source))
 
@@ -87,8 +83,8 @@ def float_changes(request: FrameRequest, number: float, source: Source) -> bool:
     """Whether a float of the program had two other values before; otherwise each value would get code of its own. One
     that is computed from symbols varies at once: they are symbols because they had other values."""
     often = request.history.changes_often(source.expr, number)
-    of_symbols = type(source) is FormulaSource and request.dynamic is None
-    return (often or of_symbols) and request.dynamic is not False and type(source) is not ObjectSource
+    of_symbols = source.is_computed and request.dynamic is None
+    return (often or of_symbols) and request.dynamic is not False and not source.is_fixed
 
 
 def items_change(request: FrameRequest, items: Any, source: Source) -> bool:
@@ -97,7 +93,7 @@ def items_change(request: FrameRequest, items: Any, source: Source) -> bool:
         if type(item) is int:
             request.history.changed_number(ItemSource(source, position).expr, item)
     changed = request.history.changed_number(source.expr, tuple(items))
-    if request.dynamic is False or type(source) is ObjectSource:
+    if request.dynamic is False or source.is_fixed:
         return False
     return changed or (request.dynamic is True and _is_argument(source))
 
@@ -106,4 +102,4 @@ def _is_argument(source: Source) -> bool:
     """Whether a value is passed by the call, not read from the function or a module."""
     while isinstance(source, ItemSource):
         source = source.base
-    return not isinstance(source, (AttrSource, DictOfSource, GlobalSource, CellSource, ObjectSource))
+    return source.of_call

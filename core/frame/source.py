@@ -21,9 +21,17 @@ from armature.torch_abi.guard_tree import Manager, Root
 
 @attrs.frozen
 class Source:
-    """Base class of all kinds. `loaded_at_once`: one instruction pushes the object, so that code need not store it."""
+    """Base class of all kinds.
+
+    loaded_at_once: one instruction pushes the object, so that code need not store it. is_fixed: it is always the same
+    object. is_computed: a number that Python computes from others. of_call: what is below an argument of the call, if
+    only items lead there, and not read from a module or the function.
+    """
 
     loaded_at_once: ClassVar[bool] = False
+    is_fixed: ClassVar[bool] = False
+    is_computed: ClassVar[bool] = False
+    of_call: ClassVar[bool] = True
 
     @property
     def expr(self) -> str:

@@ -129,6 +129,7 @@ class GlobalSource(Source):
     """A global of the frame being compiled."""
 
     name: str
+    of_call: ClassVar[bool] = False
 
     @property
     def expr(self) -> str:
@@ -155,6 +156,8 @@ class ObjectSource(Source):
     obj: object = attrs.field(eq=id, hash=False)
     label: str
     loaded_at_once: ClassVar[bool] = True
+    is_fixed: ClassVar[bool] = True
+    of_call: ClassVar[bool] = False
 
     @property
     def expr(self) -> str:
@@ -186,6 +189,7 @@ class AttrSource(Source):
 
     base: Source
     name: str
+    of_call: ClassVar[bool] = False
 
     @functools.cached_property
     def expr(self) -> str:
@@ -219,6 +223,7 @@ class DictOfSource(Source):
     """`base.__dict__`, read without running user code."""
 
     base: Source
+    of_call: ClassVar[bool] = False
 
     @functools.cached_property
     def expr(self) -> str:
@@ -394,6 +399,7 @@ class CellSource(Source):
     """The contents of the cell object at `base` (an element of a function's `__closure__`)."""
 
     base: Source
+    of_call: ClassVar[bool] = False
 
     @property
     def expr(self) -> str:
@@ -480,6 +486,7 @@ class FormulaSource(Source):
     words: str
     operands: tuple[Source, ...]
     names: tuple[tuple[str, Any], ...] = ()
+    is_computed: ClassVar[bool] = True
 
     @property
     def expr(self) -> str:

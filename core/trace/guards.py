@@ -71,17 +71,17 @@ class GuardRecorder:
 
     def type_is(self, source: Source, kind: type) -> None:
         """`type(source) is kind`."""
-        if type(source) is not ObjectSource:
+        if not source.is_fixed:
             self.add(TypeGuard(source, kind))
 
     def same(self, source: Source, obj: object) -> None:
         """`source is obj`."""
-        if type(source) is not ObjectSource:
+        if not source.is_fixed:
             self.add(IdGuard(source, obj))
 
     def equal(self, source: Source, value: object) -> None:
         """`source == value`, of the same type."""
-        if type(source) is not ObjectSource or type(value) is list:
+        if not source.is_fixed or type(value) is list:
             self.add(ValueGuard(source, value))
 
     def tensor(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:

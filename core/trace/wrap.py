@@ -221,7 +221,7 @@ def _function(tracer: Tracing, obj: FunctionType, source: Source) -> Value:
     if "<locals>" in obj.__qualname__:
         # A new function object each time its outer function runs: guard its code, defaults and closure.
         tracer.guards.type_is(source, FunctionType)
-        if type(source) is not ObjectSource:
+        if not source.is_fixed:
             tracer.guards.same(AttrSource(source, "__code__"), obj.__code__)
     else:
         tracer.guards.same(source, obj)

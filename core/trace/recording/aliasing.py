@@ -16,7 +16,6 @@ from armature.frame.sources import (
     CallSource,
     DictOfSource,
     ItemSource,
-    ObjectSource,
     Source,
     is_precomputed,
 )
@@ -97,7 +96,7 @@ def _objects(tracer: Tracing) -> list[Guard]:
         if value.source is not None and value.python_type() in by_type:
             by_type[value.python_type()][value.source] = None
     groups = [tuple(sources) for sources in by_type.values() if len(sources) > 1]
-    return [NoAliasGuard(group) for group in groups if not all(type(source) is ObjectSource for source in group)]
+    return [NoAliasGuard(group) for group in groups if not all(source.is_fixed for source in group)]
 
 
 def _registered_in(value: Value) -> Source | None:

@@ -25,7 +25,6 @@ from armature.frame.sources import (
     DictOfSource,
     ItemSource,
     LocalSource,
-    ObjectSource,
     object_source,
 )
 from armature.introspection import MISSING, class_member
@@ -200,7 +199,7 @@ class FunctionValue(CallableValue):
     @property
     def is_fixed(self) -> bool:
         """Whether cells and defaults never change: for a trusted function, unless a call makes it anew."""
-        made = "<locals>" in self.fn.__qualname__ and not isinstance(self.source, ObjectSource)
+        made = "<locals>" in self.fn.__qualname__ and not (self.source is not None and self.source.is_fixed)
         return is_trusted(self.fn) and not made
 
     def direct_code(self, tracer: Tracing) -> CodeType | None:

@@ -20,7 +20,6 @@ from armature.plugin_api import (
     IteratorValue,
     Kwargs,
     NotConstant,
-    ObjectSource,
     Rebuilding,
     Source,
     Tracing,
@@ -270,7 +269,7 @@ def escape(call: Call, pattern: Value) -> Value | None:
 
 def pattern_of_program(obj: Pattern, source: Source, tracer: Tracing) -> Value:
     """A pattern of the program."""
-    if type(source) is not ObjectSource:
+    if not source.is_fixed:
         tracer.guards.same(source, obj)
     return PatternValue(obj, source=source)
 

@@ -29,7 +29,6 @@ from armature.plugin_api import (
     Kwargs,
     ListValue,
     NotConstant,
-    ObjectSource,
     Rebuilding,
     SequenceValue,
     SliceValue,
@@ -552,7 +551,7 @@ def tensor_of(call: Call, data: Value, options: dict[str, Value]) -> Value | Non
 
 def array_of_program(obj: Elements, source: Source, tracer: Tracing) -> Value:
     """An array of the program: a graph input over its memory."""
-    memory = layer.memory_of(obj) if not isinstance(source, ObjectSource) else None
+    memory = layer.memory_of(obj) if not source.is_fixed else None
     if memory is None or not obj.dtype.isnative or memory.numel() > layer.LARGEST:
         tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
