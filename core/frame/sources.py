@@ -6,17 +6,16 @@ generated code (`frame/source.py` has the readers), so that a new kind is one cl
 
 from __future__ import annotations
 
-import enum
 import functools
 import operator
-import weakref
 from collections.abc import Callable, Sequence
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import CellType
 from typing import Any, ClassVar
 
 import attrs
 import torch
 
+from armature.frame.keys import WeakKey, key_text, load_key, real_key
 from armature.frame.lookups import dict_path, has_instance_dict
 from armature.frame.source import Expressions, Loader, Reach, Resolver
 from armature.frame.source import Source as Source
@@ -28,59 +27,6 @@ from armature.torch_abi.symbols import NAMESPACE
 
 # Plain instance attributes of nn.Module: reading them as attributes is faster than through `__dict__`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
-
-# Types whose objects a program creates once, or whose objects are identified by their code.
-LASTING: frozenset[type] = frozenset({BuiltinFunctionType, FunctionType, ModuleType})
-
-
-@attrs.frozen(eq=False, repr=False)
-class WeakKey:
-    """A weak reference to a dict key: a tensor, or an object that equals only itself. It compares by identity, because
-    `==` of tensors compares elements. Calling it returns the object; None when that is gone."""
-
-    reference: weakref.ref[Any]
-
-    def __call__(self) -> Any:
-        return self.reference()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WeakKey) and other.reference is self.reference
-
-    def __hash__(self) -> int:
-        return id(self.reference)
-
-    def __repr__(self) -> str:
-        return f"{type(self.reference()).__name__} at {id(self.reference):#x}"
-
-
-def stored_key(key: object) -> Any:
-    """The key in the form in which a source or a guard holds it."""
-    kind = type(key)
-    if not issubclass(kind, torch.Tensor):
-        if kind.__hash__ is not object.__hash__ or kind.__eq__ is not object.__eq__ or not kind.__weakrefoffset__:
-            return key
-        if kind in LASTING or issubclass(kind, (type, enum.Enum)):
-            return key
-    return WeakKey(weakref.ref(key))
-
-
-def real_key(key: object) -> Any:
-    """The key as it is in the dict."""
-    return key() if isinstance(key, WeakKey) else key
-
-
-def key_text(texts: Expressions, key: object) -> str:
-    """The expression of a dict's key."""
-    return texts.name(key) + "()" * isinstance(key, WeakKey)
-
-
-def load_key(out: Loader, key: object) -> None:
-    """Push a key of a dict."""
-    if isinstance(key, WeakKey):
-        out.null_function(key)
-        out.call(0)
-    else:
-        out.constant(key)
 
 
 def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:

@@ -25,7 +25,8 @@ from armature.frame.guards.kinds import (
     TypeGuard,
     ValueGuard,
 )
-from armature.frame.sources import ItemSource, ObjectSource, Source, stored_key
+from armature.frame.keys import stored_key
+from armature.frame.sources import ItemSource, ObjectSource, Source
 from armature.torch_abi.grad_modes import AUTOCAST_DEVICES
 
 if TYPE_CHECKING:

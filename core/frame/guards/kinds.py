@@ -17,9 +17,10 @@ from armature.frame.guards import memory
 from armature.frame.guards.guard import Condition, Guard, Quantity, TreeBuilder
 from armature.frame.guards.text import described_tensor, groups, name_of, short, shown
 from armature.frame.guards.values import CONTAINERS, Form, is_by_equality, is_by_identity, same
+from armature.frame.keys import WeakKey, stored_key
 from armature.frame.lookups import has_instance_dict
 from armature.frame.source import Expressions, Source
-from armature.frame.sources import DictOfSource, WeakKey, stored_key
+from armature.frame.sources import DictOfSource
 from armature.introspection import is_written_in_c
 from armature.torch_abi import guard_tree, symbols
 from armature.torch_abi.overrides import KINDS, without_overrides

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from armature.frame.sources import ItemSource, MemberSource, object_source, stored_key
+from armature.frame.keys import stored_key
+from armature.frame.sources import ItemSource, MemberSource, object_source
 from armature.trace.base import NotConstant, Value, Write, type_name
 from armature.trace.slots import COLLECTION_SLOTS, EQUALITY_SLOTS
 from armature.trace.values.keys import is_new, looked_up
