@@ -62,5 +62,6 @@ def angle(self: Tensor) -> object:
     if self.is_complex():
         return NotImplemented
     dtype = self.dtype if self.dtype.is_floating_point else torch.get_default_dtype()
-    turned = torch.where(self < 0, math.pi, 0.0).to(dtype)
+    half = torch.full((), math.pi, dtype=dtype, device=self.device)
+    turned = torch.where(self < 0, half, 0.0)
     return torch.where(torch.isnan(self), self.to(dtype), turned)

@@ -233,9 +233,11 @@ def batch_norm_of_inference(
     mean, variance = per_channel(running_mean, x.ndim), per_channel(running_var, x.ndim)
     affine = Affine(maybe_per_channel(weight, x.ndim), maybe_per_channel(bias, x.ndim))
 
+    def inverse(p: tuple[Index, ...], of: TensorValue = variance) -> Node:
+        return b.op("rsqrt", b.op("add", b.read(of, p, dtype), b.const(eps, dtype)))
+
     def factor(p: tuple[Index, ...]) -> Node:
-        rstd = b.op("rsqrt", b.op("add", b.read(variance, p, dtype), b.const(eps, dtype)))
-        return Affine(affine.weight, None).apply(b, rstd, p)
+        return Affine(affine.weight, None).apply(b, inverse(p), p)
 
     def element(p: tuple[Index, ...]) -> Node:
         value = b.op("mul", b.op("sub", b.read(x, p, dtype), b.read(mean, p, dtype)), factor(p))
@@ -250,9 +252,7 @@ def batch_norm_of_inference(
         out = b.loop(partial(Affine(scale, shift).element, b, x, dtype))
     else:
         out = b.loop(element)
-    # The saved statistics are empty on the CPU, and unused on other devices.
-    empties = tuple(_empty(b, k) for k in (1, 2))
-    return (out, *empties)
+    return out, _saved(b, 1, lambda p: b.read(running_mean, p, dtype)), _saved(b, 2, partial(inverse, of=running_var))
 
 
 def _shift(b: Builder, mean: TensorValue, scale: TensorValue, bias: Maybe, position: tuple[Index, ...]) -> Node:
@@ -263,11 +263,12 @@ def _shift(b: Builder, mean: TensorValue, scale: TensorValue, bias: Maybe, posit
     return b.op("sub", b.read(bias, position, scale.dtype), product)
 
 
-def _empty(b: Builder, position: int) -> TensorValue:
+def _saved(b: Builder, position: int, element: Callable[[tuple[Index, ...]], Node]) -> TensorValue:
+    """A statistic for each channel, in the result's dtype; on the CPU eager mode saves none in inference."""
     spec = b.spec(position)
     if spec.shape == (0,):
         return b.whole(b.new_buffer(spec))
-    return b.loop(lambda p: b.const(0, spec.dtype), spec)
+    return b.loop(lambda p: b.cast(element(p), spec.dtype), spec)
 
 
 def _training(

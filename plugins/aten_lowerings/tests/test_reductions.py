@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import armature
+from armature.lower.lower import lower
 from armature.pipeline.session import session
-from armature.testing.lowering_kit import Kit
+from armature.testing.loop_evaluator import run_loops
+from armature.testing.lowering_kit import Kit, ReferenceBackend, context, one_operator
+from armature_aten_lowerings import plugin
 
 aten = torch.ops.aten
 
@@ -121,6 +126,21 @@ def test_batch_norm(kit: Kit, shape: tuple[int, ...]) -> None:
         kit.check(
             aten.native_batch_norm_backward.default, g, x, weight, mean, var, saved, rstd, training, 1e-5, mask
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gpu_saves_the_running_statistics_in_inference(dtype: torch.dtype) -> None:
+    given = [torch.randn(3, 2, 4).to(dtype), *(torch.rand(2).to(dtype) for _ in range(4))]
+    op, options = aten.native_batch_norm.default, (False, 0.1, 1e-5)
+    backend = ReferenceBackend(device_types=frozenset(("cuda",)))
+    with FakeTensorMode():
+        fakes = [torch.empty(one.shape, dtype=dtype, device="cuda") for one in given]
+        result = op(*fakes, *options)
+        loops = lower(one_operator(op, (*fakes, *options), {}, result), context(plugin.armature_lowerings(), backend))
+    here = {name: attrs.evolve(one, device=torch.device("cpu")) for name, one in loops.buffers.items()}
+    found = run_loops(attrs.evolve(loops, buffers=here), given)[1:3]
+    expected = given[3].float(), (given[4].float() + 1e-5).rsqrt()  # in float32, as torch's decomposition has them
+    torch.testing.assert_close(tuple(found), expected)
 
 
 def test_group_norm(kit: Kit) -> None:

@@ -21,22 +21,23 @@ def index_fill_(call: Call, self: Value, dim: Value, index: Value, value: Value)
 
 
 def is_learned(self: Value, dim: Value, value: Value) -> bool:
-    """Whether the value is a number that gets a gradient, of the tensor's dtype."""
+    """Whether the value is a number that gets a gradient."""
     if not isinstance(self, TracedTensor) or not isinstance(value, TracedTensor) or not torch.is_grad_enabled():
         return False
-    given, number = self.fake, value.fake
-    plain = given.dim() > 0 and number.dim() == 0 and given.dtype == number.dtype and given.device == number.device
-    return plain and number.requires_grad and given.is_contiguous() and dim.is_constant
+    number = value.fake
+    return number.dim() == 0 and number.requires_grad and number.dtype.is_complex <= self.fake.dtype.is_complex
 
 
 def filled(self: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """`torch.index_fill`."""
-    chosen = torch.zeros(self.shape[dim], dtype=torch.bool, device=self.device).index_fill(0, index, True)
-    rows = [1] * self.dim()
-    rows[dim] = -1
-    return torch.where(chosen.view(rows), value, self)
+    """`torch.index_fill`: a copy, so that the result has the layout that eager mode gives it."""
+    return filled_in_place(self.clone(), dim, index, value)
 
 
 def filled_in_place(self: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """`Tensor.index_fill_`."""
-    return self.copy_(filled(self, dim, index, value))
+    """`Tensor.index_fill_`. A tensor without axes is filled like one with one element."""
+    size = self.shape[dim] if self.dim() else 1
+    chosen = torch.zeros(size, dtype=torch.bool, device=self.device).index_fill(0, index, True)
+    rows = [1] * self.dim()
+    if rows:
+        rows[dim] = -1
+    return self.copy_(torch.where(chosen.view(rows), value.to(self), self))

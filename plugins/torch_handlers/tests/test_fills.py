@@ -18,7 +18,12 @@ FILLS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "in place": lambda x, i, v: (x * 1).index_fill_(1, i, v).exp(),
     "by keyword": lambda x, i, v: x.index_fill(dim=0, index=i, value=v).sin(),
     "of another dtype": lambda x, i, v: x.index_fill(0, i, v.half().detach()),
-    "strided": lambda x, i, v: x.t().index_fill(0, i, v.detach()),
+    "of another dtype, with a gradient": lambda x, i, v: x.double().index_fill(0, i, v).exp(),
+    "strided": lambda x, i, v: x.t().index_fill(0, i, v).exp(),
+    "sliced": lambda x, i, v: x[:, ::2].index_fill(0, i, v).exp(),
+    "by an axis that is a size": lambda x, i, v: x.index_fill(x.shape[1] - 3, i, v).exp(),
+    "without axes": lambda x, i, v: x[0, 1].index_fill(-1, i.new_zeros(1), v).exp(),
+    "without axes, in place": lambda x, i, v: (x.sum() * 1).index_fill_(0, i.new_zeros(()), v).exp(),
 }
 
 
