@@ -17,7 +17,7 @@ from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Releas
 from armature.schedule.dependencies import reads_of, writes_of
 from armature.schedule.late import postponed
 from armature.schedule.score import CHEAP, LONGEST_HELD, cost
-from armature.schedule.walk import postorder, rebuild, rename_store, store_roots
+from armature.schedule.walk import postorder, rebuild, recomputed_operands, rename_store, store_roots
 from armature.torch_abi.memory import HOST
 
 
@@ -122,7 +122,7 @@ class _Planner:
         for column in range(len(members[0].writes)):
             made = [kernel.writes[column] for kernel in members]
             made = [name for name in made if name not in self.alive and self.is_own(name)]
-            held = self.operands(members, column, ending) if len(made) == len(members) else None
+            held, members = self.operands(members, column, ending) if len(made) == len(members) else (None, members)
             for at, name in enumerate(made):
                 self.alive.add(name)
                 self.own(name)
@@ -144,17 +144,26 @@ class _Planner:
         done = attrs.evolve(Batch.of(members), name=work.name) if isinstance(work, Batch) else alone
         self.steps.append(Launch(done))
 
-    def operands(self, members: Sequence[Kernel], column: int, ending: Container[str]) -> list[str] | None:
-        """For each member, the buffer that it reads for the last time and whose memory its result may reuse. None if a
-        member has no such buffer, or if the buffers are not at the same position in all members."""
-        for place, name in enumerate(members[0].reads):
-            held = [kernel.reads[place] for kernel in members] if name in ending else []
-            if held and all(
-                old in ending and self.in_place(kernel, old, kernel.writes[column])
-                for kernel, old in zip(members, held, strict=True)
-            ):
-                return held
-        return None
+    def operands(
+        self, members: list[Kernel], column: int, ending: Container[str]
+    ) -> tuple[list[str] | None, list[Kernel]]:
+        """For each member, the buffer that it reads for the last time and whose memory its result may reuse, and the
+        member as it makes the result there. None if a member has no such buffer, or if the buffers are not at the same
+        position in all members."""
+        later = [stored_last(kernel, kernel.writes[column]) for kernel in members]
+        for made in (members, [kernel for kernel in later if kernel is not None]):
+            for place, name in enumerate(members[0].reads):
+                held = [kernel.reads[place] for kernel in members] if name in ending else []
+                if (
+                    held
+                    and len(held) == len(made)
+                    and all(
+                        old in ending and self.in_place(kernel, old, kernel.writes[column])
+                        for kernel, old in zip(made, held, strict=True)
+                    )
+                ):
+                    return held, made
+        return None, members
 
     def lent(
         self, members: Sequence[Kernel], name: str, number: int, taken: Sequence[tuple[str, str]]
@@ -171,16 +180,12 @@ class _Planner:
         return None
 
     def taken_over(self, name: str, number: int) -> str | None:
-        """A released buffer whose memory this one can reuse; for a returned buffer, only one of the same layout."""
+        """A released buffer whose memory this one can reuse."""
         own = memory_kind(self.buffers[name])
         pool = self.free.get(own, [])
         for place in range(len(pool) - 1, -1, -1):
-            fits = name not in self.returned or same_layout(self.buffers[pool[place]], self.buffers[name])
-            if (
-                fits
-                and self.headroom is not None
-                and self.headroom.hold(self.released[pool[place]], number, hint(own.bytes))
-            ):
+            since = self.released[pool[place]]
+            if self.headroom is not None and self.headroom.hold(since, number, hint(own.bytes)):
                 return pool.pop(place)
         return None
 
@@ -219,8 +224,6 @@ class _Planner:
         mine_is, old_is = self.buffers[new], self.buffers[old]
         if old in self.returned or memory_kind(old_is) != memory_kind(mine_is):
             return False
-        if new in self.returned and not same_layout(old_is, mine_is):
-            return False
         stores = [(n, s) for n, p in enumerate(kernel.passes) for s in (*p.inner_stores, *p.outer_stores)]
         mine = [(n, s) for n, s in stores if s.buffer == new]
         if len(mine) != 1 or mine[0][1].atomic or mine[0][1].indirect or mine[0][0] != len(kernel.passes) - 1:
@@ -239,11 +242,12 @@ def stored_last(kernel: Kernel, name: str) -> Kernel | None:
     """The kernel with the only store to the buffer in the last pass, if that loads what the store needs anyway."""
     *earlier, last = kernel.passes
     moved = [store for step in earlier for store in step.inner_stores if store.buffer == name]
-    if len(moved) != 1 or not last.inner_stores:
+    if len(moved) != 1 or not (last.inner_stores or last.reductions):
         return None
-    there = set(postorder(root for store in last.inner_stores for root in store_roots(store)))
+    roots = [root for store in last.inner_stores for root in store_roots(store)]
+    there = set(postorder([*roots, *(each.value for each in last.reductions)], recomputed_operands))
     loaded = {(node.buffer, node.index) for node in there if isinstance(node, Load)}
-    new = [node for node in postorder(store_roots(moved[0])) if node not in there]
+    new = postorder(store_roots(moved[0]), recomputed_operands, skip=there)
     loads = [node for node in new if isinstance(node, Load)]
     if any(node.indirect or (node.buffer, node.index) not in loaded or node.buffer in kernel.writes for node in loads):
         return None

@@ -175,3 +175,21 @@ def test_a_large_gradient_of_a_weight_is_made_last(rows: int, waits: bool) -> No
 def test_what_is_read_again_is_not_postponed() -> None:
     graph, (first, *_) = gradients(2, later=True)
     assert products(schedule(graph, context(())))[0] == first
+
+
+@pytest.mark.parametrize("read_again", [False, True], ids=["once", "with a loss"])
+def test_what_is_returned_is_made_in_the_memory_of_a_product(read_again: bool) -> None:
+    """The end of a language model: logits with three axes are a product of two with a bias, and a loss reads the rows
+    more than once."""
+    w = LoopWriter()
+    rows = w.extern(aten.mm.default, w.input(6, 4), w.input(4, 40), shape=(6, 40))
+    logits = w.op("add", layout.reshape(rows, (2, 3, 40)), w.input(40))
+    flat = layout.reshape(logits, (6, 40))
+    most = w.reduce("max", flat, [1], keepdim=True)
+    sums = w.reduce("sum", w.op("exp", w.op("sub", flat, most)), [1], keepdim=True)
+    graph = w.graph(logits, *([most, sums] if read_again else []))
+    plan = schedule(graph, context(()))
+    assert len(plan.launches) == 1
+    assert taken_over(plan, logits.buffer) == rows.buffer
+    args = w.arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
