@@ -8,7 +8,7 @@ operation or a dtype. The operator then stays an ATen call, and the attempt is d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -88,10 +88,10 @@ class Builder(Elements):
         """Whether anything reads the node's result number `position`."""
         return self._used[position]
 
-    def feeds_pointwise(self) -> bool:
-        """Whether all readers of the node's result are pointwise, directly or through views, so that it need not be
-        stored."""
-        return bool(self._readers) and all(map(_is_pointwise, self._readers))
+    def feeds_pointwise(self, others: Collection[torch._ops.OpOverload] = ()) -> bool:
+        """Whether all readers of the node's result are pointwise or calls of `others`, directly or through views, so
+        that it need not be stored."""
+        return bool(self._readers) and all(_is_pointwise(reader, others) for reader in self._readers)
 
     @property
     def result_count(self) -> int:
@@ -277,11 +277,11 @@ class Builder(Elements):
         return () if self.origin is None else (self.origin,)
 
 
-def _is_pointwise(node: fx.Node) -> bool:
-    """Whether a node computes element by element, or is a view that only such nodes read."""
+def _is_pointwise(node: fx.Node, others: Collection[torch._ops.OpOverload] = ()) -> bool:
+    """Whether a node computes element by element or calls one of `others`, or is a view that only such nodes read."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False
     if target.is_view:
-        return bool(node.users) and all(map(_is_pointwise, node.users))
-    return torch.Tag.pointwise in target.tags
+        return bool(node.users) and all(_is_pointwise(user, others) for user in node.users)
+    return target in others or torch.Tag.pointwise in target.tags

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Position = tuple[Index, ...]
 MOST_PLANES = 8  # most elements of a reduction that are unrolled
+OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}  # reductions over no elements
 _NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
 
 
@@ -212,7 +213,9 @@ class Elements:
 
     def _combined(self, op: str, node: Node, over: tuple[Var, ...]) -> Node:
         if any(v.extent == 0 for v in over):
-            raise NotSupported("a reduction over no elements")
+            if op not in OF_NOTHING:
+                raise NotSupported("a reduction over no elements")
+            return self.const(OF_NOTHING[op], node.dtype)
         if op not in self.features.reductions:
             raise NotSupported(f"reduction {op}", "operation")
         if not over:

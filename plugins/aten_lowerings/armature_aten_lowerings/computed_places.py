@@ -15,8 +15,11 @@ def index_reduce(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> object:
     """As `scatter_reduce`, with an index for each element of the source."""
-    axis = dim % max(self.dim(), 1)
-    alike = self.dim() == source.dim() > 0 and index.dim() == 1
+    if not self.dim():
+        row = index_reduce(self.view(1), 0, index, source.reshape(-1), reduce, include_self=include_self)
+        return row.view(()) if isinstance(row, Tensor) else row
+    axis, index = dim % self.dim(), index.reshape(-1)
+    alike = self.dim() == source.dim()
     if not alike or any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
         return NotImplemented
     if source.shape[axis] != index.shape[0]:
@@ -27,22 +30,25 @@ def index_reduce(
 
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> object:
     """Writes a number that a tensor holds. torch's own decomposition reads the tensor's value."""
-    if not self.dim() or value.dim():
+    if value.dim():
         return NotImplemented
+    if not self.dim():
+        row: Tensor = aten.index_put.default(self.view(1), [index.reshape(-1)], value.to(self.dtype))
+        return row.view(())
     rows = [None] * (dim % self.dim()) + [index.reshape(-1)]
     return aten.index_put.default(self, rows, value.to(self.dtype))
 
 
 def scatter_by(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> object:
     """`scatter(..., reduce="add")`."""
-    if not self.dim() or reduce not in NAMES:
+    if reduce not in NAMES:
         return NotImplemented
     return aten.scatter_reduce.two(self, dim, index, src, NAMES[reduce])
 
 
 def scatter_number_by(self: Tensor, dim: int, index: Tensor, value: float, *, reduce: str) -> object:
     """The same with one number for all places."""
-    if not self.dim() or reduce not in NAMES or isinstance(value, complex):
+    if reduce not in NAMES or isinstance(value, complex):
         return NotImplemented
     filled = torch.full_like(index, value, dtype=self.dtype)
     return aten.scatter_reduce.two(self, dim, index, filled, NAMES[reduce])

@@ -20,11 +20,33 @@ from armature.backend_api import (
 
 aten = torch.ops.aten
 Number = bool | int | float
+# They read the size of their first argument alone, or a part of it that is written first.
+OVERWRITING = frozenset((
+    aten.copy.default, aten.fill.Scalar, aten.fill.Tensor, aten.zero.default, aten.slice_scatter.default,
+    aten.select_scatter.default, aten.zeros_like.default, aten.full_like.default,
+    aten.max_pool2d_with_indices_backward.default,
+))  # fmt: skip
 
 
 def _filled(b: Builder, value: Scalar) -> TensorValue:
     dtype = b.spec().dtype
     return b.loop(lambda p: b.number(value, dtype))
+
+
+@lowers(
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_permuted.default,
+    aten.empty_strided.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+)
+def uninitialised(b: Builder, *like: object, **options: object) -> TensorValue | None:
+    """Memory whose readers are loops needs no call: zeros stand for what they read of it. torch fills it where it is
+    told to compute the same each time."""
+    if torch.are_deterministic_algorithms_enabled() or not b.feeds_pointwise(OVERWRITING):
+        return None
+    return _filled(b, 0)
 
 
 @lowers(aten.full.default)

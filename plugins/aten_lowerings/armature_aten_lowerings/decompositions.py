@@ -103,7 +103,7 @@ def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> object:
     """Sums and means of floats, by scatter additions of values and counts; other reductions stay ATen calls."""
-    if reduce not in ("sum", "mean") or not self.dtype.is_floating_point or not self.dim():
+    if reduce not in ("sum", "mean") or not self.dtype.is_floating_point:
         return NotImplemented
     start = self if include_self else self.scatter(dim, index, 0)
     total: Tensor = start.scatter_add(dim, index, src)
@@ -263,6 +263,27 @@ def bucketize_number(
     return torch.bucketize(value, boundaries, out_int32=out_int32, right=right)
 
 
+def searchsorted_number(
+    sorted_sequence: torch.Tensor,
+    self: float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The same among the rows of a tensor, of which there is one."""
+    floats = sorted_sequence.dtype if sorted_sequence.is_floating_point() else torch.get_default_dtype()
+    dtype = floats if isinstance(self, float | torch.SymFloat) else torch.int64
+    value = torch.full((), self, dtype=dtype, device=sorted_sequence.device)
+    return torch.searchsorted(sorted_sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter)
+
+
+def roll_whole(self: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> object:
+    """Without axes, all elements move in row-major order."""
+    return self.reshape(-1).roll(shifts, 0).view(self.shape) if not dims else NotImplemented
+
+
 def multi_head_attention(
     query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_head: int, qkv_weight: Tensor, qkv_bias: Tensor,
     proj_weight: Tensor, proj_bias: Tensor, mask: Tensor | None = None, need_weights: bool = True, *rest: object,
@@ -297,7 +318,9 @@ OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
     aten.index_fill.int_Tensor: computed_places.index_fill,
     aten.index_reduce.default: computed_places.index_reduce,
     aten.put.default: computed_places.put,
+    aten.roll.default: roll_whole,
     aten.round.decimals: round_to_decimals,
+    aten.searchsorted.Scalar: searchsorted_number,
     aten.__lshift__.Scalar: shifted(aten.bitwise_left_shift.Tensor_Scalar),
     aten.__lshift__.Tensor: shifted(aten.bitwise_left_shift.Tensor),
     aten.__rshift__.Scalar: shifted(aten.bitwise_right_shift.Tensor_Scalar),

@@ -16,6 +16,7 @@ from armature.backend_api import (
     Node,
     NotSupported,
     Position,
+    Spec,
     TensorValue,
     Var,
     compute_dtype,
@@ -73,7 +74,7 @@ def embedding_dense_backward(
 def _target(b: Builder, start: Callable[[Position], Node]) -> TensorValue:
     """A buffer with the values of `start`, for values that are combined with them where several may meet: a sum of many
     values in 16 bits would stop growing, so it is float32 for such results."""
-    spec = b.spec()
+    spec = _row_of(b.spec())
     wide = compute_dtype(spec.dtype)
     return b.loop(lambda p: b.cast(start(p), wide), attrs.evolve(spec, dtype=wide))
 
@@ -86,17 +87,16 @@ def _costs_more(b: Builder, values: tuple[Index, ...]) -> bool:
 
 def _rounded(b: Builder, target: TensorValue) -> TensorValue:
     """The result from its target."""
+    target = layout.reshape(target, b.spec().shape)
     return target if target.dtype == b.spec().dtype else b.pointwise(lambda value: value, target)
 
 
 @lowers(aten.index_select.default)
 def index_select(b: Builder, x: TensorValue, dim: int, indices: TensorValue) -> TensorValue:
-    if not x.ndim:
-        raise NotSupported("no axis to select from")
-    dim = layout.normal_axis(dim, x.ndim)
+    x, dim = _with_axes(x), layout.normal_axis(dim, x.ndim)
 
     def element(p: Position) -> Node:
-        bound = b.indirect(0, x.shape[dim], b.load(indices, (p[dim],) if indices.ndim else ()))
+        bound = b.indirect(0, x.shape[dim], b.load(indices, (p or (0,))[dim:][: indices.ndim]))
         return b.load(x, (*p[:dim], bound[0], *p[dim + 1 :]), [bound])
 
     return b.loop(element)
@@ -104,9 +104,7 @@ def index_select(b: Builder, x: TensorValue, dim: int, indices: TensorValue) -> 
 
 @lowers(aten.gather.default)
 def gather(b: Builder, x: TensorValue, dim: int, indices: TensorValue, *, sparse_grad: bool = False) -> TensorValue:
-    if not x.ndim or x.ndim != indices.ndim:
-        raise NotSupported("no axis to gather from")
-    dim = layout.normal_axis(dim, x.ndim)
+    x, dim = _with_axes(x), layout.normal_axis(dim, x.ndim)
 
     def element(p: Position) -> Node:
         bound = b.indirect(0, x.shape[dim], b.load(indices, p))
@@ -115,15 +113,27 @@ def gather(b: Builder, x: TensorValue, dim: int, indices: TensorValue, *, sparse
     return b.loop(element)
 
 
+def _with_axes(x: TensorValue) -> TensorValue:
+    """A tensor without axes as a row of one element, which is what these operators take it for."""
+    return x if x.ndim else layout.reshape(x, (1,))
+
+
+def _row_of(spec: Spec) -> Spec:
+    """The same for a layout."""
+    return spec if spec.shape else attrs.evolve(spec, shape=(1,), strides=(1,))
+
+
 def _into_copy(b: Builder, x: TensorValue) -> TensorValue:
-    return b.loop(lambda p: b.load(x, p))
+    return b.loop(partial(b.load, _with_axes(x)), _row_of(b.spec()))
 
 
 @lowers(aten.scatter_add.default)
 def scatter_add(b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue) -> TensorValue | None:
-    if not x.ndim or 0 in indices.shape or _costs_more(b, indices.shape):
+    if 0 in indices.shape:
+        return _rounded(b, _into_copy(b, x))
+    if _costs_more(b, indices.shape):
         return None
-    dim = layout.normal_axis(dim, x.ndim)
+    x, dim = _with_axes(x), layout.normal_axis(dim, x.ndim)
     out = _target(b, partial(b.load, x))
     b.store(out.buffer, indices.shape, partial(_scattered, b, x, dim, indices, source), atomic=True)
     return _rounded(b, out)
@@ -144,11 +154,13 @@ def scatter_reduce(
     include_self: bool = True,
 ) -> TensorValue | None:
     """The largest, the smallest, or the product of what goes to one place; sums and means decompose."""
-    if not x.ndim or 0 in indices.shape or reduce not in COMBINED or x.dtype == torch.bool:
+    if reduce not in COMBINED or x.dtype == torch.bool:
         return None
+    if 0 in indices.shape:
+        return _rounded(b, _into_copy(b, x))
     if _costs_more(b, indices.shape):
         return None
-    dim, op = layout.normal_axis(dim, x.ndim), COMBINED[reduce]
+    x, dim, op = _with_axes(x), layout.normal_axis(dim, x.ndim), COMBINED[reduce]
     out = _target(b, partial(b.load, x))
     if not include_self:
         nothing = _neutral(op, x.dtype)
@@ -171,19 +183,18 @@ def scatter(
     b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue | float
 ) -> TensorValue | None:
     # Positions written twice have no defined value, in eager mode either.
-    if not x.ndim or 0 in indices.shape:
-        return None
-    dim = layout.normal_axis(dim, x.ndim)
     out = _into_copy(b, x)
-    b.store(out.buffer, indices.shape, lambda p: _scattered(b, x, dim, indices, source, p))
-    return out
+    if 0 not in indices.shape:
+        scattered = partial(_scattered, b, _with_axes(x), layout.normal_axis(dim, x.ndim), indices, source)
+        b.store(out.buffer, indices.shape, scattered)
+    return _rounded(b, out)
 
 
 def _scattered(
     b: Builder, x: TensorValue, dim: int, indices: TensorValue, source: TensorValue | float, p: Position
 ) -> tuple[Position, Node, tuple[Bound, ...]]:
     bound = b.indirect(0, x.shape[dim], b.load(indices, p))
-    value = b.load(source, p) if isinstance(source, TensorValue) else b.const(source, x.dtype)
+    value = b.load(source, (p or (0,))[: source.ndim]) if isinstance(source, TensorValue) else b.const(source, x.dtype)
     return (*p[:dim], bound[0], *p[dim + 1 :]), value, (bound,)
 
 
@@ -258,7 +269,9 @@ def index_put(
         return _put_where(b, x, indices[0], values, accumulate)
     indexed = _IndexLayout(x, indices)
     shape = indexed.result_shape()
-    if 0 in shape or (accumulate and _costs_more(b, shape)):
+    if 0 in shape:
+        return _into_copy(b, x)
+    if accumulate and _costs_more(b, shape):
         return None
 
     def element(p: Position) -> tuple[Position, Node, tuple[Bound, ...]]:

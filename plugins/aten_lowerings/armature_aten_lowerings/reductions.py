@@ -108,9 +108,9 @@ def max_all(b: Builder, x: TensorValue) -> TensorValue:
 @lowers(aten.max.dim, aten.min.dim)
 def max_dim(b: Builder, x: TensorValue, dim: int, keepdim: bool = False) -> tuple[TensorValue, TensorValue]:
     _no_bool(b, x)
-    if not x.ndim:
-        raise NotSupported("no axis to reduce")
     kind = "max" if "max" in str(b.target) else "min"
+    if not x.ndim:
+        return b.loop(lambda p: b.load(x, p)), b.loop(lambda p: b.const(0, torch.int64), b.spec(1))
     values = b.reduction(kind, x, [dim], keepdim=keepdim)
     return values, b.reduction("arg" + kind, x, [dim], keepdim=keepdim, spec=b.spec(1))
 
@@ -119,7 +119,7 @@ def max_dim(b: Builder, x: TensorValue, dim: int, keepdim: bool = False) -> tupl
 def argmax(b: Builder, x: TensorValue, dim: int | None = None, keepdim: bool = False) -> TensorValue:
     _no_bool(b, x)
     if not x.ndim:
-        raise NotSupported("no axis to reduce")
+        return b.loop(lambda p: b.const(0, torch.int64))
     kind = "argmax" if "argmax" in str(b.target) else "argmin"
     return b.reduction(kind, x, () if dim is None else [dim], keepdim=keepdim)
 
@@ -136,8 +136,8 @@ def any_dim(b: Builder, x: TensorValue, dim: int, keepdim: bool = False) -> Tens
 
 @lowers(aten.any.dims, aten.all.dims)
 def any_dims(b: Builder, x: TensorValue, dims: Dims = None, keepdim: bool = False) -> TensorValue:
-    if dims is not None and not dims:
-        raise NotSupported("an empty list of axes")
+    if dims is not None and not dims:  # no axis is reduced
+        return b.loop(lambda p: b.cast(b.load(x, p), torch.bool))
     return _truth(b, x, dims or (), keepdim)
 
 
