@@ -57,6 +57,7 @@ ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops":
 LOOP_FACTOR = (
     4  # factor on the recompile limit for code that resumes in a loop: one call may need code for each iteration
 )
+WITH_CALLERS = "compiled with the functions that call it, or when it is given to armature.compile"
 KNOWN_IDLE = "tracing found no tensor in it, and none is in reach"
 REPORT = (
     "Please report it with the output of `armature doctor` and of a run with ARMATURE_STRICT=1, "
@@ -116,11 +117,14 @@ class Compiler:
         """Why rules skip the frame."""
         resumes = resume_point(code) is not None
         glue = skip.is_glue(code)
-        if glue is not None and not resumes and not session().is_requested(code):
-            return f"part of {glue}: compiled with the functions that call it, or when it is given to armature.compile"
+        alone = resumes or session().is_requested(code)
+        if glue is not None and not alone:
+            return f"part of {glue}: {WITH_CALLERS}"
         verdict = self.tables.rule_book.frame_verdict(code, variables)
         module = variables.get("__name__")
-        self.records.relied(code).frame = (module if isinstance(module, str) else "", verdict.decision)
+        self.records.relied(code).frame = (module if isinstance(module, str) else "", verdict.decision, verdict.whole)
+        if verdict.whole and not alone:
+            return f"{verdict.reason}: {WITH_CALLERS}"
         return verdict.reason if verdict.decision is Decision.SKIP else None
 
     def recompile_limit(self, request: FrameRequest) -> int:

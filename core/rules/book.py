@@ -262,7 +262,15 @@ def _as_verdict(entry: Entry) -> Verdict:
     rule, origin, at = entry
     if at and isinstance(rule, RuleTable) and rule.line:
         origin = attrs.evolve(origin, line=origin.line + at)
-    return Verdict(rule.decision, rule.reason, origin, priority=rule.priority, answer=rule.answer, breaks=rule.breaks)
+    return Verdict(
+        rule.decision,
+        rule.reason,
+        origin,
+        priority=rule.priority,
+        answer=rule.answer,
+        breaks=rule.breaks,
+        whole=rule.whole,
+    )
 
 
 def _as_row(entry: Entry) -> tuple[Rule, RuleOrigin]:

@@ -59,7 +59,8 @@ class Rule:
     decides between plugins, larger wins. `requires` limits the rule to versions of a distribution ("torch>=2.12"). A
     name that does not exist is not an error; `armature plugins doctor` reports it. `origin`: the location of a row read
     from a data file; its plugin is filled in later. `answer`: how a torch function whose result is not a tensor is
-    folded. `breaks`: the type of the graph break at a call of a skipped target.
+    folded. `breaks`: the type of the graph break at a call of a skipped target. `whole`: an inlined target is only
+    compiled with its callers, and where it can't be traced to its end, the call from other code runs eagerly.
     """
 
     target: Callable[..., object] | types.ModuleType | str
@@ -70,6 +71,7 @@ class Rule:
     origin: RuleOrigin | None = None
     answer: Answer = Answer.UNKNOWN
     breaks: str = SKIPPED
+    whole: bool = False
 
     @property
     def name(self) -> str:
@@ -93,12 +95,13 @@ class RuleTable:
     line: int = 0
     answer: Answer = Answer.UNKNOWN
     breaks: str = SKIPPED
+    whole: bool = False
 
     def rule(self, at: int, plugin: str) -> Rule:
         """One of the rules, separately; `plugin` provided the table."""
         origin = RuleOrigin(plugin, self.file, self.line + at) if self.file and self.line else None
         fields = (self.decision, self.reason, self.priority, self.requires, origin, self.answer, self.breaks)
-        return Rule(self.names[at], *fields)
+        return Rule(self.names[at], *fields, self.whole)
 
     def rules(self, plugin: str) -> Iterator[Rule]:
         """All the rules, separately."""
@@ -116,6 +119,7 @@ class Verdict:
     priority: int = 0  # of the rule; it precedes a handler if it is larger than the handler's
     answer: Answer = Answer.UNKNOWN
     breaks: str = SKIPPED
+    whole: bool = False
 
 
 @attrs.frozen

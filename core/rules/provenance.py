@@ -45,6 +45,8 @@ FRAME_MEANING = {
     Decision.INLINE: "its frame is compiled",
     Decision.SKIP: "its frame runs eagerly; frames below it are still looked at",
 }
+WHOLE_MEANING = "traced into; where it can't be traced to its end, the call runs eagerly"
+WHOLE_FRAME_MEANING = "its frame runs eagerly; it is compiled with the functions that call it"
 MODULE_MEANING = {
     Decision.IN_GRAPH: "functions in it become nodes of the graph, unless a rule of their own says otherwise",
     Decision.INLINE: "functions in it are traced into, unless a rule of their own says otherwise",
@@ -211,7 +213,7 @@ def why_frame(name: str, code: CodeType, module: str, *, spelled: str = "") -> W
         verdict,
         name=name,
         kind="function, as a frame of its own",
-        meaning=FRAME_MEANING[verdict.decision],
+        meaning=WHOLE_FRAME_MEANING if verdict.whole else FRAME_MEANING[verdict.decision],
         file=_place_of_code(code),
         changes=() if reason else tuple(_changes("" if spelled else name, verdict, None, spelled=spelled)),
     )
@@ -261,7 +263,7 @@ def _meaning(obj: object, verdict: Verdict, found: tuple[Speaker, ...]) -> str:
     """The real effect of the decision, if the interpreter, a handler or a polyfill is consulted before it."""
     asked = [s for s in found if s.kind in ASKED_FIRST]
     if verdict.decision is not Decision.SKIP or verdict.priority > max([0, *(s.priority for s in asked)]):
-        return MEANING[verdict.decision]
+        return WHOLE_MEANING if verdict.whole else MEANING[verdict.decision]
     return f"left alone where the {asked[0].kind} declines" if asked else MEANING[verdict.decision]
 
 

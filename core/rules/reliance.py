@@ -37,9 +37,10 @@ class Reliance:
 
 @attrs.define(eq=False)
 class Relied:
-    """The answers behind the code for one code object. `frame`: the module of its frames, and the decision on them."""
+    """The answers behind the code for one code object. `frame`: the module of its frames, the decision on them, and
+    whether their calls run as a whole."""
 
-    frame: tuple[str, Decision] | None = None
+    frame: tuple[str, Decision, bool] | None = None
     callables: list[Reliance] = attrs.field(factory=list)
 
     def add(self, tables: Tables, asked: Iterable[object]) -> None:
@@ -49,8 +50,9 @@ class Relied:
     def holds(self, tables: Tables, code: CodeType) -> bool:
         """Whether these tables give the same answers."""
         if self.frame is not None:
-            module, decision = self.frame
-            if tables.rule_book.frame_verdict(code, {"__name__": module}).decision is not decision:
+            module, decision, whole = self.frame
+            verdict = tables.rule_book.frame_verdict(code, {"__name__": module})
+            if verdict.decision is not decision or verdict.whole is not whole:
                 return False
         return all(reliance.holds(tables) for reliance in self.callables)
 
@@ -60,7 +62,7 @@ def answers_about(tables: Tables, fn: Any) -> Answers:
     polyfill, verdict = tables.polyfill(fn), tables.rule_book.verdict(fn)
     handled = [said for handler in tables.handlers_of(fn) for said in (handler.fn, handler.priority)]
     replaced = (None, 0) if polyfill is None else (polyfill.replacement, polyfill.priority)
-    return (*handled, *replaced, verdict.decision, verdict.answer, verdict.priority)
+    return (*handled, *replaced, verdict.decision, verdict.answer, verdict.whole, verdict.priority)
 
 
 def same(left: Answers, right: Answers) -> bool:

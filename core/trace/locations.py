@@ -28,6 +28,7 @@ class Location:
     rounds: int
     position: int
     callee: Value | None
+    module: object  # of the code
 
     @property
     def moment(self) -> Moment:
@@ -38,5 +39,6 @@ class Location:
 def locations_of(frames: Sequence[FrameView]) -> tuple[Location, ...]:
     """The position of each frame, the outermost first."""
     return tuple(
-        Location(frame.code, frame.ordinal, frame.rounds, max(frame.position - 1, 0), frame.callee) for frame in frames
+        Location(one.code, one.ordinal, one.rounds, max(one.position - 1, 0), one.callee, one.namespace.get("__name__"))
+        for one in frames
     )

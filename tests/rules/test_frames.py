@@ -65,6 +65,77 @@ def test_a_skipped_function_runs_eagerly_and_its_callees_are_compiled(captured: 
     assert graphs == ["sin add"], "the multiplication of the skipped frame is in no graph"
 
 
+LIBRARY = """
+def checked(array):
+    if array.min() < 0:
+        return -array
+    return array
+
+def scaled(array):
+    return checked(array) * 2
+
+def both(array):
+    return scaled(array) + checked(array + 1)
+
+def twice(array):
+    return array * 2
+
+def called(function, x):
+    return checked(x) + function(x)
+"""
+WHOLE = Rule("whole_library", Decision.INLINE, "computes on arrays", whole=True)
+
+
+def test_a_break_in_a_library_whose_calls_run_as_a_whole(captured: Any) -> None:
+    """The frame of the program is cut at its call of the library; without the rule the library's frames are."""
+    graphs, backend = captured
+    library = module_of(LIBRARY, "whole_library.parts")
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return library.both(x.sin()).cos()
+
+    assert torch.equal(armature.compile(f, backend=backend)(X), f(X))
+    assert len(graphs) > 2
+    graphs.clear()
+    armature.reset()
+    with with_rules(WHOLE):
+        assert torch.equal(armature.compile(f, backend=backend)(X), f(X))
+        assert graphs == ["sin", "cos"]
+        armature.reset()
+        assert armature.explain(f)(X).graph_break_count == 1
+
+
+def test_a_library_whose_calls_run_as_a_whole_is_traced_into(captured: Any) -> None:
+    graphs, backend = captured
+    library = module_of(LIBRARY, "whole_library.more")
+    with with_rules(WHOLE):
+        result = armature.compile(lambda x: library.twice(x.sin()).cos(), backend=backend, fullgraph=True)(X)
+        assert torch.equal(result, (X.sin() * 2).cos())
+        assert graphs == ["sin mul cos"]
+
+
+def test_functions_given_to_a_library_whose_calls_run_as_a_whole_are_compiled(captured: Any) -> None:
+    graphs, backend = captured
+    library = module_of(LIBRARY, "whole_library.callers")
+
+    def own(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() - x
+
+    with with_rules(WHOLE):
+        result = armature.compile(lambda x: library.called(own, x.sin()).cos(), backend=backend)(X)
+    assert torch.equal(result, library.called(own, X.sin()).cos())
+    assert graphs == ["sin", "exp sub", "cos"]
+
+
+def test_a_function_of_such_a_library_is_compiled_where_it_is_asked_for(captured: Any) -> None:
+    graphs, backend = captured
+    library = module_of(LIBRARY, "whole_library.asked")
+    with with_rules(WHOLE):
+        assert torch.equal(armature.compile(library.twice, backend=backend)(X), X * 2)
+        assert graphs == ["mul"]
+        assert "runs eagerly" in armature.why(library.twice).meaning
+
+
 def test_a_skipped_module_and_an_inlined_one_below_it(captured: Any) -> None:
     graphs, backend = captured
     skipped = module_of("def run(f, x):\n    return f(x) * 2\n", "frames_two.machinery")

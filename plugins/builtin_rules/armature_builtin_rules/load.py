@@ -1,8 +1,8 @@
 """Reads the rule tables under data/ on first use.
 
 A table is `[[rules]]` with `decision`, `reason`, `names` (one per line, below `prefix` if there is one), and optionally
-`priority`, `requires`, `answer` and `breaks`, the type of the graph break at a call. The name on each line is a rule of
-its own; `armature why` names its file and line.
+`priority`, `requires`, `answer`, `whole` and `breaks`, the type of the graph break at a call. The name on each line is
+a rule of its own; `armature why` names its file and line.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Table(TypedDict):
     requires: NotRequired[str]
     answer: NotRequired[str]
     breaks: NotRequired[str]
+    whole: NotRequired[bool]
 
 
 @functools.cache
@@ -55,4 +56,5 @@ def read(path: Path) -> Iterator[RuleTable]:
             line=start + 1,
             answer=Answer(table.get("answer", "unknown")),
             breaks=table.get("breaks", SKIPPED),
+            whole=table.get("whole", False),
         )
