@@ -1,7 +1,8 @@
-"""Work whose results only leave the graph, moved to its end where that lowers the peak of memory.
+"""Work that is done later where that lowers the peak of memory: whole units, and single stores.
 
 Backward makes the gradient of a weight where it has the operands. Where that gradient is larger than what it lets go,
-as with few rows, it would wait in memory while the rest of backward runs.
+as with few rows, it would wait in memory while the rest of backward runs. A kernel that has a value stores it also as
+part of a join, whose memory then waits for the other parts.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import attrs
 import torch
 
-from armature.lower.data import Buffer, BufferKind, ExternCall, LoopGraph, View
+from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, View
 from armature.lower.index import hint
 from armature.lower.sharing import shared_memory
-from armature.schedule.data import Work
+from armature.schedule.data import Kernel, Pass, Work
 from armature.schedule.dependencies import reads_of, writes_of
+from armature.schedule.names import kernel_name
 from armature.schedule.score import bytes_of
+from armature.schedule.walk import postorder
 
 Unit: TypeAlias = Work | ExternCall
 
 
-def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> list[Unit]:
+def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
     """The work with such units last, in their order."""
     returned = {view.buffer for view in loops.outputs if isinstance(view, View)}
     shared = shared_memory(work)
@@ -44,6 +48,72 @@ def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buff
     late = [number for number, unit in enumerate(work) if waits(number, unit)]
     held = set(late)
     return [unit for number, unit in enumerate(work) if number not in held] + [work[number] for number in late]
+
+
+def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
+    """The work with stores moved behind the unit number `peak`, if nothing touches their buffers until then: each is
+    made by a copy of what its kernel has stored elsewhere too."""
+    touched: dict[str, list[int]] = {}
+    written: dict[str, list[int]] = {}
+    for number, unit in enumerate(work):
+        for name in dict.fromkeys((*_reads(unit), *_writes(unit))):
+            touched.setdefault(name, []).append(number)
+        for name in dict.fromkeys(_writes(unit)):
+            written.setdefault(name, []).append(number)
+    own = {name for name in written if buffers[name].kind not in (BufferKind.INPUT, BufferKind.CONSTANT)}
+    own.difference_update(shared_memory(work))
+    units = list(work)
+    copies: dict[int, list[Kernel]] = {}
+    kernels = [(number, unit) for number, unit in enumerate(work[: peak + 1]) if isinstance(unit, Kernel)]
+    for number, kernel in kernels:
+        for name in kernel.writes if own.issuperset(kernel.writes) else ():
+            first, *later = touched[name]
+            copy = _copy(kernel, name, buffers) if first == number and later and later[0] > peak else None
+            if copy is None or any(number < each < later[0] for each in written[copy.reads[0]]):
+                continue
+            until = work[later[0]].origins
+            origins = tuple(each for each in kernel.origins if each in until) or kernel.origins
+            title = kernel_name(origins, len(work) + sum(map(len, copies.values())), buffers)
+            copies.setdefault(later[0], []).append(attrs.evolve(copy, name=title, origins=origins))
+            units[number] = _without(units[number], name)
+    return [each for number, unit in enumerate(units) for each in (*copies.get(number, ()), unit)]
+
+
+def _copy(kernel: Kernel, name: str, buffers: Mapping[str, Buffer]) -> Kernel | None:
+    """A kernel that makes the only store to a buffer from what the kernel stores elsewhere too."""
+    found = [store for store in kernel.stores if store.buffer == name]
+    if len(found) != 1 or any(isinstance(node, Load) and node.buffer == name for node in postorder(kernel.roots)):
+        return None
+    [store] = found
+    dtype = buffers[name].dtype
+    for step in kernel.passes:
+        for stores, space in ((step.inner_stores, (*kernel.outer, *kernel.inner)), (step.outer_stores, kernel.outer)):
+            alike = [each for each in stores if each.value is store.value and buffers[each.buffer].dtype == dtype]
+            other = next((each for each in alike if each is not store), None)
+            if (
+                store in alike
+                and other is not None
+                and not any(each.atomic or each.indirect for each in (store, other))
+            ):
+                made = attrs.evolve(store, value=Load(other.buffer, other.index, dtype))
+                passes, reads = (Pass((), (), (made,)),), (other.buffer,)
+                return Kernel(kernel.name, kernel.device, space, (), passes, reads, (name,), kernel.sizes)
+    return None
+
+
+def _without(unit: Unit, name: str) -> Unit:
+    """The kernel without its stores to a buffer."""
+    if not isinstance(unit, Kernel):
+        return unit
+    passes = tuple(
+        attrs.evolve(
+            step,
+            inner_stores=tuple(store for store in step.inner_stores if store.buffer != name),
+            outer_stores=tuple(store for store in step.outer_stores if store.buffer != name),
+        )
+        for step in unit.passes
+    )
+    return attrs.evolve(unit, passes=passes, writes=tuple(each for each in unit.writes if each != name))
 
 
 def _bytes(names: Sequence[str], buffers: Mapping[str, Buffer]) -> int:

@@ -3,6 +3,7 @@ fits."""
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import cast
@@ -15,8 +16,8 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.late import postponed
-from armature.schedule.score import CHEAP, LONGEST_HELD, cost
+from armature.schedule.late import divided, postponed
+from armature.schedule.score import CHEAP, LONGEST_HELD, WORTH_A_COPY, cost
 from armature.schedule.walk import postorder, rebuild, recomputed_operands, rename_store, store_roots
 from armature.torch_abi.memory import HOST
 
@@ -288,15 +289,18 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
 
 
 def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
-    """The steps with allocations and releases added, in the order of the work, or with some of it postponed."""
-    order = work
-    used = usage(_planned(work, loops, buffers, None), buffers)
-    later = postponed(work, loops, buffers)
-    if any(one is not other for one, other in zip(work, later, strict=True)):
-        instead = usage(_planned(later, loops, buffers, None), buffers)
-        (alone, both), (other_alone, other_both) = peak(used), peak(instead)
-        if other_alone <= alone and other_both <= both and other_alone + other_both < alone + both:
-            order, used = later, instead
+    """The steps with allocations and releases added, in the order of the work, or with some of it done later."""
+    order: Sequence[Work | ExternCall] = work
+    used = usage(_planned(order, loops, buffers, None), buffers)
+    for later, least in ((postponed, 0.0), (divided, WORTH_A_COPY)):
+        most = peak(used)
+        instead = later(order, loops, buffers, next((n for n, each in enumerate(used) if each[0] == most[0]), 0))
+        if len(instead) == len(order) and all(map(operator.is_, instead, order)):
+            continue
+        planned = usage(_planned(instead, loops, buffers, None), buffers)
+        saved = [before - after for before, after in zip(most, peak(planned), strict=True)]
+        if min(saved) >= 0 and any(saved) and saved[0] >= least * most[0]:
+            order, used = instead, planned
     return _planned(order, loops, buffers, Headroom.of(used))
 
 

@@ -193,3 +193,42 @@ def test_what_is_returned_is_made_in_the_memory_of_a_product(read_again: bool) -
     assert taken_over(plan, logits.buffer) == rows.buffer
     args = w.arguments(graph)
     torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+def interactions(rows: int) -> tuple[LoopGraph, str, str]:
+    """As in a recommender: a value is part of a join, products of that are joined with the value again. The graph, and
+    the joins."""
+    w = LoopWriter()
+    bottom = w.op("tanh", w.input(rows, 4))
+    tables = [w.extern(aten.mm.default, w.input(rows, 8), w.input(8, 4), shape=(rows, 4)) for _ in range(3)]
+    early = w.join([bottom, *tables])
+    products = w.extern(aten.mm.default, w.input(rows, 4 * rows), early, shape=(rows, 4))
+    late = w.join([bottom, w.op("exp", products)])
+    graph = w.graph(w.extern(aten.mm.default, w.input(2, 2 * rows), late, shape=(2, 4)))
+    return graph, early.buffer, late.buffer
+
+
+def test_a_part_of_a_join_is_stored_once_its_other_parts_are_known() -> None:
+    graph, early, late = interactions(64)
+    plan = schedule(graph, context(()))
+    allocated = [step.buffer for step in plan.steps if isinstance(step, Allocate)]
+    calls = [number for number, step in enumerate(plan.steps) if isinstance(step, ExternCall)]
+    (made,) = [n for n, step in enumerate(plan.steps) if isinstance(step, Allocate) and step.buffer == late]
+    assert allocated.index(early) < allocated.index(late)
+    assert made > calls[3]  # after the products
+    assert peak(plan) == 8 * 4 * 64 * 7  # three tables and what they are joined to
+    verify(plan)
+    args = LoopWriter().arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+def test_a_part_is_stored_with_its_value_where_that_costs_no_memory() -> None:
+    """The tables are given, so that the peak is at the end."""
+    w = LoopWriter()
+    bottom = w.op("tanh", w.input(8, 4))
+    early = w.join([bottom, w.input(8, 4)])
+    products = w.extern(aten.mm.default, w.input(8, 16), early, shape=(8, 4))
+    late = w.join([bottom, w.op("exp", products)])
+    graph = w.graph(w.extern(aten.mm.default, w.input(64, 16), late, shape=(64, 4)))
+    plan = schedule(graph, context(()))
+    assert late.buffer in plan.kernels[0].writes
