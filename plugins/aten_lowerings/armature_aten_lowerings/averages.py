@@ -169,7 +169,7 @@ class Windows:
         return b.op("div", total, divisor)
 
 
-def _summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]) -> Node:
+def summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]) -> Node:
     """The sum of `item` at all steps within extents; a few steps are unrolled, which leaves a pointwise loop."""
     if math.prod(extents) > MOST_COMPARED:
         return b.reduce_over("sum", extents, item)
@@ -177,7 +177,7 @@ def _summed(b: Builder, extents: Sequence[int], item: Callable[[Position], Node]
     return functools.reduce(lambda one, other: b.op("add", one, other), items)
 
 
-def _where_inside(b: Builder, value: Node, *checks: tuple[Index, Index]) -> Node:
+def where_inside(b: Builder, value: Node, *checks: tuple[Index, Index]) -> Node:
     """The value if `0 <= index < size` holds for every pair, else 0."""
     inside = b.within(*checks)
     return value if isinstance(inside, Const) else b.masked(inside, value, 0)
@@ -192,10 +192,10 @@ def pool(b: Builder, x: TensorValue, windows: Windows) -> TensorValue:
         where = [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
         value = b.cast(b.load(x, (*p[:outer], *where)), dtype)
         checks = (axis.check(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True))
-        return _where_inside(b, value, *(check for check in checks if check))
+        return where_inside(b, value, *(check for check in checks if check))
 
     def element(p: Position) -> Node:
-        total = _summed(b, [axis.window for axis in axes], lambda step: item(p, step))
+        total = summed(b, [axis.window for axis in axes], lambda step: item(p, step))
         return windows.mean(b, total, p[outer:])
 
     return b.loop(element)
@@ -205,7 +205,7 @@ def spread(b: Builder, grad: TensorValue, windows: Windows) -> TensorValue:
     """The gradient of `pool`."""
     axes, dtype = windows.axes, compute_dtype(grad.dtype)
     outer = grad.ndim - len(axes)
-    if _in_rows_of_a_cpu(grad) and axes[-1].stride > 1 and any(axis.touching > 1 for axis in axes):
+    if in_rows_of_a_cpu(grad) and axes[-1].stride > 1 and any(axis.touching > 1 for axis in axes):
         raise NotSupported("several reads for each element, of which the library needs fewer", "cost")
 
     def item(p: Position, step: Position) -> Node:
@@ -217,12 +217,12 @@ def spread(b: Builder, grad: TensorValue, windows: Windows) -> TensorValue:
             for axis, (window, place) in zip(axes, pairs, strict=True)
             for check in ((window, axis.out), (place, axis.length(window)))
         ]
-        return _where_inside(b, value, *checks)
+        return where_inside(b, value, *checks)
 
-    return b.loop(lambda p: _summed(b, [axis.touching for axis in axes], lambda step: item(p, step)))
+    return b.loop(lambda p: summed(b, [axis.touching for axis in axes], lambda step: item(p, step)))
 
 
-def _in_rows_of_a_cpu(image: TensorValue) -> bool:
+def in_rows_of_a_cpu(image: TensorValue) -> bool:
     """Whether vectors run along rows of the image, where each lane reads its own window. A GPU reads so anyway."""
     return image.device.type == "cpu" and image.strides[-1] == 1
 
@@ -313,7 +313,7 @@ def adaptive_avg_pool2d_backward(b: Builder, grad: TensorValue, x: TensorValue) 
 
 @lowers(aten._adaptive_avg_pool3d_backward.default)
 def adaptive_avg_pool3d_backward(b: Builder, grad: TensorValue, x: TensorValue) -> TensorValue | None:
-    if _in_rows_of_a_cpu(grad):  # the library reads once for each window
+    if in_rows_of_a_cpu(grad):  # the library reads once for each window
         return None
     return spread(b, grad, Windows(dividing_windows(x.shape[-3:], grad.shape[-3:])))
 
@@ -334,7 +334,7 @@ def dividing_windows(image: Sequence[Index], out: Sequence[Index]) -> tuple[Axis
 def refuse_wide(x: TensorValue, axes: Sequence[Axis | EvenWindows]) -> None:
     """Errors: NotSupported for wide windows of unequal sizes, for which ATen's kernel is faster: each lane of a vector
     along rows would read many elements from positions of its own."""
-    if isinstance(axes[-1], EvenWindows) and _in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
+    if isinstance(axes[-1], EvenWindows) and in_rows_of_a_cpu(x) and axes[-1].window > MOST_IN_ROWS:
         raise NotSupported("wide windows of several sizes in rows", "cost")
 
 

@@ -24,7 +24,6 @@ Number = bool | int | float
 OVERWRITING = frozenset((
     aten.copy.default, aten.fill.Scalar, aten.fill.Tensor, aten.zero.default, aten.slice_scatter.default,
     aten.select_scatter.default, aten.zeros_like.default, aten.full_like.default,
-    aten.max_pool2d_with_indices_backward.default,
 ))  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from armature.backend_api import (
     Builder,
     Index,
     Node,
+    NotSupported,
     Position,
     Spec,
     TensorValue,
@@ -23,6 +24,7 @@ from armature.backend_api import (
     index,
     lowers,
 )
+from armature_aten_lowerings import averages
 from armature_aten_lowerings.averages import dividing_windows, refuse_wide
 from armature_aten_lowerings.windows import MOST_COMPARED
 
@@ -105,6 +107,42 @@ def _largest(b: Builder, x: TensorValue, axes: Sequence[Axis], spec: Spec) -> Te
         return functools.reduce(lambda best, value: b.op("maximum", best, value), items)
 
     return b.loop(element, spec)
+
+
+@lowers(aten.max_pool2d_with_indices_backward.default, aten.max_pool3d_with_indices_backward.default)
+def max_pool_with_indices_backward(
+    b: Builder,
+    grad: TensorValue,
+    x: TensorValue,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    places: TensorValue,
+) -> TensorValue:
+    """Each element of the image adds up the gradients of the windows that may contain it and whose maximum it is."""
+    count = 2 if b.target is aten.max_pool2d_with_indices_backward.default else 3
+    outer, dtype = x.ndim - count, compute_dtype(grad.dtype)
+    lists = [[*one] * (count if len(one) == 1 else 1) for one in (kernel, stride or kernel, padding, dilation)]
+    axes = [
+        averages.Axis(size, out, (window - 1) * apart + 1, step, pad, ceil_mode)
+        for size, out, window, step, pad, apart in zip(x.shape[outer:], grad.shape[outer:], *lists, strict=True)
+    ]
+    touching = [axis.touching for axis in axes]
+    if averages.in_rows_of_a_cpu(grad) or math.prod(touching) > MOST_COMPARED:
+        raise NotSupported("several reads for each element, of which the library needs fewer", "cost")
+
+    def item(p: Position, step: Position) -> Node:
+        windows = [axis.holder(c, k)[0] for axis, c, k in zip(axes, p[outer:], step, strict=True)]
+        place = b.index_value(index.linear(p[outer:], contiguous_strides(x.shape[outer:])))
+        chosen = b.op("eq", b.load(places, (*p[:outer], *windows)), place)
+        value = b.where(chosen, b.read(grad, (*p[:outer], *windows), dtype), b.const(0, dtype))
+        return averages.where_inside(
+            b, value, *((window, axis.out) for window, axis in zip(windows, axes, strict=True))
+        )
+
+    return b.loop(lambda p: averages.summed(b, touching, lambda step: item(p, step)))
 
 
 @lowers(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)

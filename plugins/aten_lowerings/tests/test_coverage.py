@@ -29,7 +29,7 @@ LEFT = {
     "a library's kernel, not in LIBRARIES because no graph of ours calls it": (
         "_scaled_grouped_mm", "_scaled_mm_v2", "_sparse_semi_structured_mm", "_weight_int4pack_mm_for_cpu",
         "_euclidean_dist", "cudnn_batch_norm", "cudnn_batch_norm_backward", "miopen_batch_norm",
-        "miopen_batch_norm_backward", "max_pool2d_with_indices_backward",
+        "miopen_batch_norm_backward",
     ),
     "of complex numbers": ("complex", "polar"),
     "the size of its result depends on values": (

@@ -14,7 +14,9 @@ from torch import Tensor
 import armature
 from armature.lower.data import ExternCall
 from armature.pipeline.session import session
+from armature.testing.lowering_kit import Kit
 
+aten = torch.ops.aten
 Program = Callable[[Tensor], Tensor]
 WINDOWS: dict[str, dict[str, Any]] = {
     "square": {"kernel_size": 2},
@@ -141,3 +143,51 @@ def test_sizes_that_change() -> None:
     for size in (8, 11):
         x = torch.randn(2, 3, size, size + 2)
         torch.testing.assert_close(compiled(x), F.max_pool2d(x, 5, 2, 2))
+
+
+GRADIENTS: dict[str, tuple[Any, ...]] = {  # kernel, stride, padding, dilation, ceil_mode
+    "square": ([2, 2], [2, 2], [0, 0], [1, 1], False),
+    "one number each": ([3], [], [1], [1], False),
+    "overlapping": ([3, 2], [2, 1], [1, 1], [1, 1], False),
+    "partly outside": ([3, 3], [2, 2], [1, 0], [1, 1], True),
+    "spread": ([2, 2], [2, 1], [1, 1], [2, 2], False),
+    "far apart": ([2, 2], [4, 3], [0, 0], [1, 1], False),
+}
+
+
+@pytest.mark.parametrize("window", GRADIENTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_gradients_by_positions(kit: Kit, on_gpu: Callable[..., Any], window: str, dtype: torch.dtype) -> None:
+    op, options = aten.max_pool2d_with_indices_backward.default, GRADIENTS[window]
+    for shape in ((2, 3, 9, 11), (3, 9, 11)):
+        x = torch.randn(shape).to(dtype)
+        out, places = aten.max_pool2d_with_indices(x, *options)
+        grad = torch.randn(out.shape).to(dtype)
+        expected = op(grad.double(), x.double(), *options, places).to(dtype)  # the kernel rounds each sum
+        for found in on_gpu(op, grad, x, *options, places):
+            torch.testing.assert_close(found, expected)
+        if len(shape) == 4:
+            last = [one.to(memory_format=torch.channels_last) for one in (grad, x, places)]
+            kit.check(op, *last[:2], *options, last[2])
+
+
+def test_gradients_of_volumes_by_positions(kit: Kit, on_gpu: Callable[..., Any]) -> None:
+    x = torch.randn(2, 3, 5, 6, 7)
+    options = ([2, 3, 2], [2, 2, 1], [1, 1, 0], [1, 1, 2], True)
+    out, places = aten.max_pool3d_with_indices(x, *options)
+    op, grad = aten.max_pool3d_with_indices_backward.default, torch.randn_like(out)
+    (found,) = on_gpu(op, grad, x, *options, places)
+    torch.testing.assert_close(found, op(grad, x, *options, places))
+
+
+def test_gradients_of_images_whose_sizes_change() -> None:
+    program = armature.compile(lambda x: F.max_pool2d(x, 5, 3, 1), dynamic=True, fullgraph=True)
+    for size in (9, 14):
+        x, y = (
+            torch.randn(2, 3, size, 10, generator=torch.Generator().manual_seed(size))
+            .to(memory_format=torch.channels_last).requires_grad_()
+            for _ in range(2)
+        )  # fmt: skip
+        program(x).square().sum().backward()
+        F.max_pool2d(y, 5, 3, 1).square().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
