@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,6 +73,18 @@ class RuleSource(Protocol):
         """The origin of a handler for this very object."""
 
 
+class NamedCode(Protocol):
+    """The code of a frame, and the name of its module."""
+
+    @property
+    def code(self) -> CodeType:
+        """The frame's code."""
+
+    @property
+    def module(self) -> object:
+        """What its globals call `__name__`."""
+
+
 @attrs.define(eq=False)
 class RuleBook:
     """Answers for one snapshot of the tables. Making one is free: the rows are read at the first question.
@@ -118,6 +130,12 @@ class RuleBook:
         verdict = _chain([_as_verdict(row) for row in rows], _default(subject))
         self._cache.store(code, verdict)
         return verdict
+
+    def innermost(self, frames: Iterable[NamedCode]) -> int:
+        """The position of the innermost frame that is not of a library whose calls run as a whole; the outermost is
+        0."""
+        verdicts = (self.frame_verdict(frame.code, {"__name__": frame.module}) for frame in frames)
+        return max((depth for depth, verdict in enumerate(verdicts) if not verdict.whole), default=0)
 
     def missing(self) -> tuple[Missing, ...]:
         """Rules that match nothing: the name does not exist, or the distribution has another version."""

@@ -143,6 +143,7 @@ class Value(Operations):
 
     is_tensor: ClassVar[bool] = False
     is_symbolic: ClassVar[bool] = False  # a number that is only known at run time
+    is_choice: ClassVar[bool] = False  # one of several objects; operators with it are its own
     plain_items: ClassVar[bool] = False  # iterating it runs no code of the program, and does not raise
     mutable: ClassVar[bool] = False  # has an identity, so it must be rebuilt once, however often it is used
 

@@ -74,7 +74,7 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
 
 def deepest(request: FrameRequest, ctx: CompileContext, stack: tuple[Location, ...], tried: set[Moment]) -> int | None:
     """The depth of the innermost frame that can be cut; each frame around it must do nothing but call the next."""
-    found, end = None, outside(ctx, stack) + 1
+    found, end = None, ctx.tables.rule_book.innermost(stack) + 1
     with trace_of(request, ctx) as tracer:
         for depth, place in enumerate(stack[: min(end, DEEPEST_CUT)]):
             if depth and not calls_directly(tracer, stack[depth - 1], place.code):
@@ -84,13 +84,6 @@ def deepest(request: FrameRequest, ctx: CompileContext, stack: tuple[Location, .
             if place.moment not in tried:
                 found = depth
     return found
-
-
-def outside(ctx: CompileContext, stack: tuple[Location, ...]) -> int:
-    """The depth of the innermost frame that isn't of a library whose calls run eagerly as a whole."""
-    book = ctx.tables.rule_book
-    own = (n for n, at in enumerate(stack) if not book.frame_verdict(at.code, {"__name__": at.module}).whole)
-    return max(own, default=0)
 
 
 def origin_of(value: Value | None) -> tuple[Location, ...]:

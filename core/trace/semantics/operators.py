@@ -76,6 +76,10 @@ def _of_numbers(tracer: Tracing, op: Operator, left: Value, right: Value, in_pla
     return found or symbolic.operate(tracer, op.name, left, right)
 
 
+def _of_choices(tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
+    return left.binary(tracer, op.method, right) if left.is_choice else right.binary(tracer, op.reflected, left)
+
+
 def _by_handler(target: Any, tracer: Tracing, op: Operator, left: Value, right: Value, in_place: bool) -> Value | None:
     return tracer.calls.handled(target, (left, right), {})
 
@@ -151,6 +155,7 @@ BINARY: Rows[Operator] = (
     ("constants", lambda op, left, right: left.is_constant and right.is_constant, _of_constants),
     ("tensors in a text", lambda op, left, right: right.is_tensor and _is_template(op, left), _text_of_tensor),
     ("a tensor", lambda op, left, right: left.is_tensor or right.is_tensor, _of_tensors),
+    ("a choice", lambda op, left, right: left.is_choice or right.is_choice, _of_choices),
     ("symbolic numbers", lambda op, left, right: left.is_symbolic or right.is_symbolic, _of_numbers),
     ("classes: `int | None`", lambda op, left, right: op.name == "or_", partial(_by_handler, type.__or__)),
     ("derived classes", lambda op, left, right: is_derived(left, right), _of_derived),

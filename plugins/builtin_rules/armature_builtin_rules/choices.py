@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import ClassVar, NoReturn
 
 import attrs
 import torch
 
-from armature.plugin_api import Args, ConstantValue, Kwargs, Rebuilding, TracedTensor, Tracing, TupleValue, Value
+from armature.plugin_api import (
+    Args,
+    ConstantValue,
+    Kwargs,
+    Rebuilding,
+    TracedTensor,
+    Tracing,
+    TupleValue,
+    UserRaised,
+    Value,
+)
+
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+METHODS = {f"__{name}__": (name, False) for name in ARITHMETIC} | {f"__r{name}__": (name, True) for name in ARITHMETIC}
+
+
+def fits(item: Value, dtype: torch.dtype) -> bool:
+    """Whether choosing between the item and tensors of a dtype results in that dtype, without dimensions."""
+    if isinstance(item, TracedTensor):
+        return item.kind is None and item.fake.dim() == 0 and item.fake.dtype is dtype
+    number = item.value if isinstance(item, ConstantValue) else None
+    if not isinstance(number, (int, float)) or type(number) not in (int, float, bool):
+        return False
+    return torch.result_type(torch.empty((), dtype=dtype, device="meta"), number) is dtype
 
 
 @attrs.define(eq=False)
@@ -25,7 +49,8 @@ class ChoiceValue(Value):
     test: str
 
     mutable: ClassVar[bool] = True
-    slots = frozenset({"__bool__"})
+    is_choice: ClassVar[bool] = True
+    slots = frozenset({"__bool__", "__neg__", *METHODS})
 
     def contents(self) -> object:
         return (self.options, self.position)
@@ -42,6 +67,29 @@ class ChoiceValue(Value):
 
     def describe(self) -> str:
         return f"the choice of `{self.test}`"
+
+    def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
+        if name not in METHODS or not isinstance(other, ConstantValue):
+            self.unknown()
+        operator_name, swapped = METHODS[name]
+        operate = tracer.python.operate
+        pairs = [(other, option) if swapped else (option, other) for option in self.options.items]
+        return self.of_each(lambda: [operate(operator_name, *pair) for pair in pairs])
+
+    def unary(self, tracer: Tracing, name: str) -> Value:
+        return self.of_each(lambda: [tracer.python.operate_unary("neg", option) for option in self.options.items])
+
+    def of_each(self, compute: Callable[[], list[Value]]) -> Value:
+        """The choice among what is computed of each object; the graph breaks if that raises for one of them, which
+        may not be the chosen one."""
+        try:
+            made = compute()
+        except UserRaised:
+            self.unknown()
+        dtype = torch.get_default_dtype()
+        if not all(fits(item, dtype) for item in made):
+            self.unknown()
+        return attrs.evolve(self, options=TupleValue(made))
 
     def truth(self, tracer: Tracing) -> bool:
         self.unknown()

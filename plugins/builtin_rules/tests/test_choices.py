@@ -39,6 +39,12 @@ def held(x: Tensor, n: Tensor) -> Any:
     return scaled(x), holder.scale, scaled(2.0) if x.dim() > 1 else None
 
 
+def in_place(x: Tensor, n: Tensor) -> Tensor:
+    scale = min(n, 0.5)
+    scale *= 2
+    return x * scale
+
+
 # Programs that are one graph.
 WHOLE: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "clipped": lambda x, n: x.mul_(min(1.0, 2 / (n + 1e-6))) is x,
@@ -48,11 +54,18 @@ WHOLE: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "written to": written_to,
     "held": held,
     "none": lambda x, n: x + 1 if min(n, 0.5) is None else x - 1,
+    "number": lambda x, n: x * (min(1.0, n) * 3),
+    "divided by": lambda x, n: x * -(1.01 / max(n / 2, 1.01)),
+    "computed with": lambda x, n: (x - (2 - min(1, n) ** 2) % 0.7 // 0.1, 0.5 - max(n, 0.75)),
+    "number of a call": lambda x, n: x.clone().add_(x, alpha=-0.1 * (1.01 / max(n / 2, 1.01))),
 }
 # Programs that ask which object it is.
 ASKING: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "type": lambda x, n: (x + 1, isinstance(min(1.0, n), float)),
-    "number": lambda x, n: x * (min(1.0, n) * 3),
+    "division by what may be zero": lambda x, n: x * (1 / max(0.0, n)),
+    "another type": lambda x, n: x * (max(n, -2.0) ** 0.5 if n is None else min(n, -2.0) ** 0.5).real,
+    "two": lambda x, n: x * (min(n, 0.5) * max(n, 0.5)),
+    "in place": in_place,
     "branch": lambda x, n: x + 1 if min(1.0, n) < 1 else x - 1,
     "text": lambda x, n: (x + 1, len(f"{min(n, 0.5)}"), len(str(max(n, 0.5)))),
     "float": lambda x, n: x * float(min(n, 0.5)),

@@ -36,6 +36,8 @@ def scaled_sum(call: Call, self: Value, other: Value, *, alpha: Value | None = N
 
 def with_factor(call: Call, self: Value, other: Value, alpha: Value | None) -> Value | None:
     """`self + alpha * other`, or `-`, as the call's function says; None if the factor is no tensor."""
+    if alpha is not None and alpha.is_choice:
+        alpha = call.graph_call(torch.clone, alpha)
     if not isinstance(self, TracedTensor) or not isinstance(other, TracedTensor) or not is_read(alpha):
         return None
     if not self.dtype.is_floating_point or not other.dtype.is_floating_point:

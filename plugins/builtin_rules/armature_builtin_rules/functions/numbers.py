@@ -35,7 +35,7 @@ from armature.plugin_api import (
     rely_on_class,
     type_name,
 )
-from armature_builtin_rules.choices import ChoiceValue
+from armature_builtin_rules.choices import ChoiceValue, fits
 from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
@@ -246,16 +246,6 @@ def choice(call: Call, op: str, items: list[Value], rest: Iterator[Value]) -> Va
     if not isinstance(position, TracedTensor):
         return None
     return ChoiceValue(TupleValue(items), position, call.tracing, call.tracing.stack.expression())
-
-
-def fits(item: Value, dtype: torch.dtype) -> bool:
-    """Whether choosing between the item and tensors of a dtype results in that dtype, without dimensions."""
-    if isinstance(item, TracedTensor):
-        return item.kind is None and item.fake.dim() == 0 and item.fake.dtype is dtype
-    number = item.value if isinstance(item, ConstantValue) else None
-    if not isinstance(number, (int, float)) or type(number) not in (int, float, bool):
-        return False
-    return torch.result_type(torch.empty((), dtype=dtype, device="meta"), number) is dtype
 
 
 @handles(round)
