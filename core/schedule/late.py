@@ -29,13 +29,13 @@ def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buff
     """The work with such units last, in their order."""
     returned = {view.buffer for view in loops.outputs if isinstance(view, View)}
     shared = shared_memory(work)
-    last = {name: number for number, unit in enumerate(work) for name in (*_reads(unit), *_writes(unit))}
-    written = {name: number for number, unit in enumerate(work) for name in _writes(unit)}
+    last = {name: number for number, unit in enumerate(work) for name in (*reads(unit), *writes(unit))}
+    written = {name: number for number, unit in enumerate(work) for name in writes(unit)}
     inputs = [number for name, number in written.items() if buffers[name].kind is BufferKind.INPUT]
 
     def waits(number: int, unit: Unit) -> bool:
-        made, read = _writes(unit), _reads(unit)
-        if not returned.issuperset(made) or not all(last[name] == number for name in made) or not _is_pure(unit):
+        made, read = writes(unit), reads(unit)
+        if not returned.issuperset(made) or not all(last[name] == number for name in made) or not is_pure(unit):
             return False
         if not shared.keys().isdisjoint((*made, *read)) or any(written.get(name, -1) > number for name in read):
             return False
@@ -56,9 +56,9 @@ def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
     touched: dict[str, list[int]] = {}
     written: dict[str, list[int]] = {}
     for number, unit in enumerate(work):
-        for name in dict.fromkeys((*_reads(unit), *_writes(unit))):
+        for name in dict.fromkeys((*reads(unit), *writes(unit))):
             touched.setdefault(name, []).append(number)
-        for name in dict.fromkeys(_writes(unit)):
+        for name in dict.fromkeys(writes(unit)):
             written.setdefault(name, []).append(number)
     own = {name for name in written if buffers[name].kind not in (BufferKind.INPUT, BufferKind.CONSTANT)}
     own.difference_update(shared_memory(work))
@@ -96,8 +96,8 @@ def _copy(kernel: Kernel, name: str, buffers: Mapping[str, Buffer]) -> Kernel | 
                 and not any(each.atomic or each.indirect for each in (store, other))
             ):
                 made = attrs.evolve(store, value=Load(other.buffer, other.index, dtype))
-                passes, reads = (Pass((), (), (made,)),), (other.buffer,)
-                return Kernel(kernel.name, kernel.device, space, (), passes, reads, (name,), kernel.sizes)
+                passes = (Pass((), (), (made,)),)
+                return Kernel(kernel.name, kernel.device, space, (), passes, (other.buffer,), (name,), kernel.sizes)
     return None
 
 
@@ -120,15 +120,15 @@ def _bytes(names: Sequence[str], buffers: Mapping[str, Buffer]) -> int:
     return sum(hint(bytes_of(buffers[name])) for name in names)
 
 
-def _reads(unit: Unit) -> tuple[str, ...]:
+def reads(unit: Unit) -> tuple[str, ...]:
     return reads_of(unit) if isinstance(unit, ExternCall) else unit.reads
 
 
-def _writes(unit: Unit) -> tuple[str, ...]:
+def writes(unit: Unit) -> tuple[str, ...]:
     return writes_of(unit) if isinstance(unit, ExternCall) else unit.writes
 
 
-def _is_pure(unit: Unit) -> bool:
+def is_pure(unit: Unit) -> bool:
     """Whether a unit is a kernel, or a call that draws no random numbers and writes to none of its arguments."""
     if not isinstance(unit, ExternCall):
         return True

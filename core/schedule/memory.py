@@ -17,7 +17,8 @@ from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
 from armature.schedule.late import divided, postponed
-from armature.schedule.score import CHEAP, LONGEST_HELD, WORTH_A_COPY, cost
+from armature.schedule.score import CHEAP, LONGEST_HELD, SWAPS, WORTH_A_COPY, cost
+from armature.schedule.swaps import swapped
 from armature.schedule.walk import postorder, rebuild, recomputed_operands, rename_store, store_roots
 from armature.torch_abi.memory import HOST
 
@@ -292,9 +293,11 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
     """The steps with allocations and releases added, in the order of the work, or with some of it done later."""
     order: Sequence[Work | ExternCall] = work
     used = usage(_planned(order, loops, buffers, None), buffers)
-    for later, least in ((postponed, 0.0), (divided, WORTH_A_COPY)):
+    changes = ((postponed, 0.0, 0), (divided, WORTH_A_COPY, 0), *((swapped, 0.0, 1 - n % 2) for n in range(SWAPS)))
+    for change, least, measure in changes:
         most = peak(used)
-        instead = later(order, loops, buffers, next((n for n, each in enumerate(used) if each[0] == most[0]), 0))
+        highest = next((n for n, each in enumerate(used) if each[measure] == most[measure]), 0)
+        instead = change(order, loops, buffers, highest)
         if len(instead) == len(order) and all(map(operator.is_, instead, order)):
             continue
         planned = usage(_planned(instead, loops, buffers, None), buffers)

@@ -21,6 +21,8 @@ MOST_SCALARS = 512  # the same for a kernel of one point
 SCALAR_NODES = 4  # factor by which such a kernel may be longer
 MOST_MADE = 64 << 20  # bytes of new temporaries in one batch of kernels, which are all live at once
 WORTH_A_COPY = 1 / 64  # part of the memory at the peak that a further kernel has to save
+NEAR_THE_PEAK = 8  # units before and after the peak whose order is changed to lower it
+SWAPS = 6  # how often, each time at the highest peak of then
 LONGEST_HELD = 400  # steps for which released memory is kept for another buffer: bounds the cost of planning
 FEWEST_RECORDED = (
     3  # kernels and calls that are recorded as one: the inputs are copied by one launch, the replay is another
