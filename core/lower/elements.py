@@ -157,12 +157,16 @@ class Elements:
         where = layout.broadcast_position(value, position)
         return self.cast(self.load(value, where), dtype or compute_dtype(value.dtype))
 
-    def indirect(self, number: int, size: Index, position: Node) -> tuple[Var, Node]:
-        """An index variable bound to a computed position, wrapped when negative and checked against `size`."""
+    def indirect(self, number: int, size: Index, position: Node, *, from_end: bool = False) -> tuple[Var, Node]:
+        """An index variable bound to a computed position, which the kernel checks against `size`. With `from_end`, a
+        negative one counts from the end."""
         if not self.features.check_index:
             raise NotSupported("checked indices", "operation")
-        wide = self.cast(position, torch.int64)
-        return Var(f"x{number}", size), self.op("check_index", wide, self.index_value(size))
+        wide, extent = self.cast(position, torch.int64), self.index_value(size)
+        if from_end:
+            negative = self.op("lt", wide, self.const(0, torch.int64))
+            wide = self.where(negative, self.op("add", wide, extent), wide)
+        return Var(f"x{number}", size), self.op("check_index", wide, extent)
 
     def reduce(
         self,

@@ -174,7 +174,7 @@ OPS: Mapping[str, OpInfo] = _table(
     check_index=OpInfo(
         2,
         None,
-        doc="check_index(i, size): i, wrapped when negative; the kernel raises IndexError outside -size..size-1",
+        doc="check_index(i, size): i; the kernel raises IndexError outside 0..size-1",
     ),
 )
 

@@ -39,7 +39,9 @@ def expression(aten: AtenGraph, given: Mapping[int, Node], ctx: CompileContext) 
     def change(node: Node) -> Node:
         if isinstance(node, Load) and node.buffer in values:
             return values[node.buffer]
-        return node.args[0] if isinstance(node, Op) and is_checked(node) else node
+        if isinstance(node, Op) and is_checked(node):
+            return node.args[0]
+        return node.args[2] if isinstance(node, Op) and is_from_front(node) else node
 
     for loop in loops.nodes:
         if not isinstance(loop, Loop) or loop.space or len(loop.stores) != 1:
@@ -64,6 +66,17 @@ def is_checked(node: Op) -> bool:
         return False
     low, high = bounds(index.index)
     return low is not None and low >= 0 and high is not None and high < size.value
+
+
+def is_from_front(node: Op) -> bool:
+    """Whether the node counts a position from the end if it is negative, which it never is."""
+    if node.op != "where" or not isinstance(negative := node.args[0], Op) or negative.op != "lt":
+        return False
+    index, limit = uncast(negative.args[0]), negative.args[1]
+    if not isinstance(index, IndexValue) or not isinstance(limit, Const):
+        return False
+    low, _ = bounds(index.index)
+    return low is not None and low >= limit.value
 
 
 def uncast(node: Node) -> Node:

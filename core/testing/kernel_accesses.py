@@ -43,27 +43,31 @@ def _of_dtype(group: str, name: str, dtype: torch.dtype, draw: Callable[[Sketch]
     return Case(group, full_name, make)
 
 
-def _embedding(name: str, bad: bool) -> Case:
+def _embedding(name: str, bad: int | None = None) -> Case:
     def make(device: torch.device, features: Features) -> Sketch:
         if not features.check_index:
             raise Skip
         k = Sketch(name, device)
         i, j = variables(23, 40)
-        rows = randn(23, dtype=I64)
-        rows[11] = 31 if bad else 3
+        rows = randn(23, dtype=I64).abs()
+        rows[11] = 3 if bad is None else bad
         k.buffer("ids", I64, (23,), rows)
         k.buffer("table", F32, (30, 40), randn(30, 40))
         row = Var("row", 30)
         place = op("check_index", k.load("ids", i), Const(30, I64), dtype=I64)
         k.buffer("out", F32, (23, 40))
-        k.raises = IndexError if bad else None
+        k.raises = None if bad is None else IndexError
         value = k.load("table", row, j, indirect=[(row, place)])
         return k.pointwise((i, j), Store("out", (i, j), op("mul", value, f32(2.0))))
 
-    return Case("gathers out of range" if bad else "gathers", name, make)
+    return Case("gathers" if bad is None else "gathers out of range", name, make)
 
 
-ACCESS_CASES += [_embedding("embedding", bad=False), _embedding("embedding_out_of_range", bad=True)]
+ACCESS_CASES += [
+    _embedding("embedding"),
+    _embedding("embedding_out_of_range", bad=31),
+    _embedding("embedding_before_the_first", bad=-1),
+]
 
 
 @case("gathers", ACCESS_CASES)
@@ -71,7 +75,7 @@ def gather_along_the_last(device: torch.device, features: Features) -> Sketch:
     """Each lane reads its own position."""
     k = Sketch("gather_along_the_last", device)
     i, j = variables(5, 38)
-    k.buffer("ids", I64, (5, 38), randn(5, 38, dtype=I64))
+    k.buffer("ids", I64, (5, 38), randn(5, 38, dtype=I64).abs())
     k.buffer("x", F32, (5, 20), randn(5, 20))
     column = Var("column", 20)
     place = op("check_index", k.load("ids", i, j), Const(20, I64), dtype=I64)

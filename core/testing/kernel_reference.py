@@ -130,10 +130,10 @@ class Reference:
         return _wide(meaning(node.op))(*args).to(node.dtype)
 
     def check_index(self, value: Tensor, size: Tensor, mask: Tensor | None) -> Tensor:
-        bad = (value < -size) | (value >= size)
+        bad = (value < 0) | (value >= size)
         if bool((bad if mask is None else bad & mask).any()):
             raise IndexError(f"index out of range in {self.kernel.name}")
-        return torch.where(value < 0, value + size, value)
+        return value
 
     def reduce(self, node: Reduce, memo: dict[tuple[int, int], Tensor], every: tuple[int, ...]) -> Tensor:
         """The reduction, with axes of size 1 in place of the inner ones."""

@@ -222,9 +222,9 @@ class _Evaluation:
         return out
 
     def checked(self, position: Tensor, size: Tensor) -> Tensor:
-        if not self.guarded and bool(((position < -size) | (position >= size)).any()):
+        if not self.guarded and bool(((position < 0) | (position >= size)).any()):
             raise IndexError(f"index out of range for a size of {int(size)}")
-        return torch.where(position < 0, position + size, position)
+        return position
 
     def load(self, node: Load) -> Tensor:
         source = self.run.buffer(node.buffer)

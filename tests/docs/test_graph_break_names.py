@@ -51,12 +51,15 @@ WHOLE = programs_of(
 )
 BROKEN = programs_of(programs_that_break, programs_that_break_too, programs_of_libraries.Broken)
 WITHOUT_NUMPY = {"GB0106": "tensor-to-numpy", "GB0232": "array-as-tensor"}  # run in another process
+SINCE_2_12 = {"GB1724", "GB5173"}  # dicts in autograd.grad; errors of fake tensors on several devices
 OF_A_GROUP = {"GB1750", "GB2696", "GB3343", "GB9300", "GB9860"}  # they send tensors to other processes
 
 
 @pytest.fixture
 def surroundings(code: str) -> Iterator[None]:
     """What the program of a type needs."""
+    if code in SINCE_2_12 and torch.__version__.startswith("2.11."):
+        pytest.skip("torch 2.11 differs")
     if code in programs_of_libraries.NEEDED:
         pytest.importorskip(programs_of_libraries.NEEDED[code], reason="the program uses it")
     if code not in OF_A_GROUP:

@@ -37,6 +37,8 @@ ELSE = {
     r"torch\.(Tensor\.)?(std|var)(_mean)?\(correction\):correction": "its kernel takes a known number",
     r"torch\.cdist:p": "torch chooses a kernel by it",
 }
+if torch.__version__.startswith("2.11."):
+    ELSE[r"torch\.(Tensor\.)?(std|var)(_mean)?\(correction_names\):correction"] = "so does this one in torch 2.11"
 NOT_SEEN = re.compile(r"torch\.nn\.functional\.(multi_margin|triplet_margin_with_distance)_loss:\w+")
 KNOWN = frozenset({"float", "Optional[float]"})
 RANDOM = re.compile(r"dropout|rrelu|gumbel|bernoulli|normal|uniform|exponential|geometric|cauchy")

@@ -54,6 +54,7 @@ def test_tensors_are_loaded_from(tmp_path: Any) -> None:
 def test_only_indices_that_may_be_out_of_range_are_checked(size: int, checked: bool, tmp_path: Any) -> None:
     found = expressed(lambda score, row, table: score + table[row], torch.randn(size), tmp_path=tmp_path)
     assert ("check_index" in operations(found)) is checked
+    assert "where" not in operations(found)  # none counts from the end
 
 
 def test_what_is_no_number_has_no_expression(tmp_path: Any) -> None:

@@ -70,8 +70,8 @@ def truncdiv(left: Any, right: Any) -> Any:
 
 
 def check_index(index: Any, size: Any, mask: Any) -> Any:
-    """The index, counted from the end if negative. Errors: IndexError if one is out of range."""
-    bad = ((index < -size) | (index >= size)) & mask
+    """The index. Errors: IndexError if one is out of range."""
+    bad = ((index < 0) | (index >= size)) & mask
     if np.any(bad):
         raise IndexError(f"index {np.asarray(index)[np.broadcast_to(bad, np.shape(index))].flat[0]} is out of range")
-    return np.where(index < 0, index + size, index)
+    return index

@@ -11,6 +11,24 @@ aten = torch.ops.aten
 NAMES = {"add": "sum", "multiply": "prod"}  # of the reductions of `scatter`, among those of `scatter_reduce`
 
 
+def from_front(index: Tensor, target: Tensor, axis: int) -> Tensor:
+    """The index for an operator that counts negative ones from the end, where this one refuses them: out of range."""
+    size = target.shape[axis] if target.dim() else 1
+    return torch.where(index < 0, size, index)
+
+
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> object:
+    """Slices written at places along an axis."""
+    if not self.dim() and not source.dim() and index.numel() == 1:
+        return aten.index_copy.default(self.view(1), 0, index.reshape(1), source.view(1)).view(())
+    axis = dim % max(self.dim(), 1)
+    if self.dim() != source.dim() or index.dim() != 1 or source.shape[axis] != index.shape[0]:
+        return NotImplemented
+    if any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
+        return NotImplemented
+    return aten.index_put.default(self, [None] * axis + [from_front(index, self, axis)], source)
+
+
 def index_reduce(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> object:
@@ -35,8 +53,13 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor) -> object:
     if not self.dim():
         row: Tensor = aten.index_put.default(self.view(1), [index.reshape(-1)], value.to(self.dtype))
         return row.view(())
-    rows = [None] * (dim % self.dim()) + [index.reshape(-1)]
+    rows = [None] * (dim % self.dim()) + [index.reshape(-1)]  # negative ones count from the end
     return aten.index_put.default(self, rows, value.to(self.dtype))
+
+
+def index_fill_number(self: Tensor, dim: int, index: Tensor, value: complex) -> object:
+    """The same with a number of the program."""
+    return index_fill(self, dim, index, torch.full((), value, dtype=self.dtype, device=self.device))
 
 
 def scatter_by(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> object:

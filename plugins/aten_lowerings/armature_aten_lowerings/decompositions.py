@@ -50,7 +50,7 @@ NAMES = (
     "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate",
     "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor", "_chunk_cat",
     "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor",
-    "index_copy", "index_fill.int_Scalar", "masked_scatter", "logspace",
+    "masked_scatter", "logspace",
     "zero", "tril_indices", "triu_indices",
     # sampling
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
@@ -95,7 +95,7 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
     alike = self.dim() == source.dim() and index.dim() == 1
     if not alike or any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
         return NotImplemented
-    added: Tensor = TORCHS_INDEX_ADD(self, dim, index, source, alpha=alpha)
+    added: Tensor = TORCHS_INDEX_ADD(self, dim, computed_places.from_front(index, self, axis), source, alpha=alpha)
     return added
 
 
@@ -315,6 +315,8 @@ OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
     aten.angle.default: computed_places.angle,
     aten.bucketize.Scalar: bucketize_number,
     aten.index_add.default: index_add,
+    aten.index_copy.default: computed_places.index_copy,
+    aten.index_fill.int_Scalar: computed_places.index_fill_number,
     aten.index_fill.int_Tensor: computed_places.index_fill,
     aten.index_reduce.default: computed_places.index_reduce,
     aten.put.default: computed_places.put,

@@ -230,7 +230,7 @@ class _IndexLayout:
                 continue
             indices = self.indices_by_axis[axis]
             number = b.load(indices, layout.broadcast_position(indices, middle))
-            bounds.append(b.indirect(axis, size, number))
+            bounds.append(b.indirect(axis, size, number, from_end=True))
             where.append(bounds[-1][0])
         return tuple(where), tuple(bounds)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from armature.plugin_api import is_unbacked
 from armature_aten_lowerings.kernel_layouts import NARROW, Arguments
 
 aten = torch.ops.aten
@@ -103,6 +104,26 @@ def fills(part: Callable[..., torch.Tensor]) -> Check:
     return check
 
 
+def index_in_range(args: Arguments) -> bool:
+    """Whether the number after the axis is an index of that axis. torch 2.11 selects with any number that varies."""
+    target, axis, index = args[:3]
+    if not target.dim() or is_unbacked(index) or not -target.dim() <= axis < target.dim():
+        return True  # torch refuses the first and the last itself, and asserts the other when the value is known
+    size = target.shape[axis]
+    return bool(-size <= index < size)
+
+
+def slice_fits(args: Arguments) -> bool:
+    """Whether the second argument has the sizes of one index along an axis of the first."""
+    return index_in_range((args[0], *args[2:])) and fills(aten.select.int)(args)
+
+
+def axis_in_range(args: Arguments) -> bool:
+    """Whether the second argument is an axis of the first. torch 2.11 doesn't check that of a softmax."""
+    rank = max(args[0].dim(), 1)
+    return bool(-rank <= args[1] < rank)
+
+
 def is_wide(args: Arguments) -> bool:
     """Whether numbers have more than 16 bits, or are no floats, which are converted."""
     return not args[0].is_floating_point() or args[0].dtype.itemsize > 2
@@ -119,7 +140,9 @@ CHECKS: Mapping[Overload, Check] = {
     **dict.fromkeys((aten.index_put.default, aten.index_put_.default), values_to_put),
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), same(0, 3)),
-    aten.select_scatter.default: fills(aten.select.int),
+    aten.select.int: index_in_range,
+    **dict.fromkeys((aten._softmax.default, aten._log_softmax.default), axis_in_range),
+    aten.select_scatter.default: slice_fits,
     aten.slice_scatter.default: fills(aten.slice.Tensor),
     aten.diagonal_scatter.default: fills(aten.diagonal.default),
     aten.index_select.default: index_is_integer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import armature
+from armature.errors import ArmatureWarning
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
 from armature_aten_lowerings.kernel_checks import BESSEL, CHECKS
@@ -88,7 +90,48 @@ def test_operands_are_refused_and_taken_as_in_eager_mode(name: str) -> None:
     assert outcome(armature.compile(lambda x, v: program(x, v)), x, other) == outcome(program, x, other)
 
 
+AT_PLACES: dict[str, Program] = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "embedding_bag": lambda x, i: F.embedding_bag(i[None], x),
+    "gather": lambda x, i: x.gather(0, i[:, None]),
+    "take_along_dim": lambda x, i: x.take_along_dim(i[:, None], 0),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "items": lambda x, i: x[i],
+    "take": lambda x, i: x.take(i),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 9.0),
+    "scatter_add": lambda x, i: x.scatter_add(0, i[:, None], x),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "amax"),
+    "index_add": lambda x, i: x.index_add(0, i, x[:1]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:1]),
+    "index_fill": lambda x, i: x.index_fill(0, i, 3.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:1], "amax"),
+    "index_put": lambda x, i: x.index_put((i,), x[0]),
+    "put": lambda x, i: x.put(i, x[0, :1]),
+    "nll_loss": lambda x, i: F.nll_loss(x[:1], i),
+    "cross_entropy": lambda x, i: F.cross_entropy(x[:1], i),
+}
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("name", AT_PLACES)
+def test_places_before_the_first_count_from_the_end_where_eager_counts_so(name: str) -> None:
+    """Others are refused: by all kernels, in the words of eager mode."""
+    program, x = AT_PLACES[name], torch.rand(3, 4)
+    quick = armature.compile(lambda x, i: program(x, i) * 2, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ArmatureWarning)  # of what only one of them refuses
+        for place in (2, -1, -4, 12):
+            found = outcome(quick, x, torch.tensor([place]))
+            assert found == outcome(lambda x, i: program(x, i) * 2, x, torch.tensor([place])), place
+            if isinstance(found[0], torch.dtype):
+                given = x, torch.tensor([place])
+                torch.testing.assert_close(quick(*given), program(*given) * 2)
+
+
 DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
+    aten.select.int: lambda x, v: aten.select.int(x, 1, 2),
+    aten._softmax.default: lambda x, v: aten._softmax.default(x, 1, False),
+    aten._log_softmax.default: lambda x, v: aten._log_softmax.default(x, 1, False),
     aten.index_put.default: lambda x, v: aten.index_put.default(x, [torch.arange(2)], v[:2]),
     aten.index_put_.default: lambda x, v: aten.index_put_.default(x, [torch.arange(2)], v[:2]),
     aten.index_add.default: lambda x, v: aten.index_add.default(x, 0, torch.arange(2), v[:2]),

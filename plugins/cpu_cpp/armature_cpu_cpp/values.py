@@ -142,7 +142,7 @@ class ValuePrinter:
         return f"{name}(l, i32({edge} - {self.index.names[vector]}))"
 
     def check_index(self, node: Op) -> str:
-        """Wrapped and checked; only active lanes may report an error."""
+        """The index, checked; only active lanes may report an error."""
         at, size = node.args
         if not self.lanes_vary(node):
             return f"check_index(true, {self.text(at)}, {self.text(size)}, bad)"

@@ -236,9 +236,9 @@ def nonzero(x):
 
 @triton.jit
 def check_index(index, size, mask):
-    """`index`, counted from the end if negative. Traps if `mask` holds and it is not in -size..size-1."""
-    tl.device_assert(((index >= -size) & (index < size)) | ~mask, "index out of range")  # no mask= before Triton 3.5
-    return tl.where(index < 0, index + size, index)
+    """`index`. Traps if `mask` holds and it is not in 0..size-1."""
+    tl.device_assert(((index >= 0) & (index < size)) | ~mask, "index out of range")  # no mask= before Triton 3.5
+    return index
 
 
 @triton.jit

@@ -96,13 +96,13 @@ def nonzero(x: Block) -> Block:
 
 
 def check_index(index: Block, size: Block, mask: Block) -> Block:
-    """`index`, counted from the end if negative. Errors: IndexError if `mask` holds and it is out of range."""
+    """`index`. Errors: IndexError if `mask` holds and it is out of range."""
     i, n = read(index), read(size)
-    bad = ((i < -n) | (i >= n)) & read(mask)
+    bad = ((i < 0) | (i >= n)) & read(mask)
     if bool(bad.any()):
         wrong = i.broadcast_to(bad.shape)[bad][0]
         raise IndexError(f"index {int(wrong)} is out of range for a size of {int(n.reshape(-1)[0])}")
-    return block_of(torch.where(i < 0, i + n, i).to(i.dtype))
+    return index
 
 
 def uniform(seed: Block, offset: Block, element: Block, vector: int, threads: int) -> Block:

@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import triton
 from torch import Tensor
 
 import armature
 from armature.pipeline.session import session
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = [
+    pytest.mark.usefixtures("interpreted"),
+    # It adds a number to the first of several places alone, and its infinities differ.
+    pytest.mark.skipif(triton.__version__.startswith("3.6."), reason="the interpreter of Triton 3.6 is wrong here"),
+]
 POINTS = torch.cat([torch.linspace(-11.3, 23, 40), torch.tensor([0.0, -0.0, 5.0, 8.0, torch.nan])])
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     name: getattr(torch.special, name)

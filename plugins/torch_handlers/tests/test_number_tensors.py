@@ -245,6 +245,24 @@ def test_a_write_out_of_range_is_the_error_of_eager() -> None:
         quick(torch.ones(5, 8), 3)
 
 
+@pytest.mark.parametrize("name", ["row", "column", "selected", "softmax"])
+def test_a_number_out_of_range_is_the_error_of_eager(name: str) -> None:
+    programs: dict[str, Function] = {
+        **ITEMS, "selected": lambda x, n: x.select(1, n), "softmax": lambda x, n: x.softmax(n - 3),
+    }  # fmt: skip
+    armature.reset()
+    program, x = programs[name], torch.rand(6, 6)
+    quick = armature.compile(program)
+    for n in (3, 2, 4):
+        torch.testing.assert_close(quick(x, n), program(x, n))
+    for n in (6, -7):
+        with pytest.raises(IndexError) as expected:
+            program(x, n)
+        with pytest.raises(IndexError) as found:
+            quick(x, n)
+        assert str(found.value) == str(expected.value)
+
+
 def after_a_break(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
     x = x * 2
     armature.graph_break()

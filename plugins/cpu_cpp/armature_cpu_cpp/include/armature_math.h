@@ -334,12 +334,11 @@ template <class V> INLINE V power(const V& a, const V& b) {
   }, a, b);
 }
 
-// `at`, wrapped when negative; outside of -size..size-1 the flag is set and the place is 0.
+// `at`; outside of 0..size-1 the flag is set and the place is 0.
 template <class V> INLINE V check_index(const mask<V>& needed, const V& at, const V& size, bool* bad) {
-  const V wrapped = where(at < constant<V>(0), V(at + size), at);
-  const auto outside = (wrapped < constant<V>(0)) | (wrapped >= size);
+  const auto outside = (at < constant<V>(0)) | (at >= size);
   if (any(outside & needed)) *bad = true;
-  return where(outside, constant<V>(0), wrapped);
+  return where(outside, constant<V>(0), at);
 }
 
 }  // namespace armature
