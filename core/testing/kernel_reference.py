@@ -177,6 +177,7 @@ def _xor(flat: Tensor) -> Tensor:
 _REDUCE: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sum": _sum,
     "prod": lambda flat: flat.double().prod(-1) if flat.dtype.is_floating_point else flat.prod(-1),
+    "logsumexp": lambda flat: flat.double().logsumexp(-1),
     "max": lambda flat: flat.amax(-1),
     "min": lambda flat: flat.amin(-1),
     "any": lambda flat: flat.any(-1),

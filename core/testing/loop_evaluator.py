@@ -282,6 +282,8 @@ def scanned(node: Scan, value: Tensor, axes: Sequence[int]) -> Tensor:
     flat = last.flatten(-len(axes))
     if node.op in ("max", "min"):
         done = (flat.cummax if node.op == "max" else flat.cummin)(-1).values
+    elif node.op == "logsumexp":
+        done = flat.logcumsumexp(-1)
     else:
         done = (flat.cumsum if node.op == "sum" else flat.cumprod)(-1, dtype=node.dtype)
     return done.reshape(last.shape).movedim(ends, list(axes))
@@ -296,5 +298,7 @@ def _combine(node: Reduce, flat: Tensor) -> Tensor:
         return flat.any(-1) if node.op == "any" else flat.all(-1)
     if node.op == "prod":
         return flat.prod(-1, dtype=node.dtype)
+    if node.op == "logsumexp":
+        return flat.logsumexp(-1)
     invariant(node.op == "sum", "no such reduction", op=node.op)
     return flat.sum(-1, dtype=node.dtype)

@@ -40,7 +40,8 @@ DTYPES = frozenset(
 )  # fmt: skip
 
 
-COMBINING = SCANS = frozenset(("sum", "prod", "max", "min"))
+COMBINING = frozenset(("sum", "prod", "max", "min"))
+SCANS = COMBINING | {"logsumexp"}
 
 EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, COMBINING, SCANS, batch=256)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from armature.backend_api import (
@@ -32,7 +34,7 @@ LONG = 4096  # points of a row above which it is cut, if there are too few rows 
 MANY = 16
 PIECE = 2048  # points of a piece along memory
 COLUMN_PIECE = 256  # the same across memory, where one program handles neighbouring columns
-NEUTRAL = {"sum": 0, "prod": 1}
+NEUTRAL = {"sum": 0, "prod": 1, "logsumexp": -math.inf}
 
 
 def _scan(b: Builder, op: str, x: TensorValue, dim: int) -> TensorValue:
@@ -111,6 +113,11 @@ def cumsum(b: Builder, x: TensorValue, dim: int, *, dtype: torch.dtype | None = 
 @lowers(aten.cumprod.default)
 def cumprod(b: Builder, x: TensorValue, dim: int, *, dtype: torch.dtype | None = None) -> TensorValue:
     return _scan(b, "prod", x, dim)
+
+
+@lowers(aten.logcumsumexp.default)
+def logcumsumexp(b: Builder, x: TensorValue, dim: int) -> TensorValue | None:
+    return _scan(b, "logsumexp", x, dim) if x.dtype.is_floating_point else None
 
 
 def _extremes(b: Builder, op: str, x: TensorValue, dim: int) -> tuple[TensorValue, TensorValue]:

@@ -40,6 +40,15 @@ def test_extremes(kit: Kit, op: torch._ops.OpOverload) -> None:
     kit.check(op, x > 0, 1, extern=True)
 
 
+def test_logarithms_of_sums(kit: Kit) -> None:
+    x = with_nan(torch.randn(4, 30) * 30)
+    for given in (x, x.t(), x[:, ::2], x.bfloat16(), x.double(), torch.tensor(2.0), torch.tensor(-math.inf)):
+        for dim in (0, -1):
+            kit.check(aten.logcumsumexp.default, given, dim)
+    kit.check(aten.logcumsumexp.default, torch.ones(0, 3), 1, extern=True)
+    kit.check(aten.logcumsumexp.default, torch.ones(3, dtype=torch.complex64), 0, extern=True)
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "sum along rows": lambda x: (x * 2).cumsum(-1) + 1,
     "sum along columns": lambda x: (x * 2).cumsum(0) + 1,

@@ -11,7 +11,7 @@ from armature_cpu_cpp.vector import CPP_TYPES
 
 FEATURES = Features(
     ops=frozenset(FORMS),
-    reductions=frozenset(REDUCTIONS),
+    reductions=frozenset(REDUCTIONS) - {"logsumexp"},
     dtypes=frozenset(CPP_TYPES),
     atomic_add=frozenset((torch.float32, torch.float64, torch.int32, torch.int64)),
     combining=frozenset(("max", "min", "prod")),

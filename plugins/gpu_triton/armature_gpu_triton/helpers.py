@@ -285,6 +285,25 @@ def online_softmax(largest, total, x, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def logaddexp(a, b):
+    """`log(exp(a) + exp(b))`, which is the larger one if that is infinite."""
+    larger = maximum(a, b)
+    return tl.where(tl.abs(larger) == float("inf"), larger, larger + libdevice.log1p(tl.exp(minimum(a, b) - larger)))
+
+
+@triton.jit
+def reduce_logsumexp(x):
+    """The logarithm of the sum of exponentials over the last axis."""
+    return tl.reduce(x, 1, logaddexp, keep_dims=True)
+
+
+@triton.jit
+def scan_logsumexp(x):
+    """The same of each element with all before it."""
+    return tl.associative_scan(x, 1, logaddexp)
+
+
+@triton.jit
 def reduce_prod(x):
     """Product over the last axis."""
     return tl.reduce(x, 1, _mul, keep_dims=True)

@@ -171,6 +171,8 @@ reduce_all = reduction(lambda x: x.bool().all(1, keepdim=True))
 reduce_xor = reduction(_xor_all)
 scan_sum = reduction(lambda x: x.cumsum(1))
 scan_prod = reduction(lambda x: x.cumprod(1))
+reduce_logsumexp = reduction(lambda x: x.logsumexp(1, keepdim=True))
+scan_logsumexp = reduction(lambda x: x.logcumsumexp(1))
 reduce_argmax = arg_reduction(largest=True)
 reduce_argmin = arg_reduction(largest=False)
 
@@ -192,6 +194,7 @@ def dot(a: Block, b: Block, total: Block, precision: str) -> Block:
     return block_of(read(total) + left @ right)
 
 
+logaddexp = elementwise(torch.logaddexp)
 maximum = elementwise(torch.maximum)
 minimum = elementwise(torch.minimum)
 fmax = elementwise(torch.fmax)

@@ -160,6 +160,7 @@ FORMS: Mapping[str, OpForm] = MappingProxyType(
         **{name: f"{{0}} {sign} {{1}}" for name, sign in INFIX.items()},
         **{name: _libdevice(name) for name in LIBDEVICE},
         "product": _product,
+        "logaddexp": "helpers.logaddexp({0}, {1})",
         "neg": "-{0}",
         "abs": by_kind(float="tl.abs({0})", int="tl.abs({0})", uint="{0}", bool="{0}"),
         "sign": by_kind(float="helpers.sign({0})", int="helpers.sign({0})", uint="({0} > 0).to({0}.dtype)", bool="{0}"),

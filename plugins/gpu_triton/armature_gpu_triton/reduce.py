@@ -24,7 +24,7 @@ def identity(op: str, dtype: torch.dtype) -> str:
         return str(op == "all")
     if op == "prod":
         return "1.0" if kind(dtype) == "float" else "1"
-    largest = op in ("max", "argmax")
+    largest = op in ("max", "argmax", "logsumexp")
     if kind(dtype) == "float":
         return 'float("-inf")' if largest else 'float("inf")'
     if dtype == torch.bool:
@@ -37,6 +37,8 @@ def combine(op: str, dtype: torch.dtype, left: str, right: str) -> str:
     """Combine two running values."""
     if op in COMBINE:
         return COMBINE[op].format(left, right)
+    if op == "logsumexp":
+        return f"helpers.logaddexp({left}, {right})"
     name = "maximum" if op == "max" else "minimum"
     if dtype == torch.bool:
         return f"{left} {'|' if op == 'max' else '&'} {right}"

@@ -6,7 +6,7 @@ from armature.backend_api import Scan
 from armature_gpu_triton import reduce
 from armature_gpu_triton.ops import TYPES, cast_text
 
-SCANS = frozenset(("sum", "prod"))
+SCANS = frozenset(("sum", "prod", "logsumexp"))
 
 
 def running(name: str) -> str:

@@ -28,6 +28,8 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Tensor]]] = {
     "an axis in between": (lambda x: x.cumsum(1), lambda: torch.randn(2, 4097, 3)),
     "half precision": (lambda x: x.cumsum(1), lambda: torch.randn(2, 4608).bfloat16()),
     "products": (lambda x: x.cumprod(1), lambda: 1 + torch.randn(2, 5000) / 1000),
+    "logarithms of sums": (lambda x: x.logcumsumexp(1), lambda: torch.randn(2, 5000) * 9),
+    "logarithms of sums, columns": (lambda x: (x * 2).logcumsumexp(0), lambda: torch.randn(4352, 3)),
     "places of a mask": (lambda x: (x > 0).cumsum(0) - 1, lambda: torch.randn(6000)),
     "of a transposed tensor": (lambda x: x.t().cumsum(1), lambda: torch.randn(4200, 2)),
     "around it": (lambda x: (x.exp().cumsum(1) * 2).sin(), lambda: torch.randn(2, 4608) / 100),
@@ -66,3 +68,15 @@ def test_gradients() -> None:
     (armature.compile(lambda x: x.cumsum(1), fullgraph=True)(x) * torch.arange(5000)).sum().backward()
     expected = torch.arange(5000.0).flip(0).cumsum(0).flip(0).expand(2, -1)
     torch.testing.assert_close(x.grad, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(4, 70), (70, 4), (3, 5, 7)], ids=str)
+def test_logarithms_of_sums_are_parts_of_kernels(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape) * 50
+    x.view(-1)[::9], x.view(-1)[4::25] = -torch.inf, torch.inf
+
+    def program(x: Tensor) -> Tensor:
+        return (x / 2).logcumsumexp(1) + 1
+
+    torch.testing.assert_close(armature.compile(program, fullgraph=True)(x), program(x))
+    assert counts() == (1, 0)
