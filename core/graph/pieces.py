@@ -214,7 +214,7 @@ class Outer:
             return False
         if self.trains:
             self.note_used(piece)
-        if written and self.trains and part.graph is not None:
+        if written and self.trains and part.graph is not None and (len(piece.nodes) == 1 or records(part.graph)):
             # Backward may need the values before the write, which a graph saves by saving its input.
             run = part.graph.forward
         else:
@@ -278,6 +278,12 @@ def compiled(
     outer.close(whole.graph.output_node())
     run: Callable[..., Any] = fx.GraphModule(whole, outer.graph, type(whole).__name__).forward
     return setting_back(run) if switches else run
+
+
+def records(module: fx.GraphModule) -> bool:
+    """Whether autograd records anything that a graph computes, according to its nodes' metadata."""
+    made = (node.meta.get("example_value") for node in module.graph.nodes if node.op != "placeholder")
+    return any(isinstance(leaf, torch.Tensor) and altering.has_history(leaf) for leaf in tree_leaves(list(made)))
 
 
 def needs_gradient(fake: object) -> bool:
@@ -353,9 +359,10 @@ def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[P
     """The pieces and the calls between them, in order; None if some value can't be passed between pieces."""
     groups: list[list[fx.Node]] = [[]]
     apart: list[fx.Node] = []
+    first = new_parameters(graph)
     depth = 0  # of transforms
     for node in graph.nodes:
-        if node.op in ("placeholder", "output", "get_attr") or is_number(node):
+        if node in first or node.op in ("placeholder", "output", "get_attr") or is_number(node):
             continue
         linked = LEAVE in node.meta or any(LEAVE in used.meta for used in node.all_input_nodes)
         nests = NESTING.get(node.target, 0)
@@ -377,11 +384,25 @@ def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[P
     crossing = {node for piece in pieces for node in (*piece.inputs, *piece.outputs) if node.op != "placeholder"}
     if not all(isinstance(node.meta.get("example_value"), torch.Tensor) for node in crossing):
         return None
-    steps: list[Piece | fx.Node] = []
+    steps: list[Piece | fx.Node] = [*first]
     for position, piece in enumerate(pieces):
         steps += [piece] if piece.nodes else []
         steps += apart[position : position + 1]
     return steps
+
+
+def new_parameters(graph: fx.Graph) -> dict[fx.Node, None]:
+    """The calls that make parameters of new memory, with those that make the memory. They depend on nothing else
+    (unless a context is entered), so all of them can be made before the first piece, and do not separate pieces."""
+    found: dict[fx.Node, None] = {}
+    if any("changes_state" in node.meta and node.target is not set_grad_enabled for node in graph.nodes):
+        return found
+    for node in graph.nodes:
+        if node.target is torch.nn.Parameter and BETWEEN_PIECES in node.meta and len(node.all_input_nodes) == 1:
+            made = node.all_input_nodes[0]
+            if made.target is torch.empty and not made.all_input_nodes:
+                found |= {made: None, node: None}
+    return found
 
 
 def tensors_used(node: fx.Node) -> Iterator[fx.Node]:

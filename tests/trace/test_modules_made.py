@@ -231,3 +231,43 @@ def test_a_module_is_not_kept_where_its_registration_is_watched() -> None:
         handle.remove()
     assert seen == ["extra", "extra"]
     assert state(module) == state(eager)
+
+
+class Rebuilt(nn.Module):
+    """Makes the layer that it uses in each call, as models do that change their kind of attention."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+        return self.second(self.first(x * 2).relu()).sin()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_layers_made_and_used_are_compiled_together(backend: str, grad: bool) -> None:
+    rows: list[Any] = []
+    for compiled in (False, True):
+        module = Rebuilt()
+        torch.manual_seed(0)
+        x = torch.randn(5, 3)
+        with torch.set_grad_enabled(grad):
+            result = (armature.compile(module, backend=backend) if compiled else module)(x)
+        if grad:
+            result.sum().backward()
+        parameters = dict(module.named_parameters())
+        rows.append((result, parameters, {name: one.grad for name, one in parameters.items()}, torch.rand(2)))
+    torch.testing.assert_close(rows[1], rows[0])
+    assert all(type(one) is nn.Parameter and one.is_leaf for one in rows[1][1].values())
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_layers_made_do_not_separate_what_is_computed(grad: bool) -> None:
+    graphs: list[int] = []
+
+    def backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        graphs.append(sum(node.op.startswith("call_") for node in module.graph.nodes))
+        return module.forward
+
+    with torch.set_grad_enabled(grad):
+        armature.compile(Rebuilt(), backend=backend)(torch.randn(5, 3))
+    assert len(graphs) == 1
+    assert graphs[0] >= 5
