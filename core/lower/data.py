@@ -266,3 +266,4 @@ class LoopGraph:
     outputs: tuple[View | Index | bool | float | None, ...]
     sizes: Mapping[Size, Reading] = attrs.field(factory=dict)
     spare: frozenset[str] = frozenset()  # inputs in whose memory results may be made if nobody else holds it
+    lasting: frozenset[str] = frozenset()  # inputs that others hold while the graph runs: parameters

@@ -98,9 +98,12 @@ class _Lowering:
         # A recording is made for fixed addresses, which it may share with other recordings.
         lent = frozenset() if self.ctx.config.record_launches else self.aten.spare_inputs
         spare = frozenset(self.inputs[k] for k in lent).intersection(b.buffers)
-        return LoopGraph(
-            self.aten.name, tuple(self.inputs), self.constants, b.buffers, tuple(b.nodes), outputs, self.sizes, spare
-        )
+        places = self.aten.static_inputs
+        if self.aten.spare_inputs:
+            places = frozenset(range(len(self.inputs))) - self.aten.spare_inputs
+        lasting = frozenset(self.inputs[k] for k in places)
+        names, nodes = tuple(self.inputs), tuple(b.nodes)
+        return LoopGraph(self.aten.name, names, self.constants, b.buffers, nodes, outputs, self.sizes, spare, lasting)
 
     # -- leaves
 

@@ -28,6 +28,7 @@ Unit: TypeAlias = Work | ExternCall
 def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
     """The work with such units last, in their order."""
     returned = {view.buffer for view in loops.outputs if isinstance(view, View)}
+    kept = returned | loops.lasting
     shared = shared_memory(work)
     last = {name: number for number, unit in enumerate(work) for name in (*reads(unit), *writes(unit))}
     written = {name: number for number, unit in enumerate(work) for name in writes(unit)}
@@ -42,12 +43,49 @@ def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buff
         if inputs and max(inputs) > number:
             return False  # the unit may raise, and then the inputs are as they were
         new = [name for name in made if buffers[name].kind is not BufferKind.INPUT]
-        gone = [name for name in read if last[name] == number and name not in returned]
+        gone = [name for name in read if last[name] == number and name not in kept]
         return len(new) == len(made) and _bytes(new, buffers) > _bytes(gone, buffers)
 
     late = [number for number, unit in enumerate(work) if waits(number, unit)]
     held = set(late)
     return [unit for number, unit in enumerate(work) if number not in held] + [work[number] for number in late]
+
+
+def delayed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
+    """The work with units from before the unit number `peak` moved to where their results are read, if that is behind
+    it and they let go no more than they make."""
+    kept = loops.lasting.union(view.buffer for view in loops.outputs if isinstance(view, View))
+    shared = shared_memory(work)
+    touched: dict[str, list[int]] = {}
+    written: dict[str, list[int]] = {}
+    for number, unit in enumerate(work):
+        for name in dict.fromkeys((*reads(unit), *writes(unit))):
+            touched.setdefault(name, []).append(number)
+        for name in dict.fromkeys(writes(unit)):
+            written.setdefault(name, []).append(number)
+    inputs = [number for name, numbers in written.items() for number in numbers if _is_input(buffers[name])]
+
+    moved: dict[int, int] = {}
+
+    def until(number: int, unit: Unit) -> int:
+        made, read = writes(unit), reads(unit)
+        if not is_pure(unit) or any(_is_input(buffers[name]) or touched[name][0] != number for name in made):
+            return number
+        end = min((moved.get(each, each) for name in made for each in touched[name][1:]), default=number)
+        gone = [name for name in read if touched[name][-1] == number and name not in kept]
+        if end <= peak or not shared.keys().isdisjoint((*made, *read)) or _bytes(made, buffers) < _bytes(gone, buffers):
+            return number
+        changes = [*inputs, *(each for name in read for each in written.get(name, ()))]
+        return number if any(number < each < end for each in changes) else end
+
+    for number in range(min(peak, len(work) - 1), -1, -1):  # what reads a result may have moved itself
+        place = until(number, work[number])
+        if place != number:
+            moved[number] = place
+    behind: dict[int, list[Unit]] = {}
+    for number in sorted(moved):
+        behind.setdefault(moved[number], []).append(work[number])
+    return [each for n, unit in enumerate(work) for each in (*behind.get(n, ()), *(() if n in moved else (unit,)))]
 
 
 def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
@@ -114,6 +152,10 @@ def _without(unit: Unit, name: str) -> Unit:
         for step in unit.passes
     )
     return attrs.evolve(unit, passes=passes, writes=tuple(each for each in unit.writes if each != name))
+
+
+def _is_input(buffer: Buffer) -> bool:
+    return buffer.kind is BufferKind.INPUT
 
 
 def _bytes(names: Sequence[str], buffers: Mapping[str, Buffer]) -> int:

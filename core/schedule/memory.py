@@ -16,7 +16,7 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.late import divided, postponed
+from armature.schedule.late import delayed, divided, postponed
 from armature.schedule.score import CHEAP, LONGEST_HELD, SWAPS, WORTH_A_COPY, cost
 from armature.schedule.swaps import swapped
 from armature.schedule.walk import postorder, rebuild, recomputed_operands, rename_store, store_roots
@@ -66,10 +66,12 @@ class Headroom:
         return True
 
 
-def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer]) -> list[tuple[int, int]]:
-    """Bytes that are live at each kernel or call, without and with the inputs. Symbolic sizes count at their hints."""
+def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer], lasting: Container[str] = ()) -> list[tuple[int, int]]:
+    """Bytes that are live at each kernel or call, without and with the inputs, but for those that others hold. Symbolic
+    sizes count at their hints."""
     bytes_of = {name: hint(memory_kind(buffer).bytes) for name, buffer in buffers.items()}
-    given = {name: size for name, size in bytes_of.items() if buffers[name].kind is BufferKind.INPUT}
+    inputs_only = (name for name, buffer in buffers.items() if buffer.kind is BufferKind.INPUT)
+    given = {name: bytes_of[name] for name in inputs_only if name not in lasting}
     own, inputs = 0, sum(given.values())
     used: list[tuple[int, int]] = []
     for step in steps:
@@ -292,15 +294,20 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
 def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
     """The steps with allocations and releases added, in the order of the work, or with some of it done later."""
     order: Sequence[Work | ExternCall] = work
-    used = usage(_planned(order, loops, buffers, None), buffers)
-    changes = ((postponed, 0.0, 0), (divided, WORTH_A_COPY, 0), *((swapped, 0.0, 1 - n % 2) for n in range(SWAPS)))
+    used = usage(_planned(order, loops, buffers, None), buffers, loops.lasting)
+    changes = (
+        (postponed, 0.0, 0),
+        (delayed, 0.0, 0),
+        (divided, WORTH_A_COPY, 0),
+        *((swapped, 0.0, 1 - n % 2) for n in range(SWAPS)),
+    )
     for change, least, measure in changes:
         most = peak(used)
         highest = next((n for n, each in enumerate(used) if each[measure] == most[measure]), 0)
         instead = change(order, loops, buffers, highest)
         if len(instead) == len(order) and all(map(operator.is_, instead, order)):
             continue
-        planned = usage(_planned(instead, loops, buffers, None), buffers)
+        planned = usage(_planned(instead, loops, buffers, None), buffers, loops.lasting)
         saved = [before - after for before, after in zip(most, peak(planned), strict=True)]
         if min(saved) >= 0 and any(saved) and saved[0] >= least * most[0]:
             order, used = instead, planned
