@@ -10,6 +10,7 @@ from armature.backend_api import (
     Builder,
     Index,
     Node,
+    NotSupported,
     Position,
     Scalar,
     TensorValue,
@@ -40,11 +41,11 @@ def _filled(b: Builder, value: Scalar) -> TensorValue:
     aten.new_empty.default,
     aten.new_empty_strided.default,
 )
-def uninitialised(b: Builder, *like: object, **options: object) -> TensorValue | None:
+def uninitialised(b: Builder, *like: object, **options: object) -> TensorValue:
     """Memory whose readers are loops needs no call: zeros stand for what they read of it. torch fills it where it is
     told to compute the same each time."""
     if torch.are_deterministic_algorithms_enabled() or not b.feeds_pointwise(OVERWRITING):
-        return None
+        raise NotSupported("memory that others than loops read")
     return _filled(b, 0)
 
 

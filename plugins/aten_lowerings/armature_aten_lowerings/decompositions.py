@@ -102,8 +102,9 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: f
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> object:
-    """Sums and means of floats, by scatter additions of values and counts; other reductions stay ATen calls."""
-    if reduce not in ("sum", "mean") or not self.dtype.is_floating_point:
+    """Sums, and means of floats, by scatter additions of values and counts; other reductions have their own loops."""
+    sums = reduce == "sum" and self.dtype in (torch.int32, torch.int64)
+    if not sums and (reduce not in ("sum", "mean") or not self.dtype.is_floating_point):
         return NotImplemented
     start = self if include_self else self.scatter(dim, index, 0)
     total: Tensor = start.scatter_add(dim, index, src)

@@ -69,7 +69,9 @@ def max_pool_with_indices(
         Axis(x.ndim - count + k, window, step, pad, apart, inside=not ceil_mode and not pad)
         for k, (window, step, pad, apart) in enumerate(zip(*lists, strict=True))
     ]
-    if b.is_read(1) or not x.dtype.is_floating_point or max(axis.window for axis in axes) > MOST_ALONG:
+    if b.is_read(1):
+        raise NotSupported("the positions of maxima in the image", "cost")
+    if not x.dtype.is_floating_point or max(axis.window for axis in axes) > MOST_ALONG:
         return None
     if math.prod(axis.window for axis in axes) <= MOST_COMPARED:
         return _largest(b, x, axes, b.spec()), None

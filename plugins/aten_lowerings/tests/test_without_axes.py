@@ -157,3 +157,10 @@ def test_places_among_unsorted_boundaries(count: int) -> None:
     compiled(lambda s, o, x: torch.searchsorted(s, x, sorter=o, right=True) + 1, numbers, numbers.argsort(), ROWS)
     compiled(lambda s, o, x: torch.searchsorted(s, x, sorter=o) + 1, rows, rows.argsort(), ROWS[:2])
     compiled(lambda s: torch.searchsorted(s, 2.5, side="right") + 1, torch.arange(count))
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_sums_of_integers_by_places(dtype: torch.dtype, include_self: bool) -> None:
+    x, places = torch.arange(12, dtype=dtype).view(3, 4), torch.tensor([[0, 2, 0, 1], [0, 2, 1, 1]])
+    compiled(lambda x, i: x.scatter_reduce(0, i, x + 1, "sum", include_self=include_self), x, places)
