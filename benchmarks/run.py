@@ -1,7 +1,8 @@
 """`python -m benchmarks.run`: eager, torch.compile and armature on the models of benchmarks.models; tables, and JSON.
 
-Steady state is measured alternately in one process per model; cold compiles in fresh processes with fresh caches. With
---jobs, several processes are measured in parallel, each on cores of its own.
+Steady state and memory are measured alternately in one process per model; cold compiles in fresh processes with fresh
+caches. With --jobs, several processes are measured in parallel, each on cores of its own. The JSON has each figure as
+soon as it is measured, so a run that is stopped, or ends at --limit, keeps what it has.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +35,7 @@ PARTS = ("steady", "cold", "memory", "overhead", "scaling")
 SCALING = {"chain": (50, 100, 200), "doubling": (6, 12, 24, 48)}
 
 Rows = dict[str, Any]
+Results = dict[tuple[Any, ...], Rows]
 
 
 def cores_of(place: int, places: int) -> set[int]:
@@ -70,12 +74,12 @@ def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[
     if "steady" in parts:
         out += [
             {"key": ("steady", m, mode), "kind": "steady", "timeout": 1200.0}
-            | {"name": m, "mode": mode, "compilers": compilers, "budget": budget}
+            | {"name": m, "mode": mode, "compilers": compilers, "budget": budget, "memory_too": "memory" in parts}
             for m in models
             for mode in modes
         ]
     others = [c for c in compilers if c != "eager"]
-    if "memory" in parts:
+    if "memory" in parts and "steady" not in parts:
         out += [
             {"key": ("memory", m, mode), "kind": "memory", "timeout": 900.0}
             | {"name": m, "mode": mode, "compilers": compilers}
@@ -102,7 +106,7 @@ def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[
     return out
 
 
-def too_long_before(key: tuple[Any, ...], results: dict[tuple[Any, ...], Rows]) -> Rows | None:
+def too_long_before(key: tuple[Any, ...], results: Results) -> Rows | None:
     """The failure, if a compiler took too long for this graph at a smaller size."""
     if key[0] != "scaling":
         return None
@@ -128,7 +132,7 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def steady_table(results: dict[tuple[Any, ...], Rows], compilers: list[str]) -> Table:
+def steady_table(results: Results, compilers: list[str]) -> Table:
     table = Table(title="Steady state: milliseconds a call, and speed against eager (more is better)")
     table.add_column("model")
     table.add_column("mode")
@@ -152,7 +156,7 @@ def steady_table(results: dict[tuple[Any, ...], Rows], compilers: list[str]) -> 
     return table
 
 
-def cold_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Table:
+def cold_table(results: Results, others: list[str]) -> Table:
     table = Table(title="Cold compile: seconds of the first call, fresh process and caches")
     for column in ("model", "mode", *others, "armature / torch.compile"):
         table.add_column(column, justify="left" if column in ("model", "mode") else "right")
@@ -169,7 +173,7 @@ def cold_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Table
     return table
 
 
-def memory_table(results: dict[tuple[Any, ...], Rows], compilers: list[str]) -> Table:
+def memory_table(results: Results, compilers: list[str]) -> Table:
     table = Table(title="Peak memory of a call, MiB beyond what was there before")
     for column in ("model", "mode", *compilers, "armature / torch.compile"):
         table.add_column(column, justify="left" if column in ("model", "mode") else "right")
@@ -186,7 +190,7 @@ def memory_table(results: dict[tuple[Any, ...], Rows], compilers: list[str]) -> 
     return table
 
 
-def overhead_table(results: dict[tuple[Any, ...], Rows]) -> Table:
+def overhead_table(results: Results) -> Table:
     table = Table(title="Call overhead of `x + 1` on 4 numbers, microseconds")
     for column in ("compiler", "bare", "compiled", "extra"):
         table.add_column(column, justify="left" if column == "compiler" else "right")
@@ -196,7 +200,7 @@ def overhead_table(results: dict[tuple[Any, ...], Rows]) -> Table:
     return table
 
 
-def scaling_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Table:
+def scaling_table(results: Results, others: list[str]) -> Table:
     table = Table(title="Compile time as the graph grows: seconds of the first call")
     for column in ("graph", "steps", *others):
         table.add_column(column, justify="left" if column == "graph" else "right")
@@ -206,36 +210,58 @@ def scaling_table(results: dict[tuple[Any, ...], Rows], others: list[str]) -> Ta
     return table
 
 
-def run_all(todo: list[Rows], places: int, console: Console) -> dict[tuple[Any, ...], Rows]:
-    """The measurements, `places` of them in parallel, in the requested order."""
-    results: dict[tuple[Any, ...], Rows] = {}
+def by_key(todo: Sequence[Rows], keys: Sequence[tuple[Any, ...]], rows: Mapping[int, Rows]) -> Results:
+    """What was measured, in the requested order: a row each, or two where memory was measured in the same process."""
+    found: Results = {}
+    for at, row in sorted(rows.items()):
+        found[keys[at]] = row
+        if todo[at].get("memory_too"):
+            found["memory", *keys[at][1:]] = row
+    return dict(sorted(found.items(), key=lambda item: item[0][0] == "memory"))
+
+
+def run_all(
+    todo: list[Rows],
+    places: int,
+    console: Console,
+    limit: float = math.inf,
+    keep: Callable[[Results], None] = lambda results: None,
+) -> Results:
+    """The measurements, `places` of them in parallel, in the requested order. None is started after `limit` seconds;
+    `keep` gets what there is after each."""
+    keys = [job.pop("key") for job in todo]
+    rows: dict[int, Rows] = {}
+    deadline = time.monotonic() + limit
     free: queue.SimpleQueue[int] = queue.SimpleQueue()
     for place in range(places):
         free.put(place)
 
-    def one(job: Rows) -> Rows:
+    def one(job: Rows, of: int = places) -> Rows:
+        if time.monotonic() > deadline:
+            return {"failed": "not started in time"}
         place = free.get()
         try:
-            return measure(**job, cores=cores_of(place, places) if places > 1 else None)
+            return measure(**job, cores=cores_of(place, of) if of > 1 else None)
         finally:
             free.put(place)
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(places) as pool:
         task = progress.add_task("measuring", total=len(todo))
+
+        def done(at: int, row: Rows) -> None:
+            rows[at] = row
+            progress.update(task, description=" ".join(map(str, keys[at])), advance=1)
+            keep(by_key(todo, keys, rows))
+
+        running = {pool.submit(one, job): at for at, job in enumerate(todo) if keys[at][0] != "scaling"}
+        for future in as_completed(running):
+            done(running[future], future.result())
         # A graph that took too long at one size is not tried at the next, so these run one after another.
-        later = [job for job in todo if job["key"][0] == "scaling"]
-        first = [job for job in todo if job["key"][0] != "scaling"]
-        keys = [job.pop("key") for job in first]
-        for key, row in zip(keys, pool.map(one, first), strict=True):
-            results[key] = row
-            progress.update(task, description=" ".join(map(str, key)), advance=1)
-        for job in later:
-            key = job.pop("key")
-            progress.update(task, description=" ".join(map(str, key)))
-            results[key] = too_long_before(key, results) or measure(**job)
-            progress.advance(task)
-    return results
+        for at, job in enumerate(todo):
+            if keys[at][0] == "scaling":
+                done(at, too_long_before(keys[at], by_key(todo, keys, rows)) or one(job, 1))
+    return by_key(todo, keys, rows)
 
 
 def main(
@@ -245,6 +271,7 @@ def main(
     compilers: Annotated[str, typer.Option(help="which to compare; eager is always measured")] = ",".join(COMPILERS),
     budget: Annotated[float, typer.Option(help="seconds of steady-state measuring a model")] = 4.0,
     jobs_at_once: Annotated[int, typer.Option("--jobs", help="parallel measurements, each on its share of cores")] = 1,
+    limit: Annotated[float, typer.Option(help="seconds after which no measurement is started; 0: no limit")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
 ) -> None:
     """Measure and print."""
@@ -258,7 +285,15 @@ def main(
     wanted = parts.split(",")
     todo = jobs([p for p in wanted if p != "cold"], names or list(MEASURED), modes.split(","), chosen, budget)
     todo += jobs([p for p in wanted if p == "cold"], names or list(EXAMPLES), modes.split(","), chosen, budget)
-    results = run_all(todo, max(1, jobs_at_once), console)
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+
+    def keep(results: Results) -> None:
+        if json_file:
+            rows = [{"key": list(key), **row} for key, row in results.items()]
+            json_file.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+    results = run_all(todo, max(1, jobs_at_once), console, limit or math.inf, keep)
+    keep(results)
     others = [c for c in chosen if c != "eager"]
     tables = {
         "steady": lambda: steady_table(results, chosen),
@@ -269,11 +304,7 @@ def main(
     }
     for part in wanted:
         console.print(tables[part]())
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     console.print(f"{machine}, Python {platform.python_version()}")
-    if json_file:
-        rows = [{"key": list(key), **row} for key, row in results.items()]
-        json_file.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

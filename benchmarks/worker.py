@@ -47,8 +47,9 @@ def seconds(thunk: Thunk, repeats: int = 1) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[str, Any]:
-    """Median seconds per call for each compiler, measured alternately; `budget` seconds in all."""
+def steady(name: str, mode: str, compilers: list[str], budget: float, memory_too: bool = False) -> dict[str, Any]:
+    """Median seconds per call for each compiler, measured alternately; `budget` seconds in all. With `memory_too`, the
+    bytes at the peak of a call as well."""
     thunks = {c: thunk_of(name, mode, c) for c in compilers}
     for thunk in thunks.values():
         for _ in range(3):
@@ -62,7 +63,8 @@ def steady(name: str, mode: str, compilers: list[str], budget: float) -> dict[st
             times[compiler].append(seconds(thunk, repeats))
     medians = {c: statistics.median(t) for c, t in times.items()}
     ratios = {c: statistics.median(e / t for e, t in zip(times["eager"], times[c], strict=True)) for c in times}
-    return {"seconds": medians, "speedup": ratios, "rounds": rounds, "repeats": repeats}
+    found = {"seconds": medians, "speedup": ratios, "rounds": rounds, "repeats": repeats}
+    return found | {"bytes": {c: peak_bytes(thunk) for c, thunk in thunks.items()}} if memory_too else found
 
 
 def cold(name: str, mode: str, compiler: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -178,6 +179,19 @@ def test_measurements_come_in_the_order_in_which_they_were_asked_for(monkeypatch
     assert [key[1] for key in found if key[0] == "cold"] == ["LeNet", "GPT"]
     chain = {key[2]: row for key, row in found.items() if key[:2] == ("scaling", "chain")}
     assert chain == {50: {"failed": "over 400 s"}, 100: {"failed": "as above"}, 200: {"failed": "as above"}}
+
+
+def test_a_run_keeps_what_it_has_and_starts_nothing_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr(run, "measure", lambda **_: {"seconds": {"eager": 1.0}, "bytes": {"eager": 8}})
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    todo = run.jobs(["steady", "memory"], ["LeNet", "GPT", "VAE"], ["infer"], ["eager"], 1.0)
+    kept: list[list[tuple[Any, ...]]] = []
+    found = run.run_all(todo, 1, Console(quiet=True), 2.5, lambda results: kept.append(list(results)))
+    both = [(part, "LeNet", "infer") for part in ("steady", "memory")]
+    assert kept[0] == both and len(kept[-1]) == 6
+    assert found["memory", "GPT", "infer"]["bytes"] == {"eager": 8}
+    assert found["steady", "VAE", "infer"] == found["memory", "VAE", "infer"] == {"failed": "not started in time"}
 
 
 def test_a_model_that_is_not_there_is_named() -> None:
