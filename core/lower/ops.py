@@ -37,6 +37,7 @@ FAMILIES: Mapping[str, tuple[torch.dtype, ...]] = MappingProxyType(
         "trigonometric": FLOATS,
         "hyperbolic": FLOATS,
         "special": FLOATS,
+        "series": FLOATS,
     }
 )
 
@@ -82,6 +83,12 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     wider = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.int8: torch.int32}.get(a.dtype, a.dtype)
     return a.to(wider) * b.to(wider)
 
+
+# Orthogonal polynomials, named as in torch.special.
+POLYNOMIALS = (
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
+    "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+)  # fmt: skip
 
 OPS: Mapping[str, OpInfo] = _table(
     add=OpInfo(2, torch.add, "arithmetic", sign="+"),
@@ -165,6 +172,15 @@ OPS: Mapping[str, OpInfo] = _table(
     erfc=OpInfo(1, torch.erfc, "special", 18),
     erfinv=OpInfo(1, torch.erfinv, "special", 25, tolerance=2e-5),
     lgamma=OpInfo(1, torch.lgamma, "special", 40, positive=True, tolerance=2e-5),
+    zeta=OpInfo(2, torch.special.zeta, "series", 200, "Hurwitz's, of an exponent and a first base", tolerance=2e-5),
+    igamma=OpInfo(2, torch.special.gammainc, "series", 200, tolerance=2e-5),
+    igammac=OpInfo(2, torch.special.gammaincc, "series", 200, tolerance=2e-5),
+    **{
+        name: OpInfo(
+            2, getattr(torch.special, name), "series", 60, "of x and a degree, by its recurrence", tolerance=1e-3
+        )
+        for name in POLYNOMIALS
+    },
     uniform=OpInfo(
         5,
         philox.uniform,

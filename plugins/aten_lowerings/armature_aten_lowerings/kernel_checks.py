@@ -129,14 +129,48 @@ def is_wide(args: Arguments) -> bool:
     return not args[0].is_floating_point() or args[0].dtype.itemsize > 2
 
 
-BESSEL = (
-    aten.special_bessel_j0, aten.special_bessel_j1, aten.special_bessel_y0, aten.special_bessel_y1,
-    aten.special_modified_bessel_i0, aten.special_modified_bessel_i1, aten.special_modified_bessel_k0,
-    aten.special_modified_bessel_k1, aten.special_scaled_modified_bessel_k0, aten.special_scaled_modified_bessel_k1,
+def are_wide(args: Arguments) -> bool:
+    """Whether two numbers or tensors together have more than 16 bits, or are no floats, which are converted."""
+    dtype = torch.result_type(args[0], args[1])
+    return not dtype.is_floating_point or dtype.itemsize > 2
+
+
+def are_floats(args: Arguments) -> bool:
+    """Whether the first two arguments together are floats."""
+    return torch.result_type(args[0], args[1]).is_floating_point
+
+
+SPECIAL = (
+    aten.special_bessel_j0,
+    aten.special_bessel_j1,
+    aten.special_bessel_y0,
+    aten.special_bessel_y1,
+    aten.special_modified_bessel_i0,
+    aten.special_modified_bessel_i1,
+    aten.special_modified_bessel_k0,
+    aten.special_modified_bessel_k1,
+    aten.special_scaled_modified_bessel_k0,
+    aten.special_scaled_modified_bessel_k1,
     aten.special_spherical_bessel_j0,
+    aten.special_erfcx,
+    aten.special_ndtri,
+    aten.special_airy_ai,
+)
+POLYNOMIALS = (
+    aten.special_chebyshev_polynomial_t, aten.special_chebyshev_polynomial_u, aten.special_chebyshev_polynomial_v,
+    aten.special_chebyshev_polynomial_w, aten.special_shifted_chebyshev_polynomial_t,
+    aten.special_shifted_chebyshev_polynomial_u, aten.special_shifted_chebyshev_polynomial_v,
+    aten.special_shifted_chebyshev_polynomial_w, aten.special_hermite_polynomial_h, aten.special_hermite_polynomial_he,
+    aten.special_laguerre_polynomial_l, aten.special_legendre_polynomial_p,
+)  # fmt: skip
+OF_TWO = (
+    aten.special_zeta.default, aten.special_zeta.other_scalar, aten.special_zeta.self_scalar,
+    *(op for packet in POLYNOMIALS for op in (packet.default, packet.n_scalar, packet.x_scalar)),
 )  # fmt: skip
 CHECKS: Mapping[Overload, Check] = {
-    **{packet.default: is_wide for packet in BESSEL},
+    **{packet.default: is_wide for packet in SPECIAL},
+    **dict.fromkeys(OF_TWO, are_wide),
+    **dict.fromkeys((aten.igamma.default, aten.igammac.default), are_floats),
     **dict.fromkeys((aten.index_put.default, aten.index_put_.default), values_to_put),
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), same(0, 3)),

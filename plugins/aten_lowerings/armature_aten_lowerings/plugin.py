@@ -34,6 +34,7 @@ from armature_aten_lowerings import (
     scans,
     searches,
     softmax,
+    special,
     views,
 )
 
@@ -61,6 +62,7 @@ def armature_lowerings() -> Iterable[Lowering]:
         searches,
         bessel,
         gamma,
+        special,
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 

@@ -35,9 +35,7 @@ LEFT = {
     "the size of its result depends on values": (
         "repeat_interleave.Tensor", "_jagged_to_padded_dense_forward", "_padded_dense_to_jagged_forward",
     ),
-    "a loop until convergence": ("gcd", "lcm", "igamma", "igammac", "special_zeta", "special_zeta.other_scalar",
-        "special_zeta.self_scalar"),
-    "a table of a hundred polynomials, or several long ones": ("special_erfcx", "special_ndtri"),
+    "a loop until convergence": ("gcd", "lcm"),
     "torch's decomposition is wrong for few labels, and `margins.py` replaces the function": (
         "multilabel_margin_loss_forward",
     ),

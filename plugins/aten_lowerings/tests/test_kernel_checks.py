@@ -15,7 +15,7 @@ import armature
 from armature.errors import ArmatureWarning
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
-from armature_aten_lowerings.kernel_checks import BESSEL, CHECKS
+from armature_aten_lowerings.kernel_checks import CHECKS, OF_TWO, SPECIAL
 
 aten = torch.ops.aten
 PLACES = torch.tensor([0, 2])
@@ -128,6 +128,18 @@ def test_places_before_the_first_count_from_the_end_where_eager_counts_so(name: 
                 torch.testing.assert_close(quick(*given), program(*given) * 2)
 
 
+GAMMA = (aten.igamma.default, aten.igammac.default)
+NUMBERS = {"n_scalar": 1, "other_scalar": 1, "x_scalar": 0, "self_scalar": 0}  # which operand is one
+
+
+def operands(op: Any, x: Tensor, v: Tensor) -> list[Any]:
+    """What an operator of two operands is called with: a number where it takes one."""
+    found: list[Any] = [x, v]
+    if op._overloadname in NUMBERS:
+        found[NUMBERS[op._overloadname]] = 2.0
+    return found
+
+
 DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
     aten.select.int: lambda x, v: aten.select.int(x, 1, 2),
     aten._softmax.default: lambda x, v: aten._softmax.default(x, 1, False),
@@ -165,7 +177,8 @@ DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
         x, v[0], v[0], v[1], v[1], 0.1, 1e-5
     ),
     # torch has no derivatives of these: a tuple is not differentiated
-    **{packet.default: lambda x, v, op=packet.default: (op(x.detach()),) for packet in BESSEL},
+    **{packet.default: lambda x, v, op=packet.default: (op(x.detach()),) for packet in SPECIAL},
+    **{op: lambda x, v, op=op: (op(*operands(op, x.detach(), v)),) for op in (*OF_TWO, *GAMMA)},
 }
 
 

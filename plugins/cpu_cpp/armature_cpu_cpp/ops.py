@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import torch
 
-from armature.backend_api import Const, Op, OpForm
+from armature.backend_api import OPS, Const, Op, OpForm
 from armature_cpu_cpp.vector import accumulator, cpp_type
 
 BOOL_FORMS: Mapping[str, str] = MappingProxyType(
@@ -68,6 +68,8 @@ INFIX = frozenset(
     ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
      "bit_and", "bit_or", "bit_xor")
 )  # fmt: skip
+SERIES = frozenset(name for name, info in OPS.items() if info.family == "series")
+"""Operations that are loops themselves, in a header of their own."""
 IMPLICIT = INFIX | frozenset(("maximum", "minimum", "fmax", "fmin", "where"))
 """Operations that take a scalar beside a vector as it is; for others the scalar is spread over the lanes first."""
 
@@ -95,6 +97,7 @@ FORMS: Mapping[str, OpForm] = MappingProxyType(
         "asinh": _call("asinh"), "acosh": _call("acosh"), "atanh": _call("atanh"), "atan2": _call("atan2"),
         "hypot": _call("hypot"), "copysign": _call("copysign"), "erf": _call("erf"), "erfc": _call("erfc"),
         "erfinv": _call("erfinv"), "lgamma": _call("lgamma"), "nextafter": _call("nextafter"),
+        **{name: _call(name) for name in SERIES},
         "check_index": "check_index({0}, {1}, bad)",
     }
 )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from armature.backend_api import Batch, Buffer, Lines, Work, body_of
+from armature.backend_api import Batch, Buffer, Lines, Op, Work, body_of
 from armature_cpu_cpp.batch import BatchPrinter
 from armature_cpu_cpp.kernel_printer import KernelPrinter
 from armature_cpu_cpp.loops import plan_nest
+from armature_cpu_cpp.ops import SERIES
 from armature_cpu_cpp.values import identifier
 
 ENTRY = "armature_kernels"
@@ -31,11 +32,13 @@ def print_kernels(
     parts: dict[str, str] = {}
     lines.add('#include "armature_cpu.h"')
     lines.add("using namespace armature;")
+    series = False
     printed: dict[str, str] = {}  # maps a kernel's text to the first kernel with that text
     for kernel in kernels:
         name = identifier(kernel.name)
         printer = printer_of(kernel, buffers, register_bytes, threads)
         printer.print()
+        series |= any(isinstance(node, Op) and node.op in SERIES for node in printer.body.depends)
         text = str(printer.lines)
         first = printed.setdefault(text, name)
         lines.add()
@@ -56,4 +59,6 @@ def print_kernels(
             name = identifier(kernel.name)
             lines.add(f'{{"{name}", {name}::call, METH_FASTCALL, nullptr}},')
     lines.add(f"EXPORTED PyObject* {ENTRY}(void* view) {{ return functions(kernel_table, view); }}")
+    if series:
+        lines.lines.insert(1, '#include "armature_series.h"')
     return str(lines), parts

@@ -49,6 +49,17 @@ def test_statements_bear_the_users_line(printed: Printed) -> None:
     assert re.search(r"tmp1 = tmp0 \+ 1\.0f; +// model\.py:41  y = example\(x\)", text)
 
 
+def test_functions_that_are_loops_have_a_header_of_their_own_and_kernels_of_vectors(printed: Printed) -> None:
+    k = Sketch("sums_0", CPU)
+    i = Var("i0", 64)
+    x = k.load(k.buffer("x", F32, (64,), randn(64)), i)
+    k.buffer("out", F32, (64,))
+    source = printed(k.pointwise((i,), Store("out", (i,), op("add", op("igamma", op("abs", x), f32(2.0)), x))))
+    assert 'include "armature_series.h"' in source.text
+    assert "vectors<N>" in body(source) and "igamma(" in body(source)
+    assert "armature_series" not in printed(chain("chain_0", 8, 64)).text
+
+
 def test_small_kernels_are_serial_and_large_ones_parallel(printed: Printed) -> None:
     assert "parallel(" not in printed(chain("small_0", 8, 64)).text
     assert printed(chain("large_0", 1024, 1024)).text.count("parallel(") == 1

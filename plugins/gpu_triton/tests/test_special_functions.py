@@ -23,9 +23,14 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     for name in (
         "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spherical_bessel_j0", "i0", "i0e", "i1", "i1e",
         "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
-        "digamma",
+        "digamma", "erfcx", "ndtri", "airy_ai",
     )
-} | {"trigamma": lambda x: torch.polygamma(1, x)}  # fmt: skip
+} | {
+    "trigamma": lambda x: torch.polygamma(1, x),
+    "third derivative": lambda x: torch.polygamma(3, x),
+    "zeta of a whole number": lambda x: torch.special.zeta(4.0, x),
+    "a polynomial": lambda x: torch.special.legendre_polynomial_p(x.nan_to_num() / 24, 6),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -34,6 +39,13 @@ def test_special_functions(name: str) -> None:
     found = armature.compile(lambda x: function(x), fullgraph=True)(POINTS)
     torch.testing.assert_close(found, function(POINTS), rtol=1e-4, atol=1e-5, equal_nan=True)
     assert session().totals().extern == 0
+
+
+def test_what_iterates_stays_a_call() -> None:
+    x = torch.tensor([0.5, 1.5, 2.5])
+    found = armature.compile(lambda x: torch.special.zeta(x + 1, x) + torch.special.gammainc(x, x), fullgraph=True)(x)
+    torch.testing.assert_close(found, torch.special.zeta(x + 1, x) + torch.special.gammainc(x, x))
+    assert session().totals().extern == 2
 
 
 def test_writes_at_places() -> None:
