@@ -19,8 +19,8 @@ from armature.schedule.score import NEAR_THE_PEAK, bytes_of
 
 def swapped(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
     """The work with neighbours near the unit number `peak` exchanged where both together then need less at most."""
-    kept = loops.lasting.union(view.buffer for view in loops.outputs if isinstance(view, View))
-    line = _Line(list(work), buffers, kept, frozenset(shared_memory(work)))
+    unfreed = loops.lasting.union(view.buffer for view in loops.outputs if isinstance(view, View))
+    line = _Line(list(work), buffers, unfreed, frozenset(shared_memory(work)))
     low, high = max(0, peak - NEAR_THE_PEAK), min(len(work), peak + NEAR_THE_PEAK + 1)
     for start in range(low, high - 1):
         place = start
@@ -32,12 +32,12 @@ def swapped(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
 
 @attrs.define(eq=False)
 class _Line:
-    """Units in their order. kept: buffers that leave, or that others hold. last: the place of each buffer's last use;
+    """Units in their order. unfreed: buffers that leave, or that others hold. last: the place of each buffer's last use;
     first: that of its first one."""
 
     units: list[Unit]
     buffers: Mapping[str, Buffer]
-    kept: frozenset[str]
+    unfreed: frozenset[str]
     shared: frozenset[str]
     first: dict[str, int] = attrs.field(factory=dict)
     last: dict[str, int] = attrs.field(factory=dict)
@@ -83,7 +83,7 @@ class _Line:
 
     def is_released(self, name: str) -> bool:
         """Whether the buffer's memory is given back after its last use."""
-        return name not in self.kept and self.buffers[name].kind is not BufferKind.CONSTANT
+        return name not in self.unfreed and self.buffers[name].kind is not BufferKind.CONSTANT
 
     def touched(self, *units: Unit) -> set[str]:
         """Buffers that the units read or write."""
