@@ -32,8 +32,8 @@ def swapped(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
 
 @attrs.define(eq=False)
 class _Line:
-    """Units in their order. unfreed: buffers that leave, or that others hold. last: the place of each buffer's last use;
-    first: that of its first one."""
+    """Units in their order. unfreed: buffers that leave, or that others hold. last: the place of each buffer's last
+    use; first: that of its first one."""
 
     units: list[Unit]
     buffers: Mapping[str, Buffer]
