@@ -73,7 +73,7 @@ def test_the_doctor_counts_operators() -> None:
 def test_a_declined_decomposition_is_about_the_arguments() -> None:
     armature.reset()
     with Recorder("declined") as recorder:
-        armature.compile(lambda x, i, s: x.index_reduce(0, i, s, "prod"))(
-            torch.tensor(2.0), torch.tensor([0]), torch.tensor(3.0)
+        armature.compile(lambda x, i, s: x.scatter_reduce(0, i, s, "mean"))(
+            torch.tensor([2]), torch.tensor([0]), torch.tensor([3])
         )
     assert KINDS["arguments"] in {call.reason for call in recorder.recording().calls}

@@ -21,8 +21,10 @@ def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> object:
     """Slices written at places along an axis."""
     if not self.dim() and not source.dim() and index.numel() == 1:
         return aten.index_copy.default(self.view(1), 0, index.reshape(1), source.view(1)).view(())
-    axis = dim % max(self.dim(), 1)
-    if self.dim() != source.dim() or index.dim() != 1 or source.shape[axis] != index.shape[0]:
+    axis, index = dim % max(self.dim(), 1), index.reshape(-1)
+    if self.dim() == 1 and not source.dim():
+        source = source.view(1)
+    if self.dim() != source.dim() or source.shape[axis] != index.shape[0]:
         return NotImplemented
     if any(self.shape[k] != source.shape[k] for k in range(self.dim()) if k != axis):
         return NotImplemented

@@ -103,6 +103,8 @@ AT_PLACES: dict[str, Program] = {
     "scatter_reduce": lambda x, i: x.scatter_reduce(0, i[:, None], x, "amax"),
     "index_add": lambda x, i: x.index_add(0, i, x[:1]),
     "index_copy": lambda x, i: x.index_copy(0, i, x[:1]),
+    "index_copy, one": lambda x, i: x.index_copy(0, i[0], x[:1]),
+    "index_copy, in one row": lambda x, i: x[0].index_copy(0, i[0], x[1, 1]),
     "index_fill": lambda x, i: x.index_fill(0, i, 3.0),
     "index_reduce": lambda x, i: x.index_reduce(0, i, x[:1], "amax"),
     "index_put": lambda x, i: x.index_put((i,), x[0]),
