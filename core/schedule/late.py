@@ -56,13 +56,7 @@ def delayed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
     it and they let go no more than they make."""
     kept = loops.lasting.union(view.buffer for view in loops.outputs if isinstance(view, View))
     shared = shared_memory(work)
-    touched: dict[str, list[int]] = {}
-    written: dict[str, list[int]] = {}
-    for number, unit in enumerate(work):
-        for name in dict.fromkeys((*reads(unit), *writes(unit))):
-            touched.setdefault(name, []).append(number)
-        for name in dict.fromkeys(writes(unit)):
-            written.setdefault(name, []).append(number)
+    touched, written = _uses(work)
     inputs = [number for name, numbers in written.items() for number in numbers if _is_input(buffers[name])]
 
     moved: dict[int, int] = {}
@@ -91,13 +85,7 @@ def delayed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
 def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
     """The work with stores moved behind the unit number `peak`, if nothing touches their buffers until then: each is
     made by a copy of what its kernel has stored elsewhere too."""
-    touched: dict[str, list[int]] = {}
-    written: dict[str, list[int]] = {}
-    for number, unit in enumerate(work):
-        for name in dict.fromkeys((*reads(unit), *writes(unit))):
-            touched.setdefault(name, []).append(number)
-        for name in dict.fromkeys(writes(unit)):
-            written.setdefault(name, []).append(number)
+    touched, written = _uses(work)
     own = {name for name in written if buffers[name].kind not in (BufferKind.INPUT, BufferKind.CONSTANT)}
     own.difference_update(shared_memory(work))
     units = list(work)
@@ -115,6 +103,18 @@ def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
             copies.setdefault(later[0], []).append(attrs.evolve(copy, name=title, origins=origins))
             units[number] = _without(units[number], name)
     return [each for number, unit in enumerate(units) for each in (*copies.get(number, ()), unit)]
+
+
+def _uses(work: Sequence[Unit]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """The numbers of the units that read or write each buffer, and of those that write it."""
+    touched: dict[str, list[int]] = {}
+    written: dict[str, list[int]] = {}
+    for number, unit in enumerate(work):
+        for name in dict.fromkeys((*reads(unit), *writes(unit))):
+            touched.setdefault(name, []).append(number)
+        for name in dict.fromkeys(writes(unit)):
+            written.setdefault(name, []).append(number)
+    return touched, written
 
 
 def _copy(kernel: Kernel, name: str, buffers: Mapping[str, Buffer]) -> Kernel | None:
