@@ -90,13 +90,17 @@ def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
     own.difference_update(shared_memory(work))
     units = list(work)
     copies: dict[int, list[Kernel]] = {}
-    kernels = [(number, unit) for number, unit in enumerate(work[: peak + 1]) if isinstance(unit, Kernel)]
-    for number, kernel in kernels:
-        for name in kernel.writes if own.issuperset(kernel.writes) else ():
+    sources: set[str] = set()  # what copies read, which stays where it is made
+    for number, kernel in enumerate(work[: peak + 1]):
+        if not isinstance(kernel, Kernel) or not own.issuperset(kernel.writes):
+            continue
+        for name in kernel.writes:
             first, *later = touched[name]
-            copy = _copy(kernel, name, buffers) if first == number and later and later[0] > peak else None
+            moves = first == number and later and later[0] > peak and name not in sources
+            copy = _copy(units[number], name, buffers) if moves else None
             if copy is None or any(number < each < later[0] for each in written[copy.reads[0]]):
                 continue
+            sources.add(copy.reads[0])
             until = work[later[0]].origins
             origins = tuple(each for each in kernel.origins if each in until) or kernel.origins
             title = kernel_name(origins, len(work) + sum(map(len, copies.values())), buffers)
@@ -117,8 +121,10 @@ def _uses(work: Sequence[Unit]) -> tuple[dict[str, list[int]], dict[str, list[in
     return touched, written
 
 
-def _copy(kernel: Kernel, name: str, buffers: Mapping[str, Buffer]) -> Kernel | None:
+def _copy(kernel: Unit, name: str, buffers: Mapping[str, Buffer]) -> Kernel | None:
     """A kernel that makes the only store to a buffer from what the kernel stores elsewhere too."""
+    if not isinstance(kernel, Kernel):
+        return None
     found = [store for store in kernel.stores if store.buffer == name]
     if len(found) != 1 or any(isinstance(node, Load) and node.buffer == name for node in postorder(kernel.roots)):
         return None

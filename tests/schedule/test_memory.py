@@ -222,6 +222,25 @@ def test_a_part_of_a_join_is_stored_once_its_other_parts_are_known() -> None:
     torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
 
 
+@pytest.mark.parametrize("copies", [2, 3, 4])
+def test_of_stores_that_wait_for_the_same_value_one_is_made_where_the_value_is(copies: int) -> None:
+    w = LoopWriter()
+    bottom = w.op("sin", w.input(64, 4))
+    early = w.op("tanh", bottom)  # of the same kernel, which is why it does not wait itself
+    tables = [w.extern(aten.mm.default, w.input(64, 64), early, shape=(64, 4)) for _ in range(20)]
+    rows = w.extern(aten.mm.default, w.input(64, 20 * 64), w.join(tables), shape=(64, 4))
+    ends = []
+    for _ in range(copies):
+        rows = w.extern(aten.mm.default, rows, w.input(4, 4), shape=(64, 4))
+        ends.append(w.extern(aten.mm.default, layout.permute(rows, (1, 0)), w.copy(bottom), shape=(4, 4)))
+    graph = w.graph(*ends)
+    plan = schedule(graph, context(()))
+    verify(plan)
+    args = w.arguments(graph)
+    for got, expected in zip(run_plan(plan, args), run_loops(graph, args), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
 def test_a_part_is_stored_with_its_value_where_that_costs_no_memory() -> None:
     """The tables are given, so that the peak is at the end."""
     w = LoopWriter()
