@@ -11,7 +11,7 @@ the caller.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -20,10 +20,11 @@ import torch
 
 from armature.errors import ArmatureWarning
 from armature.frame.data import resume_point
-from armature.torch_abi.altering import Snapshot, restore, snapshot
+from armature.torch_abi.altering import History, Snapshot, history_of, memory_of, restore, snapshot
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import set_versions, version_of
 from armature.torch_abi.grad_modes import Switch, set_grad_enabled
+from armature.torch_abi.symbols import is_unbacked
 
 MOST_BYTES = 1 << 20  # limit for memory that is copied before each call
 MOST_BYTES_ONCE = 1 << 26  # limit before the first call
@@ -40,6 +41,7 @@ class SavedState:
     layouts: tuple[Any, ...] = ()
     generator: torch.Tensor | None = None
     altered: tuple[Snapshot, ...] = ()
+    histories: tuple[History | None, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -47,9 +49,10 @@ class Undo:
     """What to save before each call of a graph, and to restore if it raises.
 
     states: torch state that the graph itself changes. entered: names of nodes that enter a context, with the
-    functions that leave it. written: positions of the inputs whose memory changes. recorded: the subset of
-    `written` whose change autograd records; it can't be undone, so the graph can only rerun if it raises before that
-    change. altered: positions of inputs that become other tensors. draws: whether the graph draws random numbers.
+    functions that leave it. written: positions of the inputs whose memory changes. recorded: those whose change
+    autograd may record. lasting: whether one of these changes can't be undone; then the graph can only rerun if it
+    raises before that change. altered: positions of inputs that become other tensors. draws: whether the graph draws
+    random numbers.
 
     saves: whether all of this is saved before each call until one call has not raised (`proven`). always: it is saved
     before later calls too. handled: it is saved however large it is, because a `try` of the program may handle the
@@ -59,7 +62,8 @@ class Undo:
     states: tuple[Switch, ...] = ()
     entered: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
     written: tuple[int, ...] = ()
-    recorded: frozenset[int] = frozenset()
+    recorded: tuple[int, ...] = ()
+    lasting: bool = False
     altered: tuple[int, ...] = ()
     draws: bool = False
     saves: bool = False
@@ -121,6 +125,7 @@ class Undo:
             tuple(map(_layout, tensors)),
             torch.get_rng_state() if self.draws else None,
             snapshot(args[position] for position in self.altered),
+            tuple(history_of(args[position]) for position in self.recorded),
         )
 
     def leave_contexts(self, error: BaseException, code: CodeType) -> None:
@@ -139,19 +144,25 @@ class Undo:
         if not self.saves:
             return
         restore(before.altered)
-        if before.memory is None or tuple(map(_layout, before.tensors)) != before.layouts or self._is_recorded(before):
+        if before.memory is None or tuple(map(_layout, before.tensors)) != before.layouts or self._is_lasting(before):
             self._unrestored.add(id(error))
             return
         for storage, copy in before.memory:
             storage.copy_(copy)
+        for history in before.histories:
+            if history is not None:
+                history.restore()
         set_versions(before.tensors, before.versions)
         if before.generator is not None:
             torch.set_rng_state(before.generator)
 
-    def _is_recorded(self, before: SavedState) -> bool:
-        """Whether autograd recorded a change that the graph had made by then."""
+    def _is_lasting(self, before: SavedState) -> bool:
+        """Whether autograd recorded a change, made by the graph by then, that can't be undone."""
+        held = dict(zip(self.recorded, before.histories))
         then = zip(self.written, before.tensors, before.versions)
-        return any(version_of(tensor) != version for n, tensor, version in then if n in self.recorded)
+        return any(
+            version_of(tensor) != version for n, tensor, version in then if n in held and (self.lasting or not held[n])
+        )
 
     def is_undone(self, error: BaseException) -> bool:
         """Called once, after an error of the graph: whether everything was restored."""
@@ -161,6 +172,12 @@ class Undo:
             self._unrestored.discard(id(error))
             return False
         return True
+
+
+def is_small(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether the memory of fakes is copied before each call; what this asks of symbolic sizes becomes a guard."""
+    sizes = {(memory := memory_of(one))._cdata: memory.nbytes() for one in tensors if one.layout is torch.strided}
+    return not any(map(is_unbacked, sizes.values())) and bool(sum(sizes.values()) <= MOST_BYTES)
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -44,6 +44,47 @@ def is_view(tensor: torch.Tensor) -> bool:
 def has_history(tensor: torch.Tensor) -> bool:
     """Whether autograd records writes to the tensor; replacing its memory would not undo that."""
     return bool(tensor.requires_grad) and not tensor.is_leaf
+
+
+@attrs.frozen(eq=False)
+class History:
+    """A tensor's place in autograd's graph: what has computed it, and another tensor over the same memory, made from it
+    but no view of it, so that writes to the memory change nothing of that one's history."""
+
+    tensor: torch.Tensor
+    before: Any
+    other: torch.Tensor | None
+
+    def restore(self) -> None:
+        """Give the tensor its place again if writes have moved it. Its elements are as they were."""
+        if self.tensor.grad_fn is self.before:
+            return
+        with torch.inference_mode(False), torch.enable_grad():
+            self.tensor.detach_()
+            if self.other is not None:
+                self.tensor.copy_(self.other)
+
+
+def history_of(tensor: torch.Tensor) -> History | None:
+    """A tensor's history, or None: a view has that of its base, and a gradient that is to be retained would still be
+    that of what the tensor was."""
+    if tensor._is_view() or tensor.retains_grad:
+        return None
+    if tensor.grad_fn is None:
+        return History(tensor, None, None)
+    with torch.inference_mode(False), torch.enable_grad():
+        return History(tensor, tensor.grad_fn, torch.ops.aten._unsafe_view.default(tensor, tensor.shape))
+
+
+def can_restore_histories(inputs: Sequence[object], positions: Iterable[int]) -> bool:
+    """Whether the inputs at these positions have histories that can be restored, and no other input has their memory,
+    and with it a history that depends on theirs."""
+    tensors = {k: each for k, each in enumerate(inputs) if isinstance(each, torch.Tensor)}
+    storages = [each.untyped_storage()._cdata for each in tensors.values() if each.layout is torch.strided]
+    return all(
+        k in tensors and history_of(tensors[k]) is not None and storages.count(memory_of(tensors[k])._cdata) == 1
+        for k in positions
+    )
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from armature.torch_abi.altering import (
+    can_restore_histories,
+    history_of,
     is_cut_off,
     is_leaf,
     is_parameter,
@@ -17,7 +19,7 @@ from armature.torch_abi.altering import (
     set_data_,
     snapshot,
 )
-from armature.torch_abi.fake import FakeWorld
+from armature.torch_abi.fake import FakeWorld, set_versions
 
 
 def test_fakes_are_changed_as_tensors_are() -> None:
@@ -84,3 +86,38 @@ def test_a_view_of_unbind_can_not_be_asked_after_a_change_of_its_base() -> None:
     base.add_(1)
     assert is_cut_off(view)
     assert not is_cut_off(base)
+
+
+def test_a_history_is_that_before_writes_again() -> None:
+    weight = torch.ones(2, 3, requires_grad=True)
+    made = (weight * 2).t()
+    changed, plain = made.clone(), torch.zeros(3)
+    part = changed[0]
+    held, alone = history_of(changed), history_of(plain)
+    assert held is not None and alone is not None
+    version = changed._version
+    changed.mul_(5).add_(1)
+    plain.add_(weight[0])
+    with torch.no_grad():
+        changed.untyped_storage().copy_((made * 1).detach().clone().untyped_storage())
+    held.restore()
+    alone.restore()
+    set_versions([changed], [version])
+    assert changed.stride() == made.stride() and torch.equal(changed, made)
+    assert plain.is_leaf and not plain.requires_grad
+    (changed.sum() + part.sum() * 10).backward()
+    assert torch.equal(weight.grad, torch.tensor([[22.0, 2.0, 2.0], [22.0, 2.0, 2.0]]))  # type: ignore[arg-type]
+    held.restore()
+    assert changed.grad_fn is not held.before  # it has another node with the same gradients
+
+
+def test_histories_that_can_not_be_restored() -> None:
+    weight = torch.ones(2, 3, requires_grad=True)
+    made, other = weight * 2, weight * 3
+    assert can_restore_histories([made, 3, other], (0, 2))
+    assert not can_restore_histories([made, made[0]], (0,))
+    assert not can_restore_histories([made, made.detach()], (0,))
+    assert not can_restore_histories([made, 3], (1,))
+    assert not can_restore_histories([made[0]], (0,))
+    made.retain_grad()
+    assert not can_restore_histories([made], (0,))

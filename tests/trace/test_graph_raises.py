@@ -304,7 +304,7 @@ def test_autograd_does_not_remember_a_graph_that_has_raised(backend: str | None)
     mine, records = compiled(program, backend)
     for index in (1, 7, 0):
         assert difference(gradient(program, index), gradient(mine, index)) == 0.0
-    assert len(records.compilations) > 1  # the graph ends before what may raise
+    assert len(records.compilations) == 1
 
 
 @pytest.mark.parametrize("backend", [None, "auto"])

@@ -12,6 +12,7 @@ from types import CodeType, MappingProxyType, MemberDescriptorType
 from typing import Any, ClassVar, Self, cast
 
 import attrs
+import torch
 
 from armature.frame.guards import memory
 from armature.frame.guards.guard import Condition, Guard, Quantity, TreeBuilder
@@ -465,21 +466,28 @@ class OffsetGuard(Guard):
 
 @attrs.frozen(eq=False)
 class AutogradGuard(Guard):
-    """`source.is_leaf` and `source.retains_grad` are as while tracing."""
+    """`source.is_leaf`, `source.retains_grad`, and whether it is a view, are as while tracing."""
 
     source: Source
     leaf: bool
     retains: bool
+    view: bool
     user: str = ""
+
+    @classmethod
+    def of(cls, source: Source, tensor: torch.Tensor) -> Self:
+        """The guard on what the tensor is now."""
+        return cls(source, tensor.is_leaf, tensor.retains_grad, tensor._is_view())
 
     @property
     def words(self) -> str:
-        kind, kept = "a leaf" if self.leaf else "no leaf", ", and retains its gradient" if self.retains else ""
-        return f"{self.source.expr} is {kind} of autograd's graph{kept}"
+        kind = f"{'a leaf' if self.leaf else 'no leaf'} of autograd's graph"
+        more = [", a view"] * self.view + [", and retains its gradient"] * self.retains
+        return f"{self.source.expr} is {kind}{''.join(more)}"
 
     def add(self, tree: TreeBuilder, parts: list[str]) -> None:
-        known = (self.leaf, self.retains)
-        test = tree.without_overrides(lambda found: (found.is_leaf, found.retains_grad) == known)
+        known = (self.leaf, self.retains, self.view)
+        test = tree.without_overrides(lambda found: (found.is_leaf, found.retains_grad, found._is_view()) == known)
         tree.manager(self.source).add_lambda_guard(test, parts, None)
 
 

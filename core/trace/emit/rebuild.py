@@ -155,7 +155,7 @@ class Rebuilder(ValueWriter):
         # A frame may run again if nothing visible has happened by then.
         undone = slot is not None and (self.undo.saves or not self.undo.has_effects)
         repeats, precalled = undone and only_computes(self.tracer.recorder), bool(self.tracer.precalls.calls)
-        if self.tracer.ending.breaks and (self.undo.recorded or not repeats):
+        if self.tracer.ending.breaks and (self.undo.lasting or not repeats):
             raise self.tracer.ending.breaks[0]
         if repeats or precalled:
             strict = self.tracer.config.strict or self.tracer.users_backend

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx
 
-from armature.frame.rerun import Rerun, Undo
-from armature.torch_abi.altering import has_history
+from armature.frame.rerun import Rerun, Undo, is_small
+from armature.torch_abi.altering import can_restore_histories, has_history
 from armature.torch_abi.eval_frame import skip_code
-from armature.torch_abi.fake import FakeWorld, version_of
+from armature.torch_abi.fake import FakeWorld
 from armature.torch_abi.functions import Functions, tensors_of
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.memory import on_host
@@ -30,23 +30,23 @@ def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld, functions: Func
     changed = [CHANGED_BY[node.target] for node in called if "changes_state" in node.meta and node.target in CHANGED_BY]
     values = recorder.inputs
     tensors = [(n, value) for n, value in enumerate(values) if isinstance(value, TensorValue)]
-    written = tuple(
-        n
-        for n, value in tensors
-        if version_of(value.fake) or effects.writes_to(value) or effects.writes_uncounted(value)
-    )
+    written = tuple(n for n, v in tensors if v.is_written or effects.writes_to(v) or effects.writes_uncounted(v))
     altered = tuple(n for n, value in enumerate(values) if value in effects.altered)
+    recorded = tuple(position for position in written if has_history(values[position].fake))
     undo = Undo(
         tuple(dict.fromkeys(changed)),
         tuple((node.name, node.meta[LEAVE]) for node in called if LEAVE in node.meta),
         written,
-        frozenset(position for position in written if has_history(values[position].fake)),
+        recorded,
+        bool(recorded),
         altered,
         fakes.random,
     )
     undo.saves = undo.has_effects and all(map(_is_plain, recorder.graph.nodes))
     raising = [node for node in called if functions.may_raise(node)]
     undo.always, undo.handled = bool(raising), any(HANDLED in node.meta for node in raising)
+    if raising and recorded and is_small(values[position].fake for position in written):
+        undo.lasting = not can_restore_histories([getattr(value, "real", None) for value in values], recorded)
     return undo
 
 

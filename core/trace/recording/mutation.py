@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.frame.rerun import MOST_BYTES
+from armature.frame.rerun import is_small
 from armature.torch_abi import overlaps
-from armature.torch_abi.altering import has_history, memory_of, unwrapped
+from armature.torch_abi.altering import has_history, unwrapped
 from armature.torch_abi.fake import version_of
 from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
@@ -143,19 +143,17 @@ def written_by_call(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.T
 
 
 def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node, first: bool) -> None:
-    """Note a node that may raise after tensors with a history have changed: the graph may have to end before it. If the
-    `first` change raises, autograd has recorded nothing, and small memory is restored."""
+    """Note a node that may raise after tensors with a history have changed: the graph has to end before it unless that
+    can be undone. If the `first` change raises, autograd has recorded nothing, and small memory is restored."""
     if tracer.request.fullgraph or not breaks.tables.functions.may_raise(node):
         return
-    tensors = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))
-    if any(has_history(fake) and version_of(fake) and not (first and _is_small(fake)) for fake in tensors):
+    changed = [v for v in tracer.recorder.inputs if isinstance(v, TensorValue) and v.is_written and has_history(v.fake)]
+    for value in changed:
+        value.guard_autograd(tracer, always=True)
+    if changed and not (first and is_small(value.fake for value in changed)):
         stop = breaks.break_at(None, "may-raise-after-change")
         stop.assumed = True
         tracer.ending.breaks.append(stop)
-
-
-def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and type(size := memory_of(tensor).nbytes()) is int and size <= MOST_BYTES
 
 
 def _memories(tensor: torch.Tensor) -> list[int]:

@@ -90,7 +90,7 @@ class GraphTensor(Value):
     def as_fake(self, tracer: Tracing) -> object:
         return self.fake
 
-    def guard_autograd(self, tracer: Tracing) -> None:
-        """Guard an input's place in autograd's graph; a tensor that requires no gradients is always a leaf."""
-        if self.real is not None and self.source is not None and self.real.requires_grad:
-            tracer.guards.add(AutogradGuard(self.source, self.real.is_leaf, self.real.retains_grad))
+    def guard_autograd(self, tracer: Tracing, always: bool = False) -> None:
+        """Guard an input's place in autograd's graph. Without gradients it is a leaf: only asked for if `always`."""
+        if self.real is not None and self.source is not None and (always or self.real.requires_grad):
+            tracer.guards.add(AutogradGuard.of(self.source, self.real))

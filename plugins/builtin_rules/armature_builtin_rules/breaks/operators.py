@@ -232,7 +232,8 @@ ROWS = with_examples(
                 fundamental("Use operators that return new tensors: x * 2 instead of x.mul_(2)."),
             ),
             code="AB0140",
-            cause="If it raised an error, the change could not be undone.",
+            cause="If it raised an error, the change could not be undone: the tensor is a view, takes more than 1 MiB, "
+            "shares memory with another input or retains its gradient.",
         ),
         BreakType(
             "trace-through-changes",
