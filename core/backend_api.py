@@ -3,7 +3,7 @@
 Versioned with `plugin_api`, by its API_VERSION. That module has rules, handlers, values and passes.
 """
 
-from armature.codegen.backend import CompilesCalls, DeviceBackend
+from armature.codegen.backend import CompilesCalls, DeviceBackend, Prepares
 from armature.codegen.data import KernelChoice, KernelSource, Tried
 from armature.codegen.nodes import (
     Accumulate,
@@ -126,6 +126,7 @@ __all__ = [
     "Pass",
     "PassBody",
     "Position",
+    "Prepares",
     "RandomNumbers",
     "Reduce",
     "Row",

@@ -39,3 +39,12 @@ class CompilesCalls(Protocol):
     def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., Any] | None:
         """A callable that takes the arguments of `call.op`. Whatever the known sizes allow is built now. None: torch's
         own operator makes this call. Errors: BackendError."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A further method of back ends whose tools take a while to start."""
+
+    def prepare(self, ctx: Services) -> None:
+        """Start what building kernels needs, without waiting for it: a graph with tensors on such a device has been
+        captured, whose kernels are still to be made. They may turn out to be cached."""

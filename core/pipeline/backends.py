@@ -10,7 +10,7 @@ import attrs
 import torch
 from torch import fx
 
-from armature.codegen.backend import CompilesCalls
+from armature.codegen.backend import CompilesCalls, Prepares
 from armature.context import CompileContext
 from armature.errors import DeviceBackendUnready, InvariantError, NoDeviceBackend, invariant
 from armature.graph import grad_enabled, inference, numbers, pieces, segments
@@ -45,7 +45,7 @@ def native_backend(traced: TracedFrame, ctx: CompileContext, record: Compilation
         with torch.enable_grad():
             run = native_backend(attrs.evolve(traced, graph=whole), ctx, record)
         return module.forward if run == whole.forward else grad_enabled.with_gradients(run)
-    check_devices(traced, ctx, record)
+    prepare_devices(traced, ctx, record)
     if module is None or not inference.enters(module):
         return as_kernels(traced, ctx, record)
     inner = inference.without(module)
@@ -164,8 +164,9 @@ def backend_for(backend: str | Callable[..., Any], tables: Tables, record: Compi
     return native_backend if backend in NATIVE else ForeignBackend(plugins_backend(tables.graph_backends[backend]))
 
 
-def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
-    """Warn about devices that no plugin makes kernels for. Raises DeviceBackendUnready if a back end can't work."""
+def prepare_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation) -> None:
+    """Let back ends start what they need, and warn about devices that no plugin makes kernels for. Raises
+    DeviceBackendUnready if a back end can't work."""
     tensors = [given.fake for given in traced.inputs if isinstance(given.fake, torch.Tensor)]
     for device in sorted({tensor.device.type for tensor in tensors} or {HOST.type}):
         found = ctx.tables.device_backend(device)
@@ -173,3 +174,5 @@ def check_devices(traced: TracedFrame, ctx: CompileContext, record: Compilation)
             warn_once(record, ("device", device), str(NoDeviceBackend(device=device)))
         elif (missing := found.missing()) is not None:
             raise DeviceBackendUnready(backend=found.name, missing=missing)
+        elif isinstance(found, Prepares):
+            found.prepare(ctx)

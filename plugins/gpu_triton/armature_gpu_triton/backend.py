@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import math
 import os
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
@@ -106,6 +107,11 @@ class TritonBackend:
             return "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
         return None if launch.compiler() else f"no C compiler for the launcher. {launch.FIX}"
 
+    def prepare(self, ctx: Services) -> None:
+        """Start the process whose forks compile, while the graph is made."""
+        if not self.interpret:
+            self.processes.prepare()
+
     def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
         """Print all kernels of one graph as a Python module of Triton functions."""
         device = self.described(kernels[0].device.index) if ctx.config.autotune else None
@@ -180,6 +186,11 @@ class _Build:
             *((folder / name).read_text() for name in TEXTS),
         )
 
+    def effort(self, spec: KernelSpec) -> float:
+        """How long the function takes to compile, in no unit: a line is code for each element of a thread."""
+        bodies = cast("Mapping[str, str]", self.source.meta["bodies"])
+        return bodies[spec.name].count("\n") * math.prod(value for _, value in spec.constants) / spec.num_warps
+
     def binary(self, spec: KernelSpec, capability: int) -> Binary:
         """The cubin, cached or compiled now. Errors: BackendError with the compiler's message."""
 
@@ -211,6 +222,7 @@ class _Build:
                 self.binary(*item)
 
         missing = [(s, c) for s, c in wanted if not self.ctx.cache.holds(self.key(s, c), ".cubin")]
+        missing.sort(key=lambda item: self.effort(item[0]), reverse=True)  # no long one is left for the end
         # Don't use ctx.workers: this may run on one of its threads, and could then wait forever for a free one.
         with ThreadPoolExecutor(max(1, self.ctx.workers.threads)) as pool:
             list(pool.map(attempt, missing))

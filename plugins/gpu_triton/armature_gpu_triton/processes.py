@@ -1,19 +1,22 @@
 """Processes that compile kernels.
 
-Most of Triton's work is done in Python, so that threads of one process do it one after the other. A process starts
-with the first kernels that have to be compiled, and ends a minute after the last one, or with the program. One that
-crashes (LLVM does, at times) makes one kernel fail, not the program.
+Most of Triton's work is done in Python, so that threads of one process do it one after the other. Importing Triton and
+compiling a first kernel, for which it reads its whole installation, takes a second or two: one process does that while
+the program is still being traced, and the others are forks of it. They end a minute after the last kernel, or with the
+program. One that crashes (LLVM does, at times) makes one kernel fail, not the program.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import weakref
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from typing import TYPE_CHECKING
 
 import attrs
@@ -26,25 +29,25 @@ PROGRAM = (
     "import sys; sys.path[:] = sys.argv[2:]; from armature_gpu_triton.compiling import serve; serve(int(sys.argv[1]))"
 )
 
-
-GRACE = 0.2  # seconds in which a process may end by itself
-STARTUP = 60.0  # seconds in which it has to be ready
+STARTUP = 60.0  # seconds in which a process has to be ready
 
 
 class NoProcess(Exception):
     """A process can't be started here."""
 
 
-@attrs.frozen(eq=False)
-class Child:
-    """One process, and the connection to it."""
+@attrs.define(eq=False)
+class Original:
+    """The process that the compiler processes are forks of, and the connection to it. It compiles nothing for the
+    program. Not safe between threads."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
+    ready: bool = False
 
     @classmethod
-    def started(cls) -> Child:
-        """Start a process, and wait until it has imported what it needs. Errors: NoProcess."""
+    def started(cls) -> Original:
+        """Start it, without waiting until it is ready. Errors: NoProcess."""
         ours, theirs = Pipe()
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
         with theirs:
@@ -61,15 +64,57 @@ class Child:
             except (OSError, ValueError) as error:  # ValueError: descriptors can't be passed on here
                 ours.close()
                 raise NoProcess from error
-        child = cls(process, ours)
+        return cls(process, ours)
+
+    def copy(self) -> Child:
+        """A fork of the process. Errors: EOFError or OSError if it has ended; NoProcess if it was never ready."""
+        self.wait()
+        ours, theirs = Pipe()
         try:
-            if ours.poll(STARTUP):  # it never does if `sys.executable` is a program that embeds Python
-                ours.recv()
-                return child
+            with theirs:
+                self.connection.send(None)
+                send_handle(self.connection, theirs.fileno(), self.process.pid)
+                pid: int = self.connection.recv()
         except (EOFError, OSError):
-            pass
-        child.end()
-        raise NoProcess
+            ours.close()
+            raise
+        return Child(pid, ours)
+
+    def wait(self) -> None:
+        """Wait until the process is ready. Errors: NoProcess."""
+        if not self.ready:
+            try:
+                # it never is if `sys.executable` is a program that embeds Python
+                if not self.connection.poll(STARTUP):
+                    raise NoProcess
+                self.connection.recv()
+            except (EOFError, OSError) as error:
+                raise NoProcess from error
+            self.ready = True
+
+    def status_of(self, child: Child) -> int | None:
+        """Wait until a fork has ended, and return its exit status; None if the original has ended too."""
+        try:
+            self.connection.send(child.pid)
+            status: int = self.connection.recv()
+        except (EOFError, OSError):
+            return None
+        return status
+
+    def end(self) -> None:
+        """End the process and its forks."""
+        self.connection.close()
+        if self.process.returncode is None:  # nobody has waited for it, so that the number of its group is not reused
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@attrs.frozen(eq=False)
+class Child:
+    """A compiler process, and the connection to it. Without the connection it ends."""
+
+    pid: int
+    connection: Connection
 
     def ask(self, job: Job) -> str:
         """Send a job, and return the answer. Errors: EOFError or OSError if the process has ended."""
@@ -77,22 +122,12 @@ class Child:
         told: str = self.connection.recv()
         return told
 
-    def end(self) -> int:
-        """End the process if it still runs. Returns its exit status."""
-        self.connection.close()  # without a job, this ends it
-        try:
-            return self.process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
 
-
-def end_all(children: set[Child], owner: int) -> None:
+def end_all(originals: list[Original], owner: int) -> None:
     """End the processes, unless this process is a fork of the one that started them."""
     if os.getpid() == owner:
-        for child in children:
-            child.process.kill()
-            child.process.wait()
+        for original in originals:
+            original.end()
 
 
 @attrs.define(eq=False)
@@ -104,15 +139,32 @@ class Processes:
     _starting: int = attrs.field(default=0, init=False)
     _possible: bool = attrs.field(default=True, init=False)  # False once a process could not be started
     _changed: threading.Condition = attrs.field(factory=threading.Condition, init=False)
+    _original: list[Original] = attrs.field(factory=list, init=False)  # the one that runs, if one does
+    _forking: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # held while `_original` is used
     _owner: int = attrs.field(factory=os.getpid, init=False)
 
     def __attrs_post_init__(self) -> None:
-        weakref.finalize(self, end_all, self._children, self._owner)
+        weakref.finalize(self, end_all, self._original, self._owner)
+
+    @property
+    def usable(self) -> bool:
+        """Whether processes can be started; not in a fork of the program, because they belong to its parent."""
+        return os.getpid() == self._owner and self._possible
+
+    def prepare(self) -> None:
+        """Start the process that the others are forks of, if none runs, without waiting for it."""
+        if self.usable and self._forking.acquire(blocking=False):  # else it is being started
+            try:
+                self.original()
+            except NoProcess:
+                self._possible = False
+            finally:
+                self._forking.release()
 
     def compile(self, job: Job, limit: int) -> str:
         """Compile in one of at most `limit` processes; "" or the compiler's message. Errors: NoProcess."""
-        if os.getpid() != self._owner or not self._possible:
-            raise NoProcess  # this process is a fork: the processes belong to its parent
+        if not self.usable:
+            raise NoProcess
         while True:
             child = self.idle(limit)
             fresh = child is None
@@ -141,7 +193,8 @@ class Processes:
         """A new process. Errors: NoProcess."""
         child = None
         try:
-            child = Child.started()
+            with self._forking:
+                child = self.forked()
             return child
         finally:
             with self._changed:
@@ -150,15 +203,44 @@ class Processes:
                 self._children.update(() if child is None else (child,))
                 self._changed.notify()
 
+    def forked(self) -> Child:
+        """A fork of the original. Errors: NoProcess."""
+        if not self._possible:
+            raise NoProcess
+        for _ in range(2):  # it may end just now, because it was not used for a while
+            try:
+                return self.original().copy()
+            except NoProcess:
+                self.forget()
+                raise
+            except (EOFError, OSError):
+                self.forget()
+        raise NoProcess
+
+    def original(self) -> Original:
+        """The process that the others are forks of, started now if none runs. Errors: NoProcess."""
+        if self._original and self._original[0].process.poll() is not None:
+            self.forget()  # it was not used for a while
+        if not self._original:
+            self._original.append(Original.started())
+        return self._original[0]
+
+    def forget(self) -> None:
+        """End the original, if there is one."""
+        while self._original:
+            self._original.pop().end()
+
     def keep(self, child: Child) -> None:
         """Return a process to the pool of idle ones."""
         with self._changed:
             self._idle.append(child)
             self._changed.notify()
 
-    def drop(self, child: Child) -> int:
-        """Forget a process that has ended. Returns its exit status."""
+    def drop(self, child: Child) -> int | None:
+        """Forget a process that has ended. Returns its exit status, if that is known."""
         with self._changed:
             self._children.discard(child)
             self._changed.notify()
-        return child.end()
+        child.connection.close()
+        with self._forking:
+            return self._original[0].status_of(child) if self._original else None

@@ -7,6 +7,8 @@ process that only compiles (`processes`) starts in half a second.
 
 from __future__ import annotations
 
+import ast
+import functools
 import tempfile
 import threading
 import types
@@ -57,11 +59,23 @@ class Scratch:
 SCRATCH = Scratch()
 
 
-def functions_of(text: str, path: Path) -> Mapping[str, object]:
+def functions_of(code: str | ast.Module, path: Path) -> Mapping[str, object]:
     """Run a generated module at `path` (Triton reads its source from there)."""
     namespace: dict[str, object] = {"__name__": f"armature_generated.{path.stem}", "__file__": str(path)}
-    exec(compile(text, str(path), "exec"), namespace)
+    exec(compile(code, str(path), "exec"), namespace)
     return namespace
+
+
+@functools.lru_cache(maxsize=4)
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a generated module."""
+    return ast.parse(text)
+
+
+def function_of(text: str, path: Path, name: str) -> object:
+    """One function of a generated module at `path`. The others are not made: Triton reads the source of each."""
+    wanted = [node for node in parsed(text).body if not isinstance(node, ast.FunctionDef) or node.name == name]
+    return functions_of(ast.Module(wanted, []), path)[name]
 
 
 def python_function(function: object) -> types.FunctionType:

@@ -6,23 +6,31 @@ import inspect
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 import pytest
 import torch
 
+import armature
+from armature.backend_api import DeviceBackend, KernelPlan, KernelSource, Work
 from armature.context import CompileContext
+from armature.plugin_api import Services, hookimpl
+from armature.plugins import manager
 from armature.run.cache import Cache
+from armature.run.workers import Workers
 from armature.testing.backend_kit import CASES, kernel_of, plan_of, with_own_names
 from armature.testing.lowering_kit import context
 from armature_gpu_triton import backend as backend_module
 from armature_gpu_triton import helpers, interpreted, plugin
 from armature_gpu_triton.backend import TritonBackend, _Build
+from armature_gpu_triton.compiling import Job
 from armature_gpu_triton.features import FEATURES
 from armature_gpu_triton.launch import specs_of
 from armature_gpu_triton.ops import FORMS, LIBDEVICE
 from armature_gpu_triton.processes import Processes
+from armature_gpu_triton.spec import KernelSpec
 
 
 def test_hook_answers_for_cuda_only() -> None:
@@ -123,3 +131,66 @@ def test_wide_tiles_are_interpreted_alike(compile_context: CompileContext) -> No
     launches[kernel.name](*(memory[n] for n in kernel.arguments))
     x, y = (memory[n] for n in kernel.reads)
     torch.testing.assert_close(memory[kernel.writes[0]][0], (x - y).pow(2).mean())
+
+
+class Noted(Processes):
+    """Notes which functions are compiled, and compiles none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def compile(self, job: Job, limit: int) -> str:
+        self.names.append(job[2].name)
+        return "not compiled"
+
+
+def test_what_takes_longest_is_compiled_first(compile_context: CompileContext, tmp_path: Path) -> None:
+    long, wide, short = "(x)\n" + "    y = x\n" * 9, "(x)\n    y = x\n", "(x)\n    y = x\n"
+    bodies = {"short": short, "wide": wide, "long": long}
+    source = KernelSource("triton", "python", "", {}, meta={"bodies": bodies})
+    specs = [KernelSpec(name, ("*fp32",), (0,), (("XBLOCK", 128),), (1, 1, 1)) for name in bodies]
+    specs[1] = attrs.evolve(specs[1], constants=(("XBLOCK", 4096),), num_warps=8)
+    noted = Noted()
+    ctx = attrs.evolve(compile_context, cache=Cache(tmp_path), workers=Workers(1), events=[])
+    _Build(source, ctx, noted).compile([(spec, 90) for spec in specs])
+    assert noted.names == ["wide", "long", "short"]
+
+
+@attrs.frozen
+class Serves:
+    """A plugin that serves "cpu" by this back end."""
+
+    backend: DeviceBackend
+    ARMATURE_PRIORITY = 100
+
+    @hookimpl
+    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
+        return self.backend if device_type == "cpu" else None
+
+
+class Preparing(TritonBackend):
+    """Notes what it is asked to do."""
+
+    steps: list[str]
+
+    def prepare(self, ctx: Services) -> None:
+        self.steps.append("prepare")
+
+    def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
+        self.steps.append("generate")
+        return super().generate(kernels, plan, ctx)
+
+
+def test_compilers_start_before_kernels_are_made(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Preparing(True, frozenset(("cpu",)))
+    backend.steps = []
+    with manager().registered(Serves(backend), "preparing"):
+        armature.compile(torch.nn.functional.silu)(torch.ones(3))
+    assert backend.steps == ["prepare", "generate"]
+    started: list[Processes] = []
+    monkeypatch.setattr(Processes, "prepare", lambda pool: started.append(pool))
+    compiling, interpreting = TritonBackend(False), TritonBackend(True)
+    for each in (compiling, interpreting):
+        each.prepare(context(()))
+    assert started == [compiling.processes]

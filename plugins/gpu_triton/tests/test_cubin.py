@@ -38,6 +38,21 @@ def source_of(case: Case, ctx: CompileContext) -> KernelSource:
     return backend.generate(plan.kernels, plan, ctx)
 
 
+def test_one_function_of_a_module_has_the_lines_that_it_has_there(
+    compile_context: CompileContext, tmp_path: Path
+) -> None:
+    source = source_of(next(case for case in CASES if case.name == "softmax_one_long_row"), compile_context)
+    path = tmp_path / "kernels.py"
+    path.write_text(source.text)
+    functions = toolchain.functions_of(source.text, path)
+    names = [spec.name for spec in launch.specs_of(source.meta["groups"])]  # type: ignore[arg-type]
+    assert len(names) > 1
+    for name in names:
+        alone = toolchain.python_function(toolchain.function_of(source.text, path, name))
+        assert alone.__code__ == toolchain.python_function(functions[name]).__code__
+        assert alone.__globals__.keys().isdisjoint(set(names) - {name})
+
+
 def compile_all(case: Case, capability: int, ctx: CompileContext, folder: Path) -> None:
     source = source_of(case, ctx)
     path = folder / f"{case.name}.py"

@@ -47,7 +47,7 @@ def build(tmp_path: Path, ctx: CompileContext, pool: Processes) -> _Build:
 
 
 def children(pool: Processes) -> list[processes.Child]:
-    return sorted(pool._children, key=lambda child: child.process.pid)
+    return sorted(pool._children, key=lambda child: child.pid)
 
 
 def test_kernels_are_compiled_side_by_side_by_a_limited_number_of_processes(tmp_path: Path) -> None:
@@ -75,22 +75,46 @@ def test_process_that_ended_is_replaced(tmp_path: Path) -> None:
     pool = Processes()
     assert pool.compile(job(tmp_path), 2) == ""
     (before,) = children(pool)
-    before.process.kill()
+    os.kill(before.pid, signal.SIGKILL)
     assert pool.compile(job(tmp_path), 2) == ""
     (after,) = children(pool)
-    assert after is not before and before.process.returncode == -signal.SIGKILL
+    assert after is not before and not alive(before.pid)
+
+
+def test_processes_are_forks_of_one_that_starts_before_there_are_kernels(tmp_path: Path) -> None:
+    pool = Processes()
+    pool.prepare()
+    pool.prepare()
+    (original,) = pool._original
+    assert not children(pool)
+    assert pool.compile(job(tmp_path), 2) == ""
+    (child,) = children(pool)
+    assert pool._original == [original]
+    assert parent_of(child.pid) == original.process.pid
+
+
+def test_original_that_ended_is_replaced(tmp_path: Path) -> None:
+    pool = Processes()
+    pool.prepare()
+    (original,) = pool._original
+    original.process.kill()
+    original.process.wait()
+    assert pool.compile(job(tmp_path), 2) == ""
+    assert pool._original != [original]
 
 
 def test_crash_of_the_compiler_fails_one_kernel(
     tmp_path: Path, compile_context: CompileContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crashing = processes.PROGRAM.replace("serve(", "compiling.answer = lambda job: os.abort(); serve(")
+    crash = (
+        "answer = compiling.answer; compiling.answer = lambda job: os.abort() if job[2].num_warps == 1 else answer(job)"
+    )
+    crashing = processes.PROGRAM.replace("serve(", f"{crash}; serve(")
     crashing = crashing.replace("from armature", "import os; from armature_gpu_triton import compiling; from armature")
+    monkeypatch.setattr(processes, "PROGRAM", crashing)
     pool = Processes()
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "PROGRAM", crashing)
-        with pytest.raises(BackendError, match="process ended with status -6"):
-            build(tmp_path, compile_context, pool).binary(SPEC, 90)
+    with pytest.raises(BackendError, match="process ended with status -6"):
+        build(tmp_path, compile_context, pool).binary(attrs.evolve(SPEC, num_warps=1), 90)
     assert not children(pool)
     assert build(tmp_path, compile_context, pool).binary(SPEC, 90).name == "double"
 
@@ -124,7 +148,7 @@ def test_fork_leaves_the_processes_to_its_parent(tmp_path: Path) -> None:
             pool.compile(job(tmp_path), 1)
         except NoProcess:
             os.write(writer, b"refused")
-        processes.end_all(pool._children, pool._owner)
+        processes.end_all(pool._original, pool._owner)
         os._exit(0)
     os.waitpid(pid, 0)
     os.close(writer)
@@ -140,16 +164,21 @@ from armature_gpu_triton.processes import Processes
 from armature_gpu_triton.spec import KernelSpec
 pool = Processes()
 assert pool.compile({job(tmp_path)!r}, 1) == ""
-print(*[child.process.pid for child in pool._children], flush=True)
+print(*[child.pid for child in pool._children], pool._original[0].process.pid, flush=True)
 {ending}
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    pid = int(done.stdout)
-    assert done.stderr == ""
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert done.stderr == "" and len(pids) == 2
     deadline = time.monotonic() + 20
-    while alive(pid) and time.monotonic() < deadline:
+    while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not alive(pid)
+    assert not any(map(alive, pids))
+
+
+def parent_of(pid: int) -> int:
+    """The number of the process that started this one."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def alive(pid: int) -> bool:
@@ -166,6 +195,6 @@ def test_process_without_work_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(processes, "PROGRAM", impatient)
     pool = Processes()
     assert pool.compile(job(tmp_path), 1) == ""
-    (child,) = children(pool)
-    assert child.process.wait(20) == 0
+    (child,), (original,) = children(pool), pool._original
+    assert original.process.wait(20) == 0 and not alive(child.pid)
     assert pool.compile(job(tmp_path), 1) == ""
