@@ -10,7 +10,7 @@ import functools
 import importlib
 import operator
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -176,9 +176,26 @@ def asking() -> Iterator[None]:
         yield
 
 
-def reports_errors() -> bool:
-    """Whether numpy is set to do more than warn about a division by zero or overflow: the layer reports neither."""
-    reports = set(numpy.geterr().values()) - {"ignore"}
+ERRORS = ("divide", "over", "under", "invalid")
+"""The errors of floating point for which numpy can be told what to do."""
+
+
+def errors_of(ways: Mapping[str, str]) -> dict[str, str]:
+    """The settings for single errors that arguments of `numpy.errstate` stand for."""
+    common = dict.fromkeys(ERRORS, ways["all"]) if "all" in ways else {}
+    return common | {name: way for name, way in ways.items() if name != "all"}
+
+
+def set_errors(ways: Mapping[str, str]) -> dict[str, str]:
+    """Tell numpy what to do at errors of floating point; returns what it did before."""
+    before: dict[str, str] = numpy.seterr(**ways)
+    return before
+
+
+def reports_errors(inside: tuple[tuple[str, str], ...] = ()) -> bool:
+    """Whether numpy is set to do more than warn about a division by zero or overflow: the layer reports neither.
+    inside: settings that go before numpy's own."""
+    reports = set({**numpy.geterr(), **dict(inside)}.values()) - {"ignore"}
     if not reports <= {"warn"}:
         return True
     heeding = (action for action, _, kind, _, _ in warnings.filters if issubclass(RuntimeWarning, kind))

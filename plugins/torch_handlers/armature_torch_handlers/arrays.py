@@ -43,6 +43,7 @@ from armature.plugin_api import (
 )
 from armature.plugin_api import numpy_layer as layer
 from armature_torch_handlers.array_types import Elements
+from armature_torch_handlers.contexts.array_errors import set_inside
 
 np = layer.numpy
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
@@ -273,8 +274,9 @@ def apply(
 
 def _rely_on_quiet(tracer: Tracing, name: str) -> None:
     """Break the graph if numpy is set to report divisions by zero and overflows."""
-    loud = layer.reports_errors()
-    tracer.guards.answers(layer.reports_errors, (), {}, loud)
+    given = (set_inside(tracer),)
+    loud = layer.reports_errors(*given)
+    tracer.guards.answers(layer.reports_errors, given, {}, loud)
     if loud:
         tracer.graph_break("array-errors", operation=name)
 

@@ -40,6 +40,7 @@ from armature.plugin_api import (
 )
 from armature.plugin_api import numpy_layer as layer
 from armature_torch_handlers.arrays import torch_dtype, traced_functions
+from armature_torch_handlers.contexts.array_errors import set_inside
 from armature_torch_handlers.lists import of_tensors
 
 np = layer.numpy
@@ -173,7 +174,7 @@ def computed(tracer: Tracing, function: Callable[..., object], words: str, opera
     """The number that Python or numpy computes before the graph from numbers, some of which vary. words: the function
     as an expression, with {0} for the first operand. None: not such numbers, no number, or the function raises."""
     given = [operand(value) for value in operands]
-    if None in given or layer.calls_for_errors():
+    if None in given or layer.calls_for_errors() or set_inside(tracer):
         return None
     known = [one for one in given if one is not None]
     parts = tuple({part: None for _, part in known if not isinstance(part, str)})

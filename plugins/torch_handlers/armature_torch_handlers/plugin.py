@@ -51,6 +51,7 @@ from armature_torch_handlers import (
     tracing_state,
 )
 from armature_torch_handlers.contexts import (
+    array_errors,
     attention,
     autocast,
     forward_ad,
@@ -85,6 +86,7 @@ def armature_handlers() -> Iterable[Handler]:
         autocast,
         attention,
         profiler,
+        array_errors,
         forward_ad,
         saved_tensors,
         overrides,
