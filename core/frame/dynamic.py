@@ -1,4 +1,5 @@
-"""Decides which input sizes and numbers become symbols: those that have changed, or that the user has marked."""
+"""Decides which sizes, strides and numbers of inputs become symbols: those that have changed, or that the user has
+marked."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from armature.frame.sources import (
     ItemSource,
     Source,
 )
-from armature.torch_abi.fake import Axes
 from armature.torch_abi.jagged import is_jagged
+from armature.torch_abi.varying import Axes, Varying, unexplained
 from armature.torch_abi.wrappers import flatten, is_wrapper
 
 DYNAMIC_MARK = "_armature_dynamic_dims"
@@ -34,16 +35,14 @@ def is_registered(source: Source) -> bool:
     )
 
 
-def axes_of(
-    request: FrameRequest, tensor: torch.Tensor, source: Source, known: Container[int]
-) -> frozenset[int] | Axes:
-    """The axes of a tensor of the program whose sizes become symbols. known: ids of tensors met before."""
+def axes_of(request: FrameRequest, tensor: torch.Tensor, source: Source, known: Container[int]) -> Varying | Axes:
+    """The axes of a tensor of the program whose sizes or strides become symbols. known: ids of tensors met before."""
     registered = is_registered(source)
     if is_jagged(tensor):  # a jagged tensor has no sizes of its own
         return Axes(frozenset(), _inner_axes(request, tensor, source, registered))
     own = _axes(request, tensor, source, registered)
     if not is_wrapper(type(tensor)):
-        return own
+        return Varying(own, _strided_axes(request, tensor, source))
     held = flatten(tensor).tensors
     if isinstance(tensor, nn.Parameter) or any(
         is_wrapper(type(inner)) or id(inner) in known for inner in held.values()
@@ -69,6 +68,15 @@ def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registere
     chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
     request.history.mark_changed(source.expr, chosen)
     return chosen
+
+
+def _strided_axes(request: FrameRequest, tensor: torch.Tensor, source: Source) -> frozenset[int]:
+    """The axes whose stride becomes a symbol, with dynamic=True too only once it has changed: that of most tensors
+    follows from their sizes."""
+    chosen = request.history.changed_strides(source.expr, unexplained(tensor))
+    fixed = isinstance(tensor, nn.Parameter) or request.dynamic is False or source.is_fixed
+    static = tensor.__dict__.get(STATIC_MARK, ())
+    return frozenset() if fixed or len(static) == tensor.dim() else chosen
 
 
 def number_changes(request: FrameRequest, number: int, source: Source) -> bool:

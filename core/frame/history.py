@@ -1,4 +1,4 @@
-"""Remembers a frame's inputs from earlier compilations; an input that has changed becomes a symbol."""
+"""Remembers a frame's inputs from earlier compilations; what has changed becomes a symbol."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MANY_FLOATS = 3  # values of a float that get code of their own; then code is co
 
 @attrs.define(eq=False)
 class History:
-    """Sizes of tensors and values of ints, by their source's expression."""
+    """Sizes and strides of tensors and values of ints, by their source's expression."""
 
     _sizes: dict[str, list[int | _Changed]] = attrs.field(factory=dict)
+    _strides: dict[str, list[int | _Changed | None]] = attrs.field(factory=dict)
     _numbers: dict[str, object] = attrs.field(factory=dict)
     _floats: dict[str, list[float]] = attrs.field(factory=dict)
     _waits: int = 0
@@ -41,6 +42,18 @@ class History:
             if held[axis] != size:
                 held[axis] = CHANGED
         return frozenset(axis for axis, size in enumerate(held) if size is CHANGED)
+
+    def changed_strides(self, name: str, strides: Sequence[int | None]) -> frozenset[int]:
+        """The axes of a tensor whose stride differs from an earlier one; the strides are remembered. None: a stride
+        that follows from the sizes, or is 0 or 1; it differs from none."""
+        held = self._strides.get(name)
+        if held is None or len(held) != len(strides):
+            self._strides[name] = list(strides)
+            return frozenset()
+        for axis, stride in enumerate(strides):
+            if stride is not None and held[axis] != stride:
+                held[axis] = stride if held[axis] is None else CHANGED
+        return frozenset(axis for axis, stride in enumerate(strides) if stride is not None and held[axis] is CHANGED)
 
     def mark_changed(self, name: str, axes: Iterable[int]) -> None:
         """Treat these axes as changed from now on, because calls that hit compiled code are not recorded here."""

@@ -91,27 +91,28 @@ def _is_input(node: object) -> bool:
 
 
 def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
-    """Pass the backward graph each symbol that it needs and that none of its arguments determines.
+    """Pass the backward graph each symbol that it needs and that no size of its arguments determines.
 
-    The partitioner may save only results such as `n - (n + 1) // 2`, from which `n` can't be computed.
+    The partitioner may save only results such as `n - (n + 1) // 2`, from which `n` can't be computed. Strides of saved
+    tensors may differ from their fakes' along axes of size 1.
     """
     places = backward.graph.find_nodes(op="placeholder")
     given = {str(symbol) for place in places for symbol in _single_symbols(place.meta.get("val"))}
     wanted = {
         str(symbol)
         for node in backward.graph.nodes
-        for size in _sizes(node.meta.get("val"))
-        for symbol in symbols.symbols_of(size)
+        for number in _numbers(node.meta.get("val"))
+        for symbol in symbols.symbols_of(number)
     }
-    missing = [found for name in sorted(wanted - given) if (found := _axis_of(name, forward)) is not None]
+    missing = [found for name in sorted(wanted - given) if (found := _reading_of(name, forward)) is not None]
     first_tensor = next((place for place in places if isinstance(place.meta.get("val"), torch.Tensor)), None)
     if not missing or first_tensor is None:
         return forward, backward
     returned = forward.graph.output_node()
-    for place, axis in missing:
+    for place, read, axis, number in missing:
         with forward.graph.inserting_before(returned):
-            size = forward.graph.call_function(torch.ops.aten.sym_size.int, (place, axis))
-        size.meta["val"] = place.meta["val"].shape[axis]
+            size = forward.graph.call_function(read, (place, axis))
+        size.meta["val"] = number
         returned.args = ((*cast(Sequence[Any], returned.args[0]), size),)
         with backward.graph.inserting_before(first_tensor):
             backward.graph.placeholder(size.name).meta["val"] = size.meta["val"]
@@ -120,13 +121,20 @@ def save_sizes(forward: fx.GraphModule, backward: fx.GraphModule) -> Graphs:
     return forward, backward
 
 
-def _axis_of(name: str, forward: fx.GraphModule) -> tuple[fx.Node, int] | None:
-    """An input of the forward graph, and the axis of it whose size the symbol is."""
+def _reading_of(name: str, forward: fx.GraphModule) -> tuple[fx.Node, Any, int, Any] | None:
+    """How the forward graph reads a symbol that is a size or stride by itself: the input, the operator that reads it,
+    the axis, and the number."""
     for place in forward.graph.find_nodes(op="placeholder"):
-        if isinstance(place.meta.get("val"), torch.Tensor):
-            for axis, size in enumerate(place.meta["val"].shape):
-                if str(symbols.single_symbol(size)) == name:
-                    return place, axis
+        value = place.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        for read, numbers in (
+            (torch.ops.aten.sym_size.int, value.shape),
+            (torch.ops.aten.sym_stride.int, _strides(value)),
+        ):
+            for axis, number in enumerate(numbers):
+                if str(symbols.single_symbol(number)) == name:
+                    return place, read, axis, number
     return None
 
 
@@ -134,6 +142,18 @@ def _single_symbols(value: object) -> list[object]:
     """The symbols that are by themselves an argument's value or one of its sizes."""
     alone = (symbols.single_symbol(size) for size in _sizes(value))
     return [symbol for symbol in alone if symbol is not None]
+
+
+def _strides(tensor: torch.Tensor) -> Sequence[object]:
+    return tensor.stride() if tensor.layout is torch.strided else ()
+
+
+def _numbers(value: object) -> list[object]:
+    """The symbolic sizes and strides of tensors, and symbolic numbers."""
+    if isinstance(value, (tuple, list)):
+        return [number for part in value for number in _numbers(part)]
+    strides = _strides(value) if isinstance(value, torch.Tensor) else ()
+    return [*_sizes(value), *(stride for stride in strides if isinstance(stride, symbols.SYMBOLIC))]
 
 
 def _sizes(value: object) -> list[object]:

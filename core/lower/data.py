@@ -231,22 +231,23 @@ LoopNode: TypeAlias = Loop | ExternCall
 @attrs.frozen
 class Reading:
     """Where a symbolic size is read: the input at `position`, along `axis` (-1: the input itself is an int). The value
-    read is `factor * size + offset`."""
+    read, a size or a stride, is `factor * size + offset`."""
 
     position: int
     axis: int
     offset: int = 0
     factor: int = 1
+    stride: bool = False
 
     def text(self, name: str) -> str:
         """Python code; `name` is the input's name."""
-        read = name if self.axis < 0 else f"{name}.size({self.axis})"
+        read = name if self.axis < 0 else f"{name}.{'stride' if self.stride else 'size'}({self.axis})"
         read = f"({read} - {self.offset})" if self.offset else read
         return f"{read} // {self.factor}" if self.factor != 1 else read
 
     def value(self, given: Any) -> int:
         """The size, computed from an input."""
-        read = int(given if self.axis < 0 else given.shape[self.axis])
+        read = int(given if self.axis < 0 else (given.stride() if self.stride else given.shape)[self.axis])
         return (read - self.offset) // self.factor
 
 

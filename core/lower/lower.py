@@ -18,6 +18,7 @@ from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
 from armature.graph.facts import Rows, may_write
 from armature.graph.numbers import COMPUTED, TAKES_NUMBER
+from armature.lower import index as ix
 from armature.lower import layout, symints
 from armature.lower.builder import Builder
 from armature.lower.data import Buffer, BufferKind, CallInstead, LoopGraph, Origin, PassedOn, Reading, View
@@ -65,7 +66,8 @@ class _Lowering:
     inputs: list[str] = attrs.field(factory=list)
     constants: dict[str, torch.Tensor] = attrs.field(factory=dict)
     sizes: dict[Size, Reading] = attrs.field(factory=dict)
-    unread: list[tuple[Index, Reading]] = attrs.field(factory=list)  # sizes of inputs that are computed from others
+    # sizes of inputs that are computed from others, and strides
+    unread: list[tuple[Index, Reading]] = attrs.field(factory=list)
     builder: Builder = attrs.field(init=False)
     mutations: list[fx.Node] = attrs.field(factory=list)
     copies: dict[str, str] = attrs.field(factory=dict)  # copies of constants that the graph returns
@@ -93,6 +95,7 @@ class _Lowering:
                 raise LoweringError(op=str(node.target), message=f"a {node.op} node in an ATen graph")
         invariant(result is not None, "the graph has no output", graph=self.aten.name)
         self._solve_sizes()
+        self._check_sizes()
         outputs = self.outputs(cast(fx.Node, result))
         b = self.builder
         # A recording is made for fixed addresses, which it may share with other recordings.
@@ -123,8 +126,11 @@ class _Lowering:
         if spec is None:
             self.values[node] = PassedOn(name) if is_part_placeholder(fake) else fake
             return
-        for axis, size in enumerate(cast(torch.Tensor, fake).shape):
+        tensor = cast(torch.Tensor, fake)
+        for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
             self._read_size(size, Reading(position, axis))
+            if isinstance(stride, torch.SymInt):
+                self.unread.append((symints.to_index(stride), Reading(position, axis, stride=True)))
         self._add_buffer(node, name, spec, BufferKind.INPUT)
 
     def constant(self, node: fx.Node) -> None:
@@ -151,12 +157,23 @@ class _Lowering:
             self.unread.append((found, read))
 
     def _solve_sizes(self) -> None:
-        """Solve for symbols that are no input's size by themselves, from sizes such as `2*s0 + 1`."""
-        for found, read in self.unread:
-            if isinstance(found, Sum) and len(found.terms) == 1:
+        """Solve for symbols that are no input's size by themselves: from sizes such as `2*s0 + 1`, and from strides.
+        These come last: along axes of size 1, a saved tensor may have another stride than its fake."""
+        for found, read in sorted(self.unread, key=lambda pair: pair[1].stride):
+            if isinstance(found, Size) and not found.definition:
+                self.sizes.setdefault(found, read)
+            elif isinstance(found, Sum) and len(found.terms) == 1:
                 ((factor, coefficient),) = found.terms
                 if isinstance(factor, Size) and not factor.definition and factor not in self.sizes:
                     self.sizes[factor] = attrs.evolve(read, offset=found.const, factor=coefficient)
+
+    def _check_sizes(self) -> None:
+        """Errors: LoweringError for a buffer with a size or stride from which nothing tells one of its symbols."""
+        for buffer in self.builder.buffers.values():
+            for number in (*buffer.shape, *buffer.strides):
+                for size in () if isinstance(number, int) else ix.sizes(number) - self.sizes.keys():
+                    if not size.definition:
+                        raise LoweringError(op=buffer.name, message=f"no input gives the number {size} of its layout")
 
     # -- floats
 

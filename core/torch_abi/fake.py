@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 
@@ -30,6 +30,7 @@ from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
 from armature.torch_abi.operators import arguments_at, drops_nothing
 from armature.torch_abi.symbols import Symbols, expression, hint, is_unbacked, symbols_of
+from armature.torch_abi.varying import FIXED, Axes, Layout, Varying, laid_out, layout_of
 from armature.torch_abi.wrappers import flatten, innermost, is_wrapper
 
 # Errors of a run on fake tensors for operations that depend on values.
@@ -47,7 +48,6 @@ WITHOUT_FAKES: Mapping[FakeResult, Callable[[Any], Exception]] = MappingProxyTyp
     FakeResult.WRONG: UnsupportedOperatorException, FakeResult.UNSIZED: DynamicOutputShapeException,
 })  # fmt: skip
 NULL_CONTEXT: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-NO_SIZES: Mapping[Any, Any] = MappingProxyType({})
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "DYNAMIC_SHAPE",
     "PLAIN_TENSORS",
     "UNSUPPORTED_OPERATOR",
-    "Axes",
     "FakeTensor",
     "FakeWorld",
     "NumberRead",
@@ -72,22 +71,6 @@ __all__ = [
     "version_of",
     "without_subclass",
 ]
-
-
-@attrs.frozen
-class Layout:
-    """Sizes and strides of a fake, with symbols for those that may change."""
-
-    sizes: tuple[Any, ...]
-    strides: tuple[Any, ...]
-
-
-@attrs.frozen
-class Axes:
-    """Which sizes of a wrapper are symbols: its own, and those of its inner tensors by name."""
-
-    own: frozenset[int] = frozenset()
-    inner: Mapping[str, frozenset[int]] = attrs.field(factory=dict)
 
 
 class NumberRead(DataDependentOutputException):
@@ -236,8 +219,8 @@ class FakeWorld:
         """A world over the same symbols, with unmodified fakes."""
         return FakeWorld(self.symbols, self.rules, layouts=self.layouts)
 
-    def of(self, tensor: torch.Tensor, axes: Collection[int] | Axes = (), label: str = "") -> FakeTensor:
-        """The fake of a tensor of the program. Sizes along `axes` are symbols, unless they are 0 or 1."""
+    def of(self, tensor: torch.Tensor, axes: Varying | Axes = FIXED, label: str = "") -> FakeTensor:
+        """The fake of a tensor of the program. Sizes and strides along `axes` are symbols, unless they are 0 or 1."""
         if in_transform():  # torch would wrap it: what is made inside a level belongs to it
             with temporarily_clear_interpreter_stack():
                 return self.of(tensor, axes, label)
@@ -252,7 +235,7 @@ class FakeWorld:
             fake.nested_int_memo = self.mode.create_symbolic_nested_int(nt_tensor_id=ragged)
         return fake
 
-    def _of(self, tensor: torch.Tensor, axes: Collection[int] | Axes, label: str) -> FakeTensor:
+    def _of(self, tensor: torch.Tensor, axes: Varying | Axes, label: str) -> FakeTensor:
         """The fake of a tensor: an existing one, a symbolic one, or one that shares memory with another fake."""
         key = id(tensor)
         if isinstance(axes, Axes) or is_wrapper(type(tensor)):
@@ -263,8 +246,8 @@ class FakeWorld:
         if key in self._bases:
             return self._bases[key][1]
         layout = self.layouts.get(key)
-        if layout is None and any(tensor.shape[axis] > 1 for axis in axes) and has_layout(tensor):
-            layout = self.layouts[key] = self._layout(tensor, axes, label)
+        if layout is None and has_layout(tensor) and axes.of(tensor):
+            layout = self.layouts[key] = layout_of(self.symbols, tensor, axes, label)
         if layout is not None:
             return self._symbolic(tensor, layout)
         storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
@@ -289,7 +272,7 @@ class FakeWorld:
         real: Any = tensor._base
         if id(real) not in self._bases:
             known = self.mode.fake_tensor_converter._get_memo(real)
-            self._bases[id(real)] = (real, self._of(real, (), "") if known is None else known)
+            self._bases[id(real)] = (real, self._of(real, FIXED, "") if known is None else known)
         base = self._bases[id(real)][1]
         written = base.requires_grad and not real.requires_grad and version_of(base) > 0 and not base.is_leaf
         if not written and base.requires_grad != real.requires_grad:
@@ -319,7 +302,7 @@ class FakeWorld:
         for name, inner in flatten(tensor).tensors.items():
             chosen = axes.inner.get(name, frozenset())
             if id(inner) not in self.layouts and any(inner.shape[axis] > 1 for axis in chosen):
-                self.layouts[id(inner)] = self._layout(inner, chosen, f"{label}.{name}")
+                self.layouts[id(inner)] = layout_of(self.symbols, inner, Varying(chosen), f"{label}.{name}")
         ragged: Any = self.of(getattr(tensor, ragged_name(tensor)))
         sizes: list[Any] = [None] * tensor.dim()
         sizes[ragged_axis(tensor)] = ragged.nested_int_memo
@@ -328,7 +311,7 @@ class FakeWorld:
     def _plan(self, tensor: torch.Tensor, axes: Axes, label: str) -> Layout | None:
         """The layout of a wrapper; those of its inner tensors are stored. None if the class can't be rebuilt with
         these."""
-        whole = self._layout(tensor, axes.own, label)
+        whole = layout_of(self.symbols, tensor, Varying(axes.own), label)
         held, kept = flatten(tensor).tensors, dict(self.layouts)
         for name, inner in held.items():
             alike = inner.dim() == tensor.dim()
@@ -339,12 +322,12 @@ class FakeWorld:
             }
             chosen = axes.inner.get(name, frozenset()) | known.keys()
             if id(inner) not in self.layouts and any(inner.shape[axis] > 1 for axis in chosen):
-                self.layouts[id(inner)] = self._layout(inner, chosen, f"{label}.{name}", known)
+                self.layouts[id(inner)] = layout_of(self.symbols, inner, Varying(chosen), f"{label}.{name}", known)
         try:
             made = self._holding(tensor, whole)
         except Exception:  # raised by the class, if it needs concrete sizes
             made = None
-        if type(made) is type(tensor) and _laid_out(made, whole):
+        if type(made) is type(tensor) and laid_out(made, whole):
             self.layouts[id(tensor)] = whole
             return whole
         tried = [layout for key, layout in self.layouts.items() if key not in kept]
@@ -367,24 +350,6 @@ class FakeWorld:
             with torch.enable_grad(), self.mode:
                 made = made.clone()
         return made
-
-    def _layout(
-        self, tensor: torch.Tensor, axes: Collection[int], label: str, known: Mapping[int, Any] = NO_SIZES
-    ) -> Layout:
-        """Symbols for sizes, `known` or new. A stride that is the span of another axis is symbolic too; others are
-        constants."""
-        sizes: list[Any] = list(tensor.shape)
-        for axis in axes:
-            if axis in known:
-                sizes[axis] = known[axis]
-            elif sizes[axis] > 1:
-                sizes[axis] = self.symbols.size(sizes[axis], f"{label}.size({axis})")
-        strides: list[Any] = list(tensor.stride())
-        spans: dict[int, Any] = {}
-        for axis in sorted(range(tensor.dim()), key=lambda k: (tensor.stride(k), -k)):
-            strides[axis] = spans.get(tensor.stride(axis), tensor.stride(axis))
-            spans[tensor.stride(axis) * tensor.shape[axis]] = strides[axis] * sizes[axis]
-        return Layout(tuple(sizes), tuple(strides))
 
     def _symbolic(self, tensor: torch.Tensor, layout: Layout) -> FakeTensor:
         """A fake with symbolic sizes, in the memory of its storage's earlier fake if there is one."""
@@ -451,16 +416,6 @@ def _place(meta: torch.Tensor, memory: torch.Tensor, offset: Any, layout: Layout
     """Give a new tensor the memory of another, without counting a change of it."""
     meta.set_(memory.untyped_storage(), offset, layout.sizes, layout.strides)
     set_versions((meta,), (0,))
-
-
-def _laid_out(tensor: torch.Tensor, layout: Layout) -> bool:
-    """Whether the tensor has exactly these sizes and strides, including symbols."""
-    pairs = [*zip(tensor.shape, layout.sizes), *zip(tensor.stride(), layout.strides)]
-    return tensor.dim() == len(layout.sizes) and all(_number(one) == _number(other) for one, other in pairs)
-
-
-def _number(size: Any) -> Any:
-    return expression(size) if isinstance(size, torch.SymInt) else size
 
 
 def tensor_of_number(number: float) -> torch.Tensor:

@@ -23,7 +23,7 @@ def note(axes: AxesOfOne, args: tuple[Any, ...], kwargs: Mapping[str, Any], resu
     if not made:
         return
     given = list(_tensors((*args, *kwargs.values())))
-    static = all(type(size) is int for one in (*given, *made) for size in one.shape)
+    static = not any(one._has_symbolic_sizes_strides for one in (*given, *made))
     follows = axes is AxesOfOne.GIVEN and static and not any(getattr(one, GUESSED, False) for one in given)
     for one in made:
         if not any(one is other for other in given):  # an operator in place changes values only

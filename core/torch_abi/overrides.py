@@ -124,6 +124,12 @@ def size(tensor: torch.Tensor, axis: int) -> int:
         return tensor.size(axis)
 
 
+def stride(tensor: torch.Tensor, axis: int) -> int:
+    """`tensor.stride(axis)`."""
+    with Quiet():
+        return tensor.stride(axis)
+
+
 def is_overriding(kind: type) -> bool:
     """Whether objects of the type override torch functions that get them as arguments. Not so torch's own classes,
     whose tensors enter the graph unchanged."""

@@ -24,6 +24,7 @@ from armature.torch_abi.wrappers import is_wrapper
 
 Overload = torch._ops.OpOverload
 ORIGIN = "origin"
+SIZE, STRIDE = torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int
 
 
 class NotPlain(Exception):
@@ -40,7 +41,7 @@ class _Recorder(TorchDispatchMode):
         self.graph = fx.Graph()
         self.attributes: dict[str, Tensor] = {}
         self.nodes: dict[int, tuple[fx.Node, Tensor]] = {}
-        self.size_nodes: dict[object, tuple[fx.Node, int]] = {}  # where symbolic sizes are read
+        self.readings: dict[object, tuple[fx.Node, Overload | None, int]] = {}  # where symbolic numbers are read
         self.sizes: dict[Any, fx.Node] = {}
         self.origin: object = None
 
@@ -51,11 +52,13 @@ class _Recorder(TorchDispatchMode):
             if is_wrapper(type(fake)):
                 raise NotPlain("a wrapper subclass")
             self.know(fake, node)
-            for axis, size in enumerate(fake.shape):
-                if (symbol := symbols.single_symbol(size)) is not None:
-                    self.size_nodes.setdefault(symbol, (node, axis))
+            strides = fake.stride() if fake.layout is torch.strided else ()
+            for read, numbers in ((SIZE, fake.shape), (STRIDE, strides)):
+                for axis, number in enumerate(numbers):
+                    if (symbol := symbols.single_symbol(number)) is not None:
+                        self.readings.setdefault(symbol, (node, read, axis))
         elif (symbol := symbols.single_symbol(fake)) is not None:
-            self.size_nodes[symbol] = (node, -1)
+            self.readings[symbol] = (node, None, -1)
         return fake
 
     def know(self, value: Tensor, node: fx.Node) -> None:
@@ -125,15 +128,15 @@ class _Recorder(TorchDispatchMode):
         return found
 
     def size(self, symbol: object) -> fx.Node:
-        """The node of a symbol: a number read from a tensor, an input, or the size of one."""
+        """The node of a symbol: a number read from a tensor, an input, or a size or stride of one."""
         if symbol in self.sizes:
             return self.sizes[symbol]
-        if symbol not in self.size_nodes:
+        if symbol not in self.readings:
             raise NotPlain("a size that no input has")
-        node, axis = self.size_nodes[symbol]
-        if axis < 0:
+        node, read, axis = self.readings[symbol]
+        if read is None:
             return node
-        self.sizes[symbol] = self.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+        self.sizes[symbol] = self.graph.call_function(read, (node, axis))
         return self.sizes[symbol]
 
     def node_of(self, value: Tensor) -> fx.Node:

@@ -45,6 +45,7 @@ __all__ = [
     "exact_sum",
     "expression",
     "fill",
+    "has_own_strides",
     "hint",
     "is_unbacked",
     "plain",
@@ -126,6 +127,7 @@ class Symbols(ShapeEnv):
         self.closed = False
         self.ragged: set[Any] = set()  # symbols of ragged sizes of nested tensors
         self.hints: dict[Any, int] = {}
+        self.strides: set[Any] = set()  # symbols of strides that no size explains
         self.decomposed = False
         self.answer: Answer | None = None
         self.answers: dict[Any, bool] = {}  # to conditions over floats of the program, which are guarded
@@ -162,6 +164,12 @@ class Symbols(ShapeEnv):
         symbol = self.create_symbol(value, _Named(label), DimDynamic.DYNAMIC)
         self.hints[symbol] = value
         return cast(torch.SymInt, self.create_symintnode(symbol, hint=value))
+
+    def stride(self, value: int, label: str) -> torch.SymInt:
+        """A symbol for a stride of SMALLEST_SIZE or more that does not follow from sizes."""
+        made = self.size(value, label)
+        self.strides.add(expression(made))
+        return made
 
     def number(self, value: int, label: str) -> torch.SymInt:
         """A symbol for any int."""
@@ -321,6 +329,13 @@ def single_symbol(value: Any) -> Any:
     if not isinstance(value, torch.SymInt) or not isinstance(plain(value), torch.SymInt):
         return None
     return value.node.expr if isinstance(value.node.expr, sympy.Symbol) else None
+
+
+def has_own_strides(tensor: torch.Tensor) -> bool:
+    """Whether a stride of a strided fake depends on one of the program's that does not follow from sizes."""
+    numbers: list[Any] = [stride for stride in tensor.stride() if not isinstance(stride, int)]
+    own: set[Any] = getattr(numbers[0].node.shape_env, "strides", set()) if numbers else set()
+    return any(not own.isdisjoint(number.node.expr.free_symbols) for number in numbers)
 
 
 def is_unbacked(value: Any) -> bool:

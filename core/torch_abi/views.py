@@ -16,6 +16,7 @@ import attrs
 import torch
 from torch import Tensor
 
+from armature.torch_abi.symbols import has_own_strides
 from armature.torch_abi.wrappers import is_wrapper
 
 _C: Any = torch._C
@@ -107,9 +108,11 @@ def share_memory(left: Tensor, right: Tensor) -> bool:
 
 
 def may_overlap_itself(tensor: Tensor) -> bool:
-    """Whether two elements may overlap. False is certain; tensors of symbolic sizes are assumed not to."""
-    if is_wrapper(type(tensor)) or tensor.layout is not torch.strided or tensor._has_symbolic_sizes_strides:
+    """Whether two elements may overlap. False is certain; tensors are assumed not to if only their sizes vary."""
+    if is_wrapper(type(tensor)) or tensor.layout is not torch.strided:
         return False
+    if tensor._has_symbolic_sizes_strides:
+        return has_own_strides(tensor)
     last = 0  # the position of the last element along the axes with smaller steps
     for step, size in sorted(
         (step, size) for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1

@@ -18,6 +18,7 @@ from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld, of_transform
 from armature.torch_abi.fake_results import keyed_call
 from armature.torch_abi.fake_rules import FakeRules
+from armature.torch_abi.varying import Varying
 
 CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "new memory": lambda x, y: (x + y, x * 2, x @ y.mT, x.relu(), F.linear(x, y), x.clone(), x.double(), x > y),
@@ -117,7 +118,7 @@ def test_draws_and_writes_are_told_each_time(rules: FakeRules) -> None:
 def test_a_part_of_fixed_size_of_memory_of_unknown_size_is_computed(rules: FakeRules) -> None:
     world = FakeWorld(rules=rules)
     real = torch.rand(6, 4)
-    x = world.of(real, axes=(0,))
+    x = world.of(real, axes=Varying(frozenset({0})))
     with world.mode:
         assert (x[:1].view(4) + 1).shape == (4,)
         assert x.as_strided((2,), (1,)).clone().shape == (2,)
@@ -128,7 +129,7 @@ def test_what_a_key_does_not_say_is_not_asked_of_memory() -> None:
     real, longer, sparse = torch.rand(3), torch.rand(4), torch.rand(3).to_sparse()  # worlds know them by their ids
     x = world.of(real)
     assert keyed_call(world.mode, add, (x, x), {"alpha": 2}) is not None
-    unknown = (real, other.of(real), world.of(longer, axes=(0,)), world.of(sparse), object())
+    unknown = (real, other.of(real), world.of(longer, axes=Varying(frozenset({0}))), world.of(sparse), object())
     assert all(keyed_call(world.mode, add, (x, one), {}) is None for one in unknown)
 
 

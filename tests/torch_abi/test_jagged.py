@@ -8,6 +8,7 @@ import torch
 from torch.nested import nested_tensor_from_jagged
 
 from armature.torch_abi import fake, jagged, overrides, wrappers
+from armature.torch_abi.varying import Axes
 
 
 def offsets() -> torch.Tensor:
@@ -43,8 +44,8 @@ def test_fakes_have_one_symbol_for_one_tensor() -> None:
     o = offsets()
     one, two, third = nested(o), nested(o), nested(offsets())
     world = fake.FakeWorld()
-    axes = fake.Axes(inner={"_values": frozenset({0}), "_offsets": frozenset({0})})
-    first, second, other = world.of(one, axes, "x"), world.of(two, axes, "y"), world.of(third, fake.Axes(), "z")
+    axes = Axes(inner={"_values": frozenset({0}), "_offsets": frozenset({0})})
+    first, second, other = world.of(one, axes, "x"), world.of(two, axes, "y"), world.of(third, Axes(), "z")
     alone = world.of(o)
     with world.mode:
         assert first.shape[1] == second.shape[1]

@@ -12,6 +12,7 @@ from torch import fx
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import DATA_DEPENDENT, FakeWorld
 from armature.torch_abi.symbols import LateGuard, Symbols
+from armature.torch_abi.varying import Varying
 
 
 def test_sizes_and_numbers() -> None:
@@ -87,26 +88,26 @@ def test_nodes_compute_what_the_symbol_does() -> None:
 def test_fakes_with_symbolic_sizes() -> None:
     world = FakeWorld()
     x = torch.randn(4, 6, requires_grad=True)
-    fake = world.of(x, (0,), "x")
+    fake = world.of(x, Varying(frozenset({0})), "x")
     assert isinstance(fake.shape[0], torch.SymInt) and fake.shape[1] == 6
     assert fake.stride() == (6, 1) and fake.requires_grad and fake.is_leaf
-    transposed = world.of(torch.randn(5, 4).t(), (0, 1), "y")
+    transposed = world.of(torch.randn(5, 4).t(), Varying(frozenset({0, 1})), "y")
     assert transposed.stride()[0] == 1 and isinstance(transposed.stride()[1], torch.SymInt)
-    assert not world.of(x * 2, (0,), "z").is_leaf
-    view = world.of(torch.randn(9, 6)[2:6], (0,), "v")
+    assert not world.of(x * 2, Varying(frozenset({0})), "z").is_leaf
+    view = world.of(torch.randn(9, 6)[2:6], Varying(frozenset({0})), "v")
     assert view.storage_offset() == 12 and isinstance(view.shape[0], torch.SymInt)
     assert world.afresh().of(x).shape[0].node.expr == fake.shape[0].node.expr
 
 
 def test_sizes_of_0_and_1_are_numbers() -> None:
-    fake = FakeWorld().of(torch.empty(1, 0, 3), (0, 1, 2), "x")
+    fake = FakeWorld().of(torch.empty(1, 0, 3), Varying(frozenset({0, 1, 2})), "x")
     assert [type(size) for size in fake.shape] == [int, int, torch.SymInt]
 
 
 def test_fakes_that_share_memory_with_symbolic_sizes() -> None:
     world = FakeWorld()
     base = torch.randn(8, 4)
-    one, other = world.of(base, (0,), "x"), world.of(base[1:], (0,), "y")
+    one, other = world.of(base, Varying(frozenset({0})), "x"), world.of(base[1:], Varying(frozenset({0})), "y")
     assert one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 

@@ -133,13 +133,13 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
             if quantity.axis < 0:
                 self.load_source(quantity.source)
             elif self.tracer.overrides.present:
-                self.function(lambda: self.constant(overrides.size))
+                self.function(lambda: self.constant(overrides.stride if quantity.stride else overrides.size))
                 self.load_source(quantity.source)
                 self.constant(quantity.axis)
                 self.call(2)
             else:
                 self.load_source(quantity.source)
-                self.method("size")
+                self.method("stride" if quantity.stride else "size")
                 self.constant(quantity.axis)
                 self.call(1)
             self.emit("STORE_FAST", name)

@@ -56,7 +56,7 @@ class Sizes:
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     quantities: dict[Any, Quantity] = attrs.field(factory=dict)
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
-    strides: list[tuple[Quantity, Any]] = attrs.field(factory=list)
+    derived: list[tuple[Quantity, Any]] = attrs.field(factory=list)  # sizes and strides computed from symbols
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
     _nodes: dict[Any, fx.Node] = attrs.field(factory=dict)
     # unbacked symbols, by the node and axis that compute them
@@ -94,11 +94,10 @@ class Sizes:
             axis = ragged_axis(value.fake)
             self._bind_ragged(value.fake.shape[axis], Quantity(source, axis), value)
             return
-        for axis, (size, stride) in enumerate(zip(value.fake.shape, value.fake.stride())):
-            if isinstance(size, torch.SymInt):
-                self._bind(size, Quantity(source, axis), value)
-            if isinstance(stride, torch.SymInt):
-                self.strides.append((Quantity(source, axis, stride=True), symbols.expression(stride)))
+        for stride, numbers in ((False, value.fake.shape), (True, value.fake.stride())):
+            for axis, number in enumerate(numbers):
+                if isinstance(number, torch.SymInt):
+                    self._bind(number, Quantity(source, axis, stride), value)
 
     def _bind_ragged(self, number: Any, quantity: Quantity, owner: TensorValue) -> None:
         symbol = symbols.single_symbol(number)
@@ -106,9 +105,9 @@ class Sizes:
         self.owners.setdefault(symbol, owner)
 
     def _bind(self, number: torch.SymInt, quantity: Quantity, owner: TensorValue | SymbolicValue) -> None:
-        (symbol,) = symbols.symbols_of(number)
-        if symbol in self.quantities and self.quantities[symbol] != quantity:  # equal sizes share a symbol
-            self.strides.append((quantity, symbols.expression(number)))
+        symbol = symbols.single_symbol(number)
+        if symbol is None or self.quantities.get(symbol, quantity) != quantity:  # computed from others, or known
+            self.derived.append((quantity, symbols.expression(number)))
             return
         self.quantities[symbol], self.owners[symbol] = quantity, owner
 
@@ -180,14 +179,16 @@ class Sizes:
         return found
 
     def _leaf(self, symbol: Any) -> fx.Node:
+        read = torch.ops.aten.sym_size.int
         if symbol in self._computed:
             node, axis = self._computed[symbol]
         else:
             node, axis = self.lift(self.owners[symbol]), self.quantities[symbol].axis
+            read = torch.ops.aten.sym_stride.int if self.quantities[symbol].stride else read
         if axis < 0:
             return node
         if symbol not in self._nodes:
-            self._nodes[symbol] = self.recorder.graph.call_function(torch.ops.aten.sym_size.int, (node, axis))
+            self._nodes[symbol] = self.recorder.graph.call_function(read, (node, axis))
         return self._nodes[symbol]
 
     def _describe(self, last: fx.Node | None) -> None:
@@ -216,9 +217,9 @@ class Sizes:
             if not self.fakes.given_up.isdisjoint(symbols.symbols_of(condition)):
                 continue
             yield ShapeGuard(symbols.text(condition), self._names(condition), line)
-        for number, (quantity, expr) in enumerate(self.strides):
-            stride = f"stride{number}"
-            yield ShapeGuard(f"{stride} == {symbols.text(expr)}", ((stride, quantity), *self._names(expr)))
+        for number, (quantity, expr) in enumerate(self.derived):
+            name = f"derived{number}"
+            yield ShapeGuard(f"{name} == {symbols.text(expr)}", ((name, quantity), *self._names(expr)))
 
     def _names(self, expr: Any) -> tuple[tuple[str, Quantity], ...]:
         return tuple((str(symbol), self.quantities[symbol]) for symbol in symbols.symbols_of(expr))

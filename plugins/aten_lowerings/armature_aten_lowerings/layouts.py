@@ -49,7 +49,7 @@ def worth_on_gpu(node: fx.Node) -> int:
     transposed = node.args[6]
     if transposed or result.device.type != "cuda" or result.dtype not in (torch.half, torch.bfloat16):
         return 0
-    return int(image.nbytes + result.nbytes) // READ_ON_GPU
+    return (bytes_of(image) + bytes_of(result)) // READ_ON_GPU
 
 
 def worth_on_cpu(node: fx.Node) -> int:
@@ -63,8 +63,9 @@ def worth_on_cpu(node: fx.Node) -> int:
     if not torch.backends.mkldnn.is_available():
         return 0
     operations = 2 * result.numel() * math.prod(weight.shape[1:])
-    written = int(result.nbytes) // WRITTEN_ON_CPU if groups == 1 and image.shape[1] <= FEW_CHANNELS else 0
-    return max(int(image.nbytes + result.nbytes) // READ_ON_CPU, int(operations) // COMPUTED_ON_CPU, written)
+    written = bytes_of(result) // WRITTEN_ON_CPU if groups == 1 and image.shape[1] <= FEW_CHANNELS else 0
+    read = (bytes_of(image) + bytes_of(result)) // READ_ON_CPU
+    return max(read, int(operations) // COMPUTED_ON_CPU, written)
 
 
 def use_channels_last(module: object, ctx: object) -> object:
@@ -78,7 +79,8 @@ def use_channels_last(module: object, ctx: object) -> object:
 def with_channels_last(module: fx.GraphModule, worth: Callable[[fx.Node], int]) -> fx.GraphModule:
     """Convert the module's convolutions to channels last if no more bytes are copied than that is `worth`."""
     found = module.graph.find_nodes(op="call_function", target=aten.convolution.default)
-    chosen = {n: worth(n) for n in found if isinstance(n.args[0], fx.Node) and is_image(n.args[0])}
+    known = [n for n in found if all(isinstance(given, fx.Node) and is_image(given) for given in n.args[:2])]
+    chosen = {n: worth(n) for n in known}
     return relaid(module, {n: saved for n, saved in chosen.items() if saved}, ChannelsLast)
 
 
@@ -127,9 +129,19 @@ def args_of(node: fx.Node) -> Arguments:
 
 
 def is_image(node: fx.Node) -> bool:
-    """Whether the node is a tensor [N, C, H, W] of numeric sizes."""
+    """Whether the node is a tensor [N, C, H, W] of numeric sizes and strides."""
     value = node.meta.get("val")
-    return isinstance(value, Tensor) and value.dim() == 4 and all(type(n) is int for n in value.shape)
+    if not isinstance(value, Tensor) or value.dim() != 4:
+        return False
+    return all(type(n) is int for n in (*value.shape, *value.stride()))
+
+
+def bytes_of(value: Tensor) -> int:
+    """The bytes of a tensor's elements, also where strides are symbols. Errors: NotPossible if a size is one."""
+    count = value.numel()
+    if type(count) is not int:
+        raise NotPossible
+    return count * value.itemsize
 
 
 def is_channels_last(value: Tensor) -> bool:
@@ -255,7 +267,7 @@ class Relayout(abc.ABC):
     def copy(self, like: fx.Node, node: fx.Node, layout: torch.memory_format) -> fx.Node:
         made = self.call(like, aten.clone.default, node, memory_format=layout)
         if node.op != "placeholder" or made.meta["val"].device.type == "cpu":
-            self.copied += made.meta["val"].nbytes
+            self.copied += bytes_of(made.meta["val"])
         return made
 
     def call(self, like: fx.Node, target: Overload, node: fx.Node, *args: Argument, **kwargs: Argument) -> fx.Node:
@@ -284,7 +296,7 @@ class ChannelsLast(Relayout):
     def is_small(self, weight: fx.Node, image: fx.Node) -> bool:
         """Whether to convert a weight: always on a GPU, because cuDNN would; oneDNN uses a layout of its own."""
         value, read = fake_of(weight), fake_of(image)
-        return value.device.type != "cpu" or bool(value.nbytes * SMALL_WEIGHT <= read.nbytes)
+        return value.device.type != "cpu" or bytes_of(value) * SMALL_WEIGHT <= bytes_of(read)
 
     def turn(self, user: fx.Node, node: fx.Node) -> fx.Node:
         """The node in channels last."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import fake_of
-from armature_aten_lowerings.layouts import Relayout, relaid
+from armature_aten_lowerings.layouts import Relayout, bytes_of, relaid
 
 aten = torch.ops.aten
 NORMS = (aten.native_layer_norm.default, aten._fused_rms_norm.default)
@@ -24,7 +24,7 @@ def lay_out_by_rows(module: object, ctx: object) -> object:
         return module
     every = [n for norm in NORMS for n in module.graph.find_nodes(op="call_function", target=norm)]
     normed = dict.fromkeys(norm.args[0] for norm in every)
-    return relaid(module, {n: fake_of(n).nbytes for n in normed if is_computed_by_columns(n)}, Rows)
+    return relaid(module, {n: bytes_of(fake_of(n)) for n in normed if is_computed_by_columns(n)}, Rows)
 
 
 def is_computed_by_columns(node: fx.Node) -> bool:

@@ -36,8 +36,13 @@ def attribute_read(call: Call) -> str:
 
 @handles(*getters(*OF_FAKES))
 def of_fake(call: Call, self: Value, /) -> Value | None:
-    """The attribute's value on the fake tensor."""
-    return call.new_value(getattr(self.fake, attribute_read(call))) if isinstance(self, TracedTensor) else None
+    """The attribute's value on the fake tensor, on which torch has no `nbytes` where sizes or strides are symbols."""
+    if not isinstance(self, TracedTensor):
+        return None
+    name, fake = attribute_read(call), self.fake
+    if name == "nbytes" and self.is_plain:
+        return call.new_value(fake.numel() * fake.itemsize)
+    return call.new_value(getattr(fake, name))
 
 
 @handles(*getters("is_leaf", "retains_grad"))
