@@ -1,0 +1,74 @@
+"""Channels last where a convolution by rows sets the peak of memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import armature
+from armature.pipeline.session import session
+from armature_aten_lowerings.layouts import is_channels_last
+from armature_aten_lowerings.peaks import peak_of
+
+aten = torch.ops.aten
+
+
+class Widened(nn.Module):
+    """Two convolutions, the second of an image of more pixels. Its result is read by rows, as by an instance norm."""
+
+    def __init__(self, scale: int) -> None:
+        super().__init__()
+        self.scale = scale
+        self.small, self.large = nn.Conv2d(32, 32, 3, padding=1), nn.Conv2d(32, 32, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.interpolate(self.small(x).view(1, -1, 12, 12).tanh(), scale_factor=self.scale)
+        y = self.large(y.view(x.shape[0], 32, *y.shape[2:]))
+        return torch.softmax(y.view(1, -1, *y.shape[2:]), -1).sum((2, 3))
+
+
+def graph() -> fx.Graph:
+    [found] = session().compilations[-1].graphs
+    return found.aten.module.graph
+
+
+def turned() -> list[bool]:
+    """Whether the image of each convolution has channels last."""
+    found = graph().find_nodes(op="call_function", target=aten.convolution.default)
+    return [is_channels_last(n.args[0].meta["val"]) for n in found]
+
+
+@pytest.mark.parametrize(("training", "expected"), [(False, [False, True]), (True, [False, False])])
+def test_the_convolution_at_the_peak_reads_and_writes_channels_last(training: bool, expected: list[bool]) -> None:
+    armature.reset()
+    model, x = Widened(4), torch.randn(2, 32, 12, 12)
+    with torch.set_grad_enabled(training):
+        torch.testing.assert_close(armature.compile(model, fullgraph=True)(x), model(x), rtol=1e-4, atol=1e-5)
+    assert turned() == expected
+
+
+def test_it_stays_where_copies_take_longer() -> None:
+    """A window of one row: few operations for each element that is copied."""
+    armature.reset()
+    model, x = Widened(4), torch.randn(2, 32, 12, 12)
+    model.large = nn.Conv2d(32, 32, (1, 2))
+    with torch.no_grad():
+        torch.testing.assert_close(armature.compile(model, fullgraph=True)(x), model(x), rtol=1e-4, atol=1e-5)
+    assert turned() == [False, False]
+
+
+def traced(layout: torch.memory_format) -> tuple[int, fx.Node | None]:
+    """The peak of a graph of one convolution, whose image a kernel makes."""
+    x, weight = torch.randn(2, 20, 8, 8).to(memory_format=layout), torch.randn(20, 20, 3, 3)
+    made = make_fx(lambda x, weight: torch.conv2d(x.tanh().exp(), weight, padding=1) + 1, tracing_mode="fake")
+    return peak_of(made(x, weight).graph)
+
+
+def test_the_peak_counts_copies_of_images_by_rows() -> None:
+    image, filled, weight = 4 * 2 * 20 * 64, 4 * 2 * 32 * 64, 4 * 20 * 20 * 9
+    by_rows, at = traced(torch.contiguous_format)
+    assert by_rows == image + 2 * filled + weight  # channels are filled up to 16 at a time
+    assert at is not None and at.target is aten.convolution.default
+    assert traced(torch.channels_last)[0] == 2 * image
