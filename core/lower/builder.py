@@ -15,7 +15,7 @@ import attrs
 import torch
 from torch import fx
 
-from armature.lower import draws, layout
+from armature.lower import draws, layout, symints
 from armature.lower import index as ix
 from armature.lower.data import Buffer, BufferKind, ExternCall, Loop, LoopNode, Node, Origin, Store
 from armature.lower.elements import Elements, Position, compute_dtype
@@ -38,6 +38,7 @@ class Builder(Elements):
     _specs: tuple[Spec | None, ...] = ()
     _used: tuple[bool, ...] = ()
     _readers: tuple[fx.Node, ...] = ()
+    _operands: tuple[fx.Node, ...] = ()
     written_back: bool = False  # the result is a changed copy of an input, and is copied back into it
     _names: set[str] = attrs.field(factory=set)
     _reserved: dict[torch.device, draws.Reservation] = attrs.field(factory=dict)
@@ -53,14 +54,15 @@ class Builder(Elements):
         used: Sequence[bool] = (),
         readers: Sequence[fx.Node] = (),
         written_back: bool = False,
+        operands: Sequence[fx.Node] = (),
     ) -> None:
         """Start lowering a node of the ATen graph. specs: the layouts of its results. used: which of them are read
         (empty: all). readers: the nodes that read them (empty: not known). written_back: the first result is copied
-        back into the input that it was made from."""
+        back into the input that it was made from. operands: the nodes that it reads, in order."""
         self.name, self.target, self._specs = name, target, tuple(specs)
         self._used = tuple(used) or (True,) * len(specs)
         self._readers = tuple(readers)
-        self.written_back = written_back
+        self.written_back, self._operands = written_back, tuple(operands)
         self.origin = None if origin is None else attrs.evolve(origin, node=name)
         self.device = next((str(s.device) for s in specs if s is not None), HOST.type)
 
@@ -87,6 +89,10 @@ class Builder(Elements):
     def is_read(self, position: int) -> bool:
         """Whether anything reads the node's result number `position`."""
         return self._used[position]
+
+    def start_of(self, number: int) -> Index:
+        """Where eager's tensor that is the node's operand of that number begins in its storage, in elements."""
+        return symints.to_index(self._operands[number].meta["val"].storage_offset())
 
     def feeds_pointwise(self, others: Collection[torch._ops.OpOverload] = ()) -> bool:
         """Whether all readers of the node's result are pointwise or calls of `others`, directly or through views, so

@@ -240,7 +240,7 @@ class _Lowering:
         origin = node.meta.get("origin") or Origin(str(target))
         used = _used_results(node, len(specs)) if several else [True]
         back = bool(self.mutations) and is_written_back(node, self.ctx.operators)
-        self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back)
+        self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back, node.all_input_nodes)
         results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
         if isinstance(results, Reason) and _computes_nothing(target, wanted, self.ctx.operators):

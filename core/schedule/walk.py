@@ -156,7 +156,10 @@ def structure(node: Node, canonical: Mapping[Node, Node]) -> object:
     if isinstance(node, IndexValue):
         return (IndexValue, node.index, node.dtype)
     if isinstance(node, Load):
-        return (Load, node.buffer, node.index, node.dtype, tuple(var for var, _ in node.indirect), args)
+        # by position: a kernel that several loops became has another name for the same computed place in each
+        names: dict[Var, Index] = {var: Var(f"@{k}", var.extent) for k, (var, _) in enumerate(node.indirect)}
+        where = tuple(substitute(part, names) for part in node.index) if names else node.index
+        return (Load, node.buffer, where, node.dtype, tuple(var.extent for var, _ in node.indirect), args)
     if isinstance(node, Op):
         return (Op, node.op, node.dtype, args)
     if isinstance(node, Masked):

@@ -104,10 +104,10 @@ def arange_step(
     b: Builder, start: Index | float, end: Index | float, step: Index | float = 1, **options: object
 ) -> TensorValue | None:
     dtype = b.spec().dtype
-    if isinstance(start, float) or isinstance(step, float):
-        if not dtype.is_floating_point:
-            return None
+    if dtype.is_floating_point and (isinstance(start, float) or isinstance(step, float)):
         return b.loop(lambda p: _spaced(b, p, start, step, dtype))
+    # numbers without their fractions, as eager mode's kernel takes them for a result of integers
+    start, step = (int(end) if isinstance(end, float) else end for end in (start, step))
     return b.loop(lambda p: b.index_value(index.add(start, index.mul(p[0], step)), dtype))
 
 

@@ -16,6 +16,7 @@ from armature_aten_lowerings import (
     decompositions,
     depthwise,
     foreach,
+    fractional,
     functions,
     gamma,
     indexing,
@@ -35,6 +36,7 @@ from armature_aten_lowerings import (
     searches,
     softmax,
     special,
+    strided,
     views,
 )
 
@@ -63,6 +65,8 @@ def armature_lowerings() -> Iterable[Lowering]:
         bessel,
         gamma,
         special,
+        strided,
+        fractional,
     )
     return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
 

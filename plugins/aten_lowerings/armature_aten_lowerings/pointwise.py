@@ -201,36 +201,42 @@ def rsub(b: Builder, x: TensorValue, y: TensorValue | Scalar, alpha: Scalar = 1)
     )
 
 
-def _safe_divisor(b: Builder, y: TensorValue | Scalar) -> None:
-    """For integers, eager raises on a zero divisor, so loops only divide by nonzero numbers."""
-    if not b.spec().dtype.is_floating_point and not (isinstance(y, int) and y != 0):
-        raise NotSupported("integer division by a tensor")
+def _divided(b: Builder, op: str, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
+    """A rounded quotient or remainder. For integers, eager mode's kernel for the CPU raises for a divisor of zero, and
+    so does the loop, as for an index out of range."""
+    dtype = b.spec().dtype
+    if dtype.is_floating_point or (isinstance(y, int) and y != 0) or x.device.type != "cpu":
+        return b.pointwise(op, x, y, dtype=dtype)
+
+    def checked(divisor: Node) -> Node:
+        zero = b.op("eq", divisor, b.const(0, dtype))
+        place = b.where(zero, b.const(-1, torch.int64), b.const(0, torch.int64))
+        nothing = b.op("check_index", place, b.const(1, torch.int64))
+        return b.op("add", divisor, b.cast(nothing, dtype))
+
+    return b.pointwise(lambda p, q: b.op(op, p, checked(q)), x, y, dtype=dtype)
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
 def div_mode(b: Builder, x: TensorValue, y: TensorValue | Scalar, *, rounding_mode: str | None) -> TensorValue:
     if rounding_mode is None:
         return b.pointwise("div", x, y, dtype=b.spec().dtype)
-    _safe_divisor(b, y)
-    return b.pointwise("floordiv" if rounding_mode == "floor" else "truncdiv", x, y, dtype=b.spec().dtype)
+    return _divided(b, "floordiv" if rounding_mode == "floor" else "truncdiv", x, y)
 
 
 @lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
-    _safe_divisor(b, y)
-    return b.pointwise("floordiv", x, y, dtype=b.spec().dtype)
+    return _divided(b, "floordiv", x, y)
 
 
 @lowers(aten.remainder.Tensor, aten.remainder.Scalar)
 def remainder(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
-    _safe_divisor(b, y)
-    return b.pointwise("mod", x, as_element(x, y), dtype=b.spec().dtype)
+    return _divided(b, "mod", x, as_element(x, y))
 
 
 @lowers(aten.fmod.Tensor, aten.fmod.Scalar)
 def fmod(b: Builder, x: TensorValue, y: TensorValue | Scalar) -> TensorValue:
-    _safe_divisor(b, y)
-    return b.pointwise("fmod", x, as_element(x, y), dtype=b.spec().dtype)
+    return _divided(b, "fmod", x, as_element(x, y))
 
 
 def power(b: Builder, x: Node, exponent: float) -> Node:

@@ -88,36 +88,36 @@ def prod_dim(
     return b.reduction("prod", x, [dim], keepdim=keepdim, dtype=b.spec().dtype)
 
 
-def _no_bool(b: Builder, x: TensorValue) -> None:
-    if x.dtype == torch.bool:
-        raise NotSupported("extremes of bools")
+def _extreme(b: Builder, kind: str, x: TensorValue, dims: Sequence[int] = (), keepdim: bool = False) -> TensorValue:
+    """The largest or smallest elements; of bools, whether any or all are true."""
+    name = {"max": "any", "min": "all"}[kind] if x.dtype == torch.bool else kind
+    return b.reduction(name, x, dims, keepdim=keepdim)
 
 
 @lowers(aten.amax.default, aten.amin.default)
 def amax(b: Builder, x: TensorValue, dims: Sequence[int] = (), keepdim: bool = False) -> TensorValue:
-    _no_bool(b, x)
-    return b.reduction("max" if "amax" in str(b.target) else "min", x, dims, keepdim=keepdim)
+    return _extreme(b, "max" if "amax" in str(b.target) else "min", x, dims, keepdim)
 
 
 @lowers(aten.max.default, aten.min.default)
 def max_all(b: Builder, x: TensorValue) -> TensorValue:
-    _no_bool(b, x)
-    return b.reduction("max" if "max" in str(b.target) else "min", x, ())
+    return _extreme(b, "max" if "max" in str(b.target) else "min", x)
 
 
 @lowers(aten.max.dim, aten.min.dim)
 def max_dim(b: Builder, x: TensorValue, dim: int, keepdim: bool = False) -> tuple[TensorValue, TensorValue]:
-    _no_bool(b, x)
     kind = "max" if "max" in str(b.target) else "min"
     if not x.ndim:
         return b.loop(lambda p: b.load(x, p)), b.loop(lambda p: b.const(0, torch.int64), b.spec(1))
-    values = b.reduction(kind, x, [dim], keepdim=keepdim)
-    return values, b.reduction("arg" + kind, x, [dim], keepdim=keepdim, spec=b.spec(1))
+    values = _extreme(b, kind, x, [dim], keepdim)
+    compared = torch.int32 if x.dtype == torch.bool else None
+    return values, b.reduction("arg" + kind, x, [dim], keepdim=keepdim, dtype=compared, spec=b.spec(1))
 
 
 @lowers(aten.argmax.default, aten.argmin.default)
-def argmax(b: Builder, x: TensorValue, dim: int | None = None, keepdim: bool = False) -> TensorValue:
-    _no_bool(b, x)
+def argmax(b: Builder, x: TensorValue, dim: int | None = None, keepdim: bool = False) -> TensorValue | None:
+    if x.dtype == torch.bool:  # which eager mode refuses
+        return None
     if not x.ndim:
         return b.loop(lambda p: b.const(0, torch.int64))
     kind = "argmax" if "argmax" in str(b.target) else "argmin"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
+import armature
+from armature.pipeline.session import session
 from armature.testing.lowering_kit import Kit
 from armature_aten_lowerings import pointwise
 
@@ -107,10 +112,35 @@ def test_division_modes(kit: Kit, mode: str | None) -> None:
     kit.check(aten.div.Tensor_mode, sample(torch.int64, 9), 3, rounding_mode=mode)
 
 
-def test_integer_division_by_a_tensor_stays_an_aten_call(kit: Kit) -> None:
-    x = sample(torch.int64, 4)
-    loops = kit.check(aten.div.Tensor_mode, x, torch.tensor([1, 2, 3, 4]), rounding_mode="floor", extern=True)
-    assert len(loops.nodes) == 1 and not hasattr(loops.nodes[0], "space")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+def test_integer_division_by_a_tensor(kit: Kit, dtype: torch.dtype, mode: str) -> None:
+    x, y = (torch.tensor([7, 100, 5, 127, 3]).to(dtype), torch.tensor([3, -7, -1, 2, 5]).abs().to(dtype))
+    signs = torch.tensor([1, -1, 1, -1, -1]).to(dtype) if dtype.is_signed else torch.ones_like(x)
+    for dividend, divisor in ((x, y), (x * signs, y), (x, y * signs), (x * signs, y * -signs)):
+        divisor = divisor if dtype.is_signed else y
+        kit.check(aten.div.Tensor_mode, dividend, divisor, rounding_mode=mode)
+        kit.check(aten.remainder.Tensor, dividend, divisor)
+        kit.check(aten.fmod.Tensor, dividend, divisor)
+        kit.check(aten.floor_divide.default, dividend, divisor)
+
+
+@pytest.mark.parametrize("op", [torch.floor_divide, torch.remainder, torch.fmod, torch.Tensor.__floordiv__])
+def test_a_divisor_of_zero_raises_as_in_eager_mode(op: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return op(x, y).sum() + x
+
+    armature.reset()
+    compiled = armature.compile(program, fullgraph=True, dynamic=True)
+    for count in (1, 5, 40):
+        x, y = torch.arange(count) - 3, torch.arange(count) + 1
+        assert torch.equal(compiled(x, y), program(x, y))
+        y[-1] = 0
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            program(x, y)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            compiled(x, y)
+    assert session().totals().extern == 0
 
 
 @pytest.mark.parametrize("op", [aten.remainder.Tensor, aten.fmod.Tensor], ids=str)

@@ -18,6 +18,19 @@ aten = torch.ops.aten
 OnGpu = Callable[..., tuple[object, ...]]
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_extremes_of_bools(kit: Kit, keepdim: bool) -> None:
+    x = torch.rand(4, 5, 3) > torch.linspace(0, 1, 5)[:, None]
+    for op in (aten.amax.default, aten.amin.default):
+        kit.check(op, x, [0, -1], keepdim)
+        kit.check(op, x, [], keepdim)
+    for op in (aten.max.dim, aten.min.dim):
+        kit.check(op, x, 1, keepdim)
+        kit.check(op, x[0, 0, 0], 0, keepdim)
+    kit.check(aten.max.default, x)
+    kit.check(aten.min.default, x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.bool], ids=str)
 def test_sums(kit: Kit, dtype: torch.dtype) -> None:
     x = (torch.randn(3, 4, 5) * 3).to(dtype)

@@ -103,3 +103,8 @@ CREATIONS = [
 @pytest.mark.parametrize(("op", "args"), [(c[0], c[1:]) for c in CREATIONS], ids=lambda v: str(v)[:30])
 def test_creation(kit: Kit, op: torch._ops.OpOverload, args: tuple[object, ...]) -> None:
     kit.check(op, *args)
+
+
+@pytest.mark.parametrize("ends", [(0.5, 6.9, 1.6), (-2.7, 3, 1), (5, -4.5, -1.5)])
+def test_counting_in_integers_drops_fractions(kit: Kit, ends: tuple[float, float, float]) -> None:
+    kit.check(aten.arange.start_step, *ends, dtype=torch.int64)
