@@ -40,6 +40,7 @@ def main(
     samples: Annotated[int, typer.Option(help="of each operator, spread over all of them; 0: all")] = 0,
     device: Annotated[str, typer.Option(help="where tensors are")] = "cpu",
     backend: Annotated[str, typer.Option(help="of armature.compile")] = "auto",
+    beside: Annotated[bool, typer.Option(help="count the loops and calls of torch.compile too")] = False,
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, from 1")] = "",
     jobs: Annotated[int, typer.Option(help="processes at a time")] = os.cpu_count() or 1,
     timeout: Annotated[float, typer.Option(help="seconds for one operator")] = 900.0,
@@ -53,7 +54,7 @@ def main(
         for name in operators(getattr(torch, kind), device):
             names.setdefault(name, []).append(kind)
     wanted = tuple(mode for mode in ("forward", "backward") if mode in modes.split(","))
-    settings = Settings(device, wanted, samples, backend)
+    settings = Settings(device, wanted, samples, backend, beside)
     if device == "cpu":  # torch's table queries a GPU when imported, after which a fork can't use it: hide all GPUs
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     work = [Job(",".join(names[name]), name, settings, timeout) for name in chosen([*names], match, shard)]

@@ -21,6 +21,7 @@ OUT_OF_COUNT = ("eager raises", "no gradients", "not run")
 BAD = ("wrong", "raises", "crashed")
 ORDER = (*BAD, *reversed(KINDS[1:]))  # the order in which causes are listed, the worst first
 LISTED = 40
+COMPILERS = ("armature", "torch.compile")
 
 
 @attrs.frozen
@@ -140,9 +141,55 @@ def reasons_table(rows: list[Row]) -> Table:
     return table
 
 
+def lowered(rows: Iterable[Row]) -> dict[str, Counter[str]]:
+    """The samples of each operator that became loops alone: here, by torch.compile, in both; and how many there are.
+    Samples of which neither makes a graph are left out."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        for mode in row.get("beside", {}).values():
+            found[row["name"]].update(mode["lowered"])
+    return dict(found)
+
+
+def operators_lowered(rows: Iterable[Row]) -> Counter[str]:
+    """The number of operators all of whose samples became loops alone: here, by torch.compile, in both."""
+    counts = Counter(dict.fromkeys(("operators", *COMPILERS, "both"), 0))
+    for samples in lowered(rows).values():
+        whole = {name for name in COMPILERS if samples[name] == samples["samples"]}
+        counts.update(["operators", *whole, *(["both"] if len(whole) == len(COMPILERS) else [])])
+    return counts
+
+
+def beside_line(rows: Iterable[Row]) -> str:
+    """The same in words."""
+    counts = operators_lowered(rows)
+    return (
+        f"operators that become loops alone, of {counts['operators']}: {counts['armature']} here, "
+        f"{counts['torch.compile']} with torch.compile, {counts['both']} with both"
+    )
+
+
+def only_here_table(rows: Iterable[Row]) -> Table:
+    """Operators that are called in samples for which torch.compile calls fewer, and not these."""
+    operators: dict[str, set[str]] = defaultdict(set)
+    samples: Counter[str] = Counter()
+    for row in rows:
+        for mode in row.get("beside", {}).values():
+            for call, count in mode["only_here"].items():
+                samples[call] += count
+                operators[call].add(row["name"])
+    table = Table("operator", "why", "samples", "such as", title="what is a call here, and none with torch.compile")
+    for call, count in samples.most_common(LISTED):
+        operator, _, why = call.partition("; ")
+        table.add_row(operator, why, str(count), ", ".join(sorted(operators[call])[:3]))
+    return table
+
+
 def terminal(rows: list[Row]) -> Group:
     """All tables."""
-    return Group(counts_table(rows), causes_table(rows), reasons_table(rows), calls_table(rows))
+    tables = counts_table(rows), causes_table(rows), reasons_table(rows), calls_table(rows)
+    beside = (only_here_table(rows), beside_line(rows)) if lowered(rows) else ()
+    return Group(*tables, *beside)
 
 
 def ended_badly(row: Row) -> bool:
@@ -158,6 +205,7 @@ def is_bad(row: Row) -> bool:
 def write(rows: list[Row], out: Path, about: Row) -> None:
     """`opinfo.json` with everything, `opinfo.txt` with the tables."""
     counted = [attrs.asdict(line) | {"samples": line.samples, "share": line.share} for line in lines(rows)]
-    (out / "opinfo.json").write_text(json.dumps(about | {"counts": counted, "rows": rows}, indent=1))
+    beside = {"lowered": operators_lowered(rows), "lowered by operator": lowered(rows)} if lowered(rows) else {}
+    (out / "opinfo.json").write_text(json.dumps(about | {"counts": counted} | beside | {"rows": rows}, indent=1))
     with open(out / "opinfo.txt", "w") as file:
         Console(file=file, width=200).print(terminal(rows))

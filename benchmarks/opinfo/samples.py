@@ -21,6 +21,7 @@ from armature.pipeline.session import Outcome, session
 from armature.run.data import CompiledGraph
 from armature.torch_abi.views import share_memory
 from benchmarks.opinfo.compare import fresh, in_double, tensors, with_weights, wrong
+from benchmarks.opinfo.incumbent import Left, left_by_torch_compile
 
 MODES = ("forward", "backward")
 # Uninitialised memory: only the form of the result can be compared.
@@ -40,6 +41,7 @@ NEEDS_NUMBERS = frozenset((
     "compares-tensors",
     "text-of-tensor",
 ))  # fmt: skip
+MEMORY = ("aten.empty", "aten.new_empty")  # operators that compute nothing, which torch.compile counts as no calls
 KEPT = 12  # problems of one operator that are recorded
 Row = dict[str, Any]
 op_db = methods.op_db
@@ -55,12 +57,34 @@ methods.wrapper_set_seed = _unseeded
 
 @attrs.frozen
 class Settings:
-    """What to run for each operator. `samples`: the number for each, spread over all of them; 0: all."""
+    """What to run for each operator. samples: the number for each, spread over all of them; 0: all. beside: whether
+    torch.compile's loops and calls are counted too."""
 
     device: str = "cpu"
     modes: tuple[str, ...] = MODES
     samples: int = 0
     backend: str = "auto"
+    beside: bool = False
+
+
+@attrs.define
+class Beside:
+    """The samples of an operator that became loops alone, and the calls that were left, here and by torch.compile.
+    only_here: calls that torch.compile has loops for."""
+
+    lowered: Counter[str] = attrs.Factory(Counter)
+    calls: Counter[str] = attrs.Factory(Counter)
+    only_here: Counter[str] = attrs.Factory(Counter)
+
+    def add(self, mine: Left, theirs: Left) -> None:
+        """Count a sample."""
+        self.lowered["samples"] += 1
+        self.lowered["armature"] += mine.lowered
+        self.lowered["torch.compile"] += theirs.lowered
+        self.lowered["both"] += mine.lowered and theirs.lowered
+        self.calls.update(theirs.calls)
+        if theirs.whole and theirs.calls.total() < mine.calls.total():
+            self.only_here.update(name for name in mine.calls if name.partition("; ")[0] not in theirs.calls)
 
 
 @attrs.frozen
@@ -119,14 +143,17 @@ def measure_dtype(dtype_name: str, name: str, settings: Settings, report: Callab
     calls: Counter[str] = Counter()
     for mode in settings.modes:
         counts: Counter[str] = Counter()
+        beside = Beside()
         row["modes"][mode] = counts
         if mode == "backward" and not (op.supports_autograd and dtype in op.supported_backward_dtypes(device_type)):
             continue
         for number, sample in samples_of(op, dtype, mode, settings):
             row["running"] = f"{mode}, sample {number}"
             report(row | {"calls": dict(calls)})
-            kinds, detail = one(op, sample, mode, settings, calls)
+            kinds, detail = one(op, sample, mode, settings, calls, beside)
             counts.update(kinds)
+            if beside.lowered:
+                row.setdefault("beside", {})[mode] = attrs.asdict(beside)
             told = {"mode": mode, "sample": number, "kinds": kinds, "detail": detail, "arguments": _short(sample)}
             if detail and sum(p["kinds"] == kinds and p["mode"] == mode for p in row["problems"]) < KEPT:
                 row["problems"].append(told)
@@ -145,8 +172,10 @@ def samples_of(op: Any, dtype: torch.dtype, mode: str, settings: Settings) -> It
     return (found[(2 * k + 1) * len(found) // (2 * count)] for k in range(count))
 
 
-def one(op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str]) -> tuple[list[str], str]:
-    """How a sample was compiled, whether it is right, and a remark."""
+def one(
+    op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str], beside: Beside | None = None
+) -> tuple[list[str], str]:
+    """How a sample was compiled, whether it is right, and a remark. beside: counts it with torch.compile's."""
     function, given = op.op, (sample.input, sample.args, sample.kwargs)
     backward = mode == "backward"
 
@@ -161,6 +190,13 @@ def one(op: Any, sample: Any, mode: str, settings: Settings, calls: Counter[str]
     armature.reset()
     found = run(armature.compile(program, backend=settings.backend), given, backward)
     how, why = compilation(calls)
+    if settings.beside and beside is not None and how not in ("no graph", "needs numbers"):
+        mine = left_here(how)
+        try:
+            theirs = left_by_torch_compile(lambda compiler: run(compiler(program), given, backward))
+        except Exception:  # what torch.compile refuses it lowers to nothing
+            theirs = Left(False, 0, Counter())
+        beside.add(mine, theirs)
     if found.error is not None:
         return [how, "raises"], f"{type(found.error).__name__}: {str(found.error).strip()[:400]}"
     gap = wrong(found.all, eager.all, lambda: run(program, in_double(given), backward).all)
@@ -221,6 +257,13 @@ def compilation(calls: Counter[str]) -> tuple[str, str]:
     looked_at = [f"{record.function}: {record.outcome.value} {record.reason}" for record in records]
     skips = [f"{skip.function}: {skip.reason}" for skip in session().skips]
     return "no graph", "; ".join((*looked_at, *skips))[:300] or "no frame was looked at"
+
+
+def left_here(how: str) -> Left:
+    """What the last program became."""
+    graphs = [graph for record in session().compilations for graph in record.graphs]
+    left = Counter(name for graph in graphs for name in _left_as_calls(graph) if not name.startswith(MEMORY))
+    return Left(how == "compiled", sum(len(graph.plan.launches) for graph in graphs), left)
 
 
 def makes_views_alone(module: fx.GraphModule) -> bool:

@@ -11,6 +11,7 @@ import torch
 
 import armature
 from benchmarks.opinfo import compare, report
+from benchmarks.opinfo.incumbent import left_by_torch_compile
 from benchmarks.opinfo.samples import Settings, measure, one, op_db, operators, parts
 
 DTYPES = (torch.float32, torch.int64)
@@ -28,6 +29,35 @@ def test_operator(dtype: torch.dtype, name: str) -> None:
     measure(str(dtype).removeprefix("torch."), name, Settings(samples=2), rows.append)
     (row,) = parts(rows[-1])
     assert not report.is_bad(row), row["problems"]
+
+
+def test_loops_and_calls_are_counted_beside_those_of_torch_compile() -> None:
+    rows: list[report.Row] = []
+    for name in ("sin", "sort", "bernoulli"):
+        measure("float32", name, Settings(samples=2, beside=True, modes=("forward",)), rows.append)
+        rows = [row for row in rows if row["name"] != name] + parts(rows[-1])
+    counts = report.lowered(rows)
+    assert counts["sin"] == {"samples": 1, "armature": 1, "torch.compile": 1, "both": 1}
+    assert counts["sort"] == {"samples": 2, "armature": 0, "torch.compile": 0, "both": 0}
+    assert report.operators_lowered(rows) == {"operators": 3, "armature": 1, "torch.compile": 2, "both": 1}
+    assert "of 3: 1 here, 2 with torch.compile, 1 with both" in report.beside_line(rows)
+    sort, bernoulli = (row["beside"]["forward"] for row in rows[1:])
+    assert sort["calls"] == {"aten.sort.stable": 2} and not sort["only_here"]
+    (call,) = bernoulli["only_here"]
+    assert call.startswith("aten.bernoulli.default; draws random numbers")
+
+
+def test_what_torch_compile_makes_of_a_training_step() -> None:
+    weight, x = torch.randn(4, 4, requires_grad=True), torch.randn(3, 4)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).sin().sort(0).values
+
+    left = left_by_torch_compile(lambda compiler: torch.autograd.grad(compiler(program)(x).sum(), weight))
+    assert left.whole and left.loops == 2 and not left.lowered
+    assert left.calls["aten.sort.stable"] == 1 and left.calls["extern_kernels.mm"] == 2
+    broken = left_by_torch_compile(lambda compiler: compiler(lambda x: x.sin() if x.sum() > 0 else x.cos())(x))
+    assert not broken.whole and broken.loops
 
 
 def test_a_wrong_answer_is_found() -> None:
