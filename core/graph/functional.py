@@ -1,13 +1,15 @@
 """From a captured graph of torch functions to a compiled callable, by way of functional ATen graphs.
 
 Inference: one graph. Training: a forward and a backward graph behind an autograd function. The backward graph is
-compiled when it is first needed; if that fails, it runs operator by operator.
+compiled when it is first needed, or while the forward graph's kernels are being built, where that takes long; if it
+fails, the graph runs operator by operator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 import torch
@@ -31,6 +33,7 @@ from armature.trace.data import GraphInput, TracedFrame
 if TYPE_CHECKING:
     from armature.context import CompileContext
 
+T = TypeVar("T")
 CompileAten = Callable[[AtenGraph, "CompileContext"], Any]
 
 
@@ -96,9 +99,18 @@ class _Compilation:
         if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
             return aot.flat(self.compile(plain, GraphKind.INFERENCE), len(fakes))
         origins.mark(asking)
-        compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition)
+        compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition, self.ahead)
         with state_set_back(asking):
             return aot.compile_functional(module, fakes, compilers, table, asking)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the backward graph is compiled with the forward graph: where a back end builds kernels apart from
+        this process, unless it measures them, which no other build may disturb."""
+        devices = {given.fake.device.type for given in self.traced.inputs if isinstance(given.fake, torch.Tensor)}
+        backends = map(self.ctx.tables.device_backend, sorted(devices))
+        apart = any(backend is not None and backend.features.builds_apart for backend in backends)
+        return apart and not self.ctx.config.autotune
 
     def recorded(
         self, module: fx.GraphModule, fakes: Sequence[object], table: Mapping[Any, Callable[..., Any]]
@@ -125,11 +137,15 @@ class _Compilation:
     def inference(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return self.compile(graph, GraphKind.INFERENCE)
 
-    def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return LazyBackward(lambda: self.compile(graph, GraphKind.BACKWARD), graph, self.ctx, self.traced.name)
+    def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> LazyBackward:
+        return LazyBackward(partial(self.compiled, graph, GraphKind.BACKWARD), graph, self.ctx, self.traced.name)
 
     def compile(self, graph: fx.GraphModule, kind: GraphKind) -> Callable[[list[Any]], Any]:
         """Compile one functional graph."""
+        return self.compiled(graph, kind).call
+
+    def compiled(self, graph: fx.GraphModule, kind: GraphKind, ahead: bool = False) -> Started:
+        """Compile one functional graph. ahead: whether a backward graph is compiled before its first call."""
         if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):
             origins.restore(graph)
         aot.give_memory(graph)
@@ -153,12 +169,26 @@ class _Compilation:
             fake_inputs=tuple(node.meta.get("val") for node in places),
             static_inputs=fixed if kind is not GraphKind.BACKWARD else frozenset(),
             spare_inputs=frozenset(k for k, node in enumerate(places) if node.meta.get(training.SPARE)),
+            ahead=ahead,
         )
         if self.ctx.config.strict:
             verify(aten)
         compiled = self.compile_aten(aten, self.ctx)
         call = cast(Callable[[list[Any]], Any], getattr(compiled, "call", compiled))
-        return call if preparation is None else frozen.Prepared(call, preparation)
+        ready = getattr(compiled, "ready", _nothing)
+        return Started(call if preparation is None else frozen.Prepared(call, preparation), ready)
+
+
+def _nothing() -> None:
+    """What a graph waits for that a user's function has compiled."""
+
+
+@attrs.frozen(eq=False)
+class Started:
+    """A compiled graph, and what waits until its kernels are built."""
+
+    call: Callable[[list[Any]], Any]
+    ready: Callable[[], None]
 
 
 def _asking(module: fx.GraphModule, functions: Functions) -> fx.GraphModule:
@@ -188,26 +218,39 @@ def _identifier(name: str) -> str:
 
 
 class LazyBackward:
-    """Compiles the backward graph on its first call; falls back to running it operator by operator."""
+    """Compiles the backward graph on its first call or when told to; falls back to running it operator by operator."""
 
-    def __init__(
-        self, build: Callable[[], Callable[[list[Any]], Any]], graph: fx.GraphModule, ctx: CompileContext, name: str
-    ) -> None:
+    def __init__(self, build: Callable[..., Started], graph: fx.GraphModule, ctx: CompileContext, name: str) -> None:
         self.build = build
         self.graph = graph
         self.ctx = ctx
         self.name = name
+        self.started: Started | None = None
         self.compiled: Callable[[list[Any]], Any] | None = None
 
     def __call__(self, args: list[Any]) -> Any:
         if self.compiled is None:
-            self.compiled = self._build()
+            self.compiled = self._attempt(self._build)
         return self.compiled(args)
 
+    def begin(self) -> None:
+        """Compile now; the first call waits for the kernels."""
+
+        def build() -> None:
+            self.started = self.build(ahead=True)
+
+        self.compiled = self._attempt(build)
+
     def _build(self) -> Callable[[list[Any]], Any]:
+        started = self.started or self.build()
+        started.ready()
+        return started.call
+
+    def _attempt(self, work: Callable[[], T]) -> T | Callable[[list[Any]], Any]:
+        """The result of the work, or what runs the graph operator by operator if that fails."""
         try:
             with torch.enable_grad():
-                return self.build()
+                return work()
         except Exception as error:
             if self.ctx.config.strict:
                 raise

@@ -46,7 +46,8 @@ class Features:
     products: dtypes of matrices whose product it computes in a kernel, with what precedes and follows, or leaves to a
     library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
     graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
-    as in eager mode.
+    as in eager mode. builds_apart: kernels are built by other processes, for seconds: a backward graph is compiled
+    while those of the forward graph are built, and not on its first call.
     """
 
     ops: frozenset[str]
@@ -64,3 +65,4 @@ class Features:
     scalars: bool = False
     products: frozenset[torch.dtype] = frozenset()
     graph_calls: frozenset[object] = frozenset()
+    builds_apart: bool = False

@@ -80,7 +80,8 @@ def as_kernels(traced: TracedFrame, ctx: CompileContext, record: Compilation) ->
         run = around
     # wait for the kernels now: if one can't be built, the frame can still run in eager mode
     for graph in record.graphs:
-        graph.ready()
+        if graph.aten.kind is not GraphKind.BACKWARD:
+            graph.ready()
     return run
 
 

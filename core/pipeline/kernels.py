@@ -54,7 +54,7 @@ class KernelCompiler:
         self.print("wrapper", lambda: program.wrapper, ctx)
         compiled = self.timed("load", ctx, lambda: load(program, aten, loops, plan, ctx, recordings.segment))
         compiled = recordings.graph(compiled)
-        if aten.kind is GraphKind.BACKWARD:
+        if aten.kind is GraphKind.BACKWARD and not aten.ahead:
             # a backward graph is compiled on its first call, but its errors belong to this compilation
             compiled.ready()
         self.record.graphs.append(compiled)

@@ -10,7 +10,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import torch
@@ -35,15 +35,25 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"torch._functorch.{name}")
 
 
+class Deferred(Protocol):
+    """A graph that is compiled on its first call."""
+
+    def __call__(self, args: list[Any]) -> Any: ...
+
+    def begin(self) -> None:
+        """Compile it now, without waiting for its kernels."""
+
+
 @attrs.frozen(eq=False)
 class Compilers:
     """Compilers for functional graphs, called with the graph and its fake inputs; each returns a callable that takes
-    one list."""
+    one list. ahead: compile backward graphs together with those of forward, where they are called directly."""
 
     forward: GraphCompiler
-    backward: GraphCompiler
+    backward: Callable[[fx.GraphModule, Sequence[Any]], Deferred]
     inference: GraphCompiler
     partition: Partition
+    ahead: bool = False
 
 
 # part of autograd's error about a saved tensor that was changed before backward
@@ -67,6 +77,7 @@ class _Watch:
     metadata: Any = None
     split: tuple[fx.GraphModule, fx.GraphModule] | None = None
     lean: Callable[..., Any] | None = None  # the compiled training graphs, connected without AOTAutograd's wrapper
+    later: _CompiledOnFirstCall | None = None  # the backward graph of these
     # if they can't be: which inputs each output depends on
     feeds: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
@@ -110,7 +121,7 @@ class _Watch:
             compiled = training.sharing_counters(metadata, graph, compiled)
         if wires is not None and self.split is not None:
             training.mark_spare(wires, *self.split)
-            later = _CompiledOnFirstCall(self.compilers.backward, self.split[1], self.context)
+            self.later = later = _CompiledOnFirstCall(self.compilers.backward, self.split[1], self.context)
             replay = None if wires.written else replay_of(self.module, self.split[0], wires.learning)
             self.lean = training.connect(wires, flat(compiled, self.inputs), later, replay)
         self.split = None
@@ -209,9 +220,9 @@ def without_tokens(graph: fx.GraphModule) -> None:
 
 @attrs.define(eq=False)
 class _CompiledOnFirstCall:
-    """Compiles a graph on its first call, in the tracing context that it came from."""
+    """Compiles a graph on its first call, or before, in the tracing context that it came from."""
 
-    compiler: GraphCompiler
+    compiler: Callable[[fx.GraphModule, Sequence[Any]], Deferred]
     graph: fx.GraphModule | None
     context: Any
     compiled: Any = None  # the callable, after the first call
@@ -221,12 +232,21 @@ class _CompiledOnFirstCall:
             return self.first(self.graph, args)
         return self.compiled(args)
 
+    def deferred(self, graph: fx.GraphModule) -> Deferred:
+        without_tokens(graph)
+        return self.compiler(graph, [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")])
+
+    def begin(self) -> None:
+        """Compile the graph now, without waiting for its kernels."""
+        if self.graph is not None and self.compiled is None:
+            with torch._guards.tracing(self.context):
+                self.compiled = self.deferred(self.graph)
+                self.compiled.begin()
+
     def first(self, graph: fx.GraphModule, args: list[Any]) -> Any:
         with torch._guards.tracing(self.context):
             if self.compiled is None:
-                without_tokens(graph)
-                inputs = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
-                self.compiled = self.compiler(graph, inputs)
+                self.compiled = self.deferred(graph)
             results = self.compiled(args)
         self.graph = self.context = None
         return results
@@ -311,6 +331,8 @@ def compile_functional(
             raise
         return module.forward
     if watch.lean is not None and torch.is_grad_enabled():
+        if compilers.ahead and watch.later is not None:
+            watch.later.begin()
         return watch.lean
     if watch.feeds is not None:
         undefined.leave_undefined(watch.metadata, *watch.feeds)

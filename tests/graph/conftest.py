@@ -34,13 +34,13 @@ def strict() -> Iterator[None]:
 def compiled_graphs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the graphs for which kernels are made."""
     made: list[str] = []
-    compile_one = functional._Compilation.compile
+    compile_one = functional._Compilation.compiled
 
-    def noted(self: Any, graph: Any, kind: Any) -> Any:
+    def noted(self: Any, graph: Any, kind: Any, ahead: bool = False) -> Any:
         made.append(kind.value)
-        return compile_one(self, graph, kind)
+        return compile_one(self, graph, kind, ahead)
 
-    monkeypatch.setattr(functional._Compilation, "compile", noted)
+    monkeypatch.setattr(functional._Compilation, "compiled", noted)
     return made
 
 

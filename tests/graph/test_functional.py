@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 import torch
 from torch import Tensor, fx, nn
@@ -20,7 +21,7 @@ from armature.graph.show import show
 from armature.graph.verify import verify
 from armature.lower.data import BufferKind, View
 from armature.testing.differential import difference
-from armature.testing.lowering_kit import context
+from armature.testing.lowering_kit import EVERYTHING, ReferenceBackend, context
 from tests.graph.conftest import Evaluator
 from tests.graph.frames import frame, frame_of
 
@@ -225,14 +226,54 @@ def failing(aten: AtenGraph, ctx: CompileContext) -> Callable[[list[Tensor]], An
     return Evaluator()(aten, ctx)
 
 
-def test_a_backward_that_can_not_be_compiled_runs_operator_by_operator(ctx: CompileContext) -> None:
+@attrs.frozen
+class Unbuilt:
+    """A graph whose kernels can't be built."""
+
+    call: Callable[[list[Tensor]], Any]
+
+    def ready(self) -> None:
+        raise RuntimeError("no back end")
+
+
+def unbuilt(aten: AtenGraph, ctx: CompileContext) -> Any:
+    call = Evaluator()(aten, ctx)
+    return Unbuilt(call) if aten.kind is GraphKind.BACKWARD else call
+
+
+def building(ctx: CompileContext, apart: bool, strict: bool = False) -> CompileContext:
+    """The context with a back end that builds kernels apart from this process, or not."""
+    features = attrs.evolve(EVERYTHING, builds_apart=apart)
+    made = context(ctx.tables.rows, ReferenceBackend(features=features))  # type: ignore[attr-defined]
+    made.config = made.config.changed({"strict": strict})
+    return made
+
+
+@pytest.mark.parametrize("compile_aten", [failing, unbuilt])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_backward_that_can_not_be_compiled_runs_operator_by_operator(
+    ctx: CompileContext, apart: bool, compile_aten: Callable[..., Any]
+) -> None:
     module = graph_of(1, lambda g, x: (g.call_method("tanh", (x,)),))
     x = torch.randn(3, requires_grad=True)
-    loose = context(ctx.tables.rows)  # type: ignore[attr-defined]
-    loose.config = loose.config.changed({"strict": False})
-    compile_graph(frame(module, [x]), loose, failing)(x)[0].sum().backward()
+    loose = building(ctx, apart)
+    call = compile_graph(frame(module, [x]), loose, compile_aten)
+    assert bool(loose.events) == (apart and compile_aten is failing)
+    call(x)[0].sum().backward()
     assert torch.allclose(x.grad, 1 - x.detach().tanh() ** 2)
     assert "no back end" in loose.events[-1].detail
+
+
+def test_backward_is_compiled_while_kernels_are_built_apart(ctx: CompileContext, evaluator: Evaluator) -> None:
+    module = graph_of(1, lambda g, x: (g.call_method("tanh", (x,)),))
+    x = torch.randn(3, requires_grad=True)
+    call = compile_graph(frame(module, [x]), building(ctx, True, strict=True), evaluator)
+    assert evaluator.kinds == ["forward", "backward"] and evaluator.graphs[1].ahead
+    for _ in range(2):
+        x.grad = None
+        call(x)[0].sum().backward()
+        assert torch.allclose(x.grad, 1 - x.detach().tanh() ** 2)
+    assert evaluator.kinds == ["forward", "backward"]
 
 
 def test_a_pass_that_breaks_the_graph_is_named(ctx: CompileContext) -> None:

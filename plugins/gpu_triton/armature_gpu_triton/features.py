@@ -26,4 +26,5 @@ FEATURES = Features(
     scalars=True,
     products=frozenset((torch.float16, torch.bfloat16, torch.float32, torch.int8)),
     graph_calls=frozenset((FLEX_ATTENTION,)),
+    builds_apart=True,
 )

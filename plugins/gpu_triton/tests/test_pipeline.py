@@ -205,6 +205,19 @@ def test_sizes_that_change_are_arguments_of_the_kernels() -> None:
     assert len(session().compilations) == 4
 
 
+def test_backward_is_compiled_with_forward() -> None:
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)), torch.randn(4, 6)
+    out = armature.compile(model, fullgraph=True)(x)
+    (record,) = session().compilations
+    assert [graph.aten.kind.value for graph in record.graphs] == ["forward", "backward"]
+    out.square().sum().backward()
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    model(x).square().sum().backward()
+    torch.testing.assert_close(found, [parameter.grad for parameter in model.parameters()])
+    assert len(record.graphs) == 2
+
+
 def test_training_with_a_batch_size_that_changes() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3))
     quick = armature.compile(model, fullgraph=True)
