@@ -8,9 +8,9 @@ import importlib
 import logging
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 import torch
@@ -35,6 +35,7 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"torch._functorch.{name}")
 
 
+@runtime_checkable
 class Deferred(Protocol):
     """A graph that is compiled on its first call."""
 
@@ -47,10 +48,11 @@ class Deferred(Protocol):
 @attrs.frozen(eq=False)
 class Compilers:
     """Compilers for functional graphs, called with the graph and its fake inputs; each returns a callable that takes
-    one list. ahead: compile backward graphs together with those of forward, where they are called directly."""
+    one list. ahead: backward graphs are compiled with those of forward, where they are called directly and `backward`
+    returns a `Deferred`."""
 
     forward: GraphCompiler
-    backward: Callable[[fx.GraphModule, Sequence[Any]], Deferred]
+    backward: GraphCompiler
     inference: GraphCompiler
     partition: Partition
     ahead: bool = False
@@ -222,7 +224,7 @@ def without_tokens(graph: fx.GraphModule) -> None:
 class _CompiledOnFirstCall:
     """Compiles a graph on its first call, or before, in the tracing context that it came from."""
 
-    compiler: Callable[[fx.GraphModule, Sequence[Any]], Deferred]
+    compiler: GraphCompiler
     graph: fx.GraphModule | None
     context: Any
     compiled: Any = None  # the callable, after the first call
@@ -232,7 +234,7 @@ class _CompiledOnFirstCall:
             return self.first(self.graph, args)
         return self.compiled(args)
 
-    def deferred(self, graph: fx.GraphModule) -> Deferred:
+    def deferred(self, graph: fx.GraphModule) -> Callable[..., Any]:
         without_tokens(graph)
         return self.compiler(graph, [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")])
 
@@ -241,7 +243,8 @@ class _CompiledOnFirstCall:
         if self.graph is not None and self.compiled is None:
             with torch._guards.tracing(self.context):
                 self.compiled = self.deferred(self.graph)
-                self.compiled.begin()
+                if isinstance(self.compiled, Deferred):
+                    self.compiled.begin()
 
     def first(self, graph: fx.GraphModule, args: list[Any]) -> Any:
         with torch._guards.tracing(self.context):
@@ -513,30 +516,42 @@ def min_cut(
     return graphs
 
 
-@attrs.frozen(eq=False)
-class _Draw:
-    """A call target for a single node that draws random numbers. It equals no other target, so such nodes are never
-    merged."""
-
-    operator: torch._ops.OpOverload
-
-    @property
-    def __name__(self) -> str:
-        return self.operator.__name__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.operator(*args, **kwargs)
-
-
 def _share_equal_values(joint: fx.GraphModule) -> None:
     """Compute equal values once, but draw random numbers each time. The partitioner does so too, but knows only some of
-    the operators that draw: it would make one of two `exponential`."""
+    the operators that draw (it would make one of two `exponential`), and imports torch's other compiler for it, which
+    takes a second."""
     joint.graph.eliminate_dead_code()
-    for node in joint.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
-            node.target = _Draw(node.target)
-    shared: fx.Graph = _module("compile_utils").fx_graph_cse(joint.graph)
-    for node in shared.nodes:
-        if isinstance(node.target, _Draw):
-            node.target = node.target.operator
-    joint.graph = shared
+    results = {_storage(node) for node in joint.graph.output_node().all_input_nodes} - {None}
+    known: dict[Hashable, fx.Node] = {}
+    writes = 0
+    for node in list(joint.graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        writes += bool(schema is not None and schema.is_mutable)  # what is read before and after may differ
+        # results stay tensors of their own, as in eager mode
+        if node.op != "call_function" or _storage(node) in results or _differs_each_time(node.target):
+            continue
+        first = known.setdefault((writes, node.target, _identity(node.args), _identity(node.kwargs)), node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            joint.graph.erase_node(node)
+    joint.recompile()
+
+
+def _differs_each_time(target: Any) -> bool:
+    """Whether two calls with the same arguments give different values: random numbers, or memory as it is."""
+    return isinstance(target, torch._ops.OpOverload) and (
+        torch.Tag.nondeterministic_seeded in target.tags or target.overloadpacket is torch.ops.aten.empty
+    )
+
+
+def _identity(value: object) -> Hashable:
+    """Equal for arguments that are the same: not for 1, 1.0 and True, nor for 0. and -0."""
+    if isinstance(value, (tuple, list)):
+        return type(value), *map(_identity, value)
+    if isinstance(value, Mapping):
+        return type(value), *((key, _identity(item)) for key, item in value.items())
+    if isinstance(value, slice):
+        return slice, *map(_identity, (value.start, value.stop, value.step))
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return type(value), value.node
+    return type(value), repr(value) if isinstance(value, (float, complex)) else value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -401,6 +403,47 @@ def test_equal_values_are_computed_once_but_each_number_is_drawn() -> None:
     aot.compile_functional(graph_of(draws), fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
     forward = kept[0]
     assert forward.count("aten.exponential.default") == 2 and forward.count("aten.sin.default") == 1
+
+
+def test_which_values_of_a_joint_graph_are_equal() -> None:
+    aten, graph = torch.ops.aten, fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.ones(3)
+
+    def call(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        node = graph.call_function(target, args, kwargs)
+        node.meta["val"] = torch.ones(3)
+        return node
+
+    first = [call(aten.add.Tensor, x, number) for number in (1, 1.0, True, 0.0, -0.0)]
+    again = [call(aten.add.Tensor, x, number) for number in (1, 1.0, True, 0.0, -0.0)]
+    sizes = [call(aten.sum.dim_IntList, x, dims, keepdim=kept) for dims in ([0], [1]) for kept in (True, False)]
+    empty = [call(aten.empty.memory_format, [3]) for _ in range(2)]
+    read = [call(aten.sin.default, x), call(aten.sin.default, x)]
+    call(aten.copy_.default, x, read[0])
+    read.append(call(aten.sin.default, x))
+    returned = [call(aten.cos.default, x) for _ in range(2)]
+    used = [*first, *again, *sizes, *empty, *read]
+    whole = call(aten.cat.default, list(used))
+    graph.output((whole, *returned))
+    joint = fx.GraphModule({}, graph)
+    aot._share_equal_values(joint)
+    values = whole.args[0]
+    assert values == [*first, *first, *sizes, *empty, read[0], read[0], read[2]]
+    assert graph.output_node().args[0] == (whole, *returned)
+    assert not set(graph.nodes) & {*again, read[1]}
+
+
+def test_training_does_without_torchs_compiler() -> None:
+    lines = (
+        "import sys, torch, armature",
+        "model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU(), torch.nn.LayerNorm(4))",
+        "armature.compile(model)(torch.ones(2, 3)).sum().backward()",
+        "heavy = ('lowering', 'scheduler', 'pattern_matcher')",
+        "print([name for name in heavy if f'torch._inductor.{name}' in sys.modules])",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_counted_write_is_a_write() -> None:
