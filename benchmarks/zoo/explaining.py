@@ -17,7 +17,8 @@ from benchmarks.zoo.tensors import Difference, Results, differences, error_of, l
 
 SHAKES = 3
 SHAKEN = 1e-6  # relative; a few units in the last place of float32
-AS_FAR = 0.1  # the share of a difference that a perturbation must reproduce
+AS_FAR = 0.1  # the share of a difference that a perturbation must reproduce, if it moves the result by FAR at least
+FAR = 1e-3  # of the largest value; below it a perturbation must reproduce half of the difference
 Run = Callable[[], tuple[Results, Results | None]]  # in eager mode, and in float64 if that is possible
 
 
@@ -96,5 +97,5 @@ def moved(one: Difference, other: Results, eager: Results) -> bool:
         return True
     if one.kind != "value":
         return False
-    scale = max(largest(before.values), 1e-30)
-    return error_of(after.values, before.values, scale) > max(AS_FAR * one.error, 1e-3)
+    by = error_of(after.values, before.values, max(largest(before.values), 1e-30))
+    return by > max(AS_FAR * one.error, FAR) or by > max(one.error / 2, one.allowed)

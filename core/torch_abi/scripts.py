@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +20,25 @@ class Typed(Protocol):
 
 V = TypeVar("V", bound=Typed)
 CONSTANT, LIST, TUPLE = "prim::Constant", "prim::ListConstruct", "prim::TupleConstruct"
-CODES = ("ScalarType", "Layout", "MemoryFormat")  # TorchScript has numbers for these
+CODES = ("Layout", "MemoryFormat")  # TorchScript has numbers for these, as for dtypes
+DTYPES = dict(
+    enumerate(
+        (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+         torch.complex32, torch.complex64, torch.complex128, torch.bool)
+    )
+)  # fmt: skip
+DTYPES[15] = torch.bfloat16
+TENSOR = ("aten::tensor.int", "aten::tensor.float", "aten::tensor.bool")
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "aten::size.int": torch.Tensor.size,
+    "aten::dim": torch.Tensor.dim,
+    "aten::add.int": operator.add,
+    "aten::sub.int": operator.sub,
+    "aten::mul.int": operator.mul,
+    "aten::floordiv.int": operator.floordiv,
+    "aten::div.int": operator.truediv,
+    "aten::neg.int": operator.neg,
+}
 KINDS: dict[str, type] = {"Tensor": torch.Tensor, "int": int, "float": float, "bool": bool}
 
 
@@ -39,14 +58,18 @@ def written_by(fn: Any) -> frozenset[int] | None:
     return None if writes else frozenset()
 
 
+def name_of(node: Any) -> str:
+    """The name of a node's operator, with its overload."""
+    return str(node.schema().partition("(")[0])
+
+
 def operator_of(node: Any) -> Any:
     """The ATen operator of a node with one tensor as result; None if it is anything else."""
     if not node.kind().startswith("aten::") or [str(one.type()) for one in node.outputs()] != ["Tensor"]:
         return None
-    full = node.schema().partition("(")[0].removeprefix("aten::")
-    name, _, overload = full.partition(".")
-    operator = getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
-    return None if operator is None or operator._schema.is_mutable else operator
+    name, _, overload = name_of(node).removeprefix("aten::").partition(".")
+    found = getattr(getattr(torch.ops.aten, name, None), overload or "default", None)
+    return None if found is None or found._schema.is_mutable else found
 
 
 @functools.lru_cache(maxsize=512)
@@ -62,14 +85,31 @@ def sequence_of(fn: Any) -> tuple[Any, ...] | None:
 
 
 def _can_be_called(node: Any) -> bool:
-    operator = operator_of(node)
-    if operator is None:
+    name = name_of(node)
+    if name in NUMBERS:
+        return True
+    if name in TENSOR:
+        _, dtype, device, leaf = node.inputs()
+        return _is_dtype(dtype) and all(one.node().kind() == CONSTANT and not one.toIValue() for one in (device, leaf))
+    found = operator_of(node)
+    if found is None:
         return False
-    for argument, given in zip(operator._schema.arguments, node.inputs(), strict=True):
+    for argument, given in zip(found._schema.arguments, node.inputs(), strict=True):
         known = given.node().kind() == CONSTANT and given.toIValue() is None
         if any(code in str(argument.real_type) for code in CODES) and not known:
             return False
+        if _takes_dtype(argument) and not _is_dtype(given):
+            return False
     return True
+
+
+def _takes_dtype(argument: Any) -> bool:
+    return "ScalarType" in str(argument.real_type)
+
+
+def _is_dtype(given: Any) -> bool:
+    """Whether a value is a constant that is the number of a dtype, or None."""
+    return given.node().kind() == CONSTANT and (given.toIValue() is None or given.toIValue() in DTYPES)
 
 
 def as_operators(
@@ -79,11 +119,13 @@ def as_operators(
     constant: Callable[[Any], V],
     makers: Mapping[str, Callable[[list[V]], V]],
     call: Callable[[Any, Sequence[V], Mapping[str, V]], V],
+    python: Callable[[Any, Sequence[V], Mapping[str, V]], V],
 ) -> V | None:
     """Compute the result of a TorchScript function by calling its operators one by one; None if the function itself
     must be called.
 
-    constant: makes the value of a constant. makers: make the value of a list or a tuple.
+    constant: makes the value of a constant. makers: make the value of a list or a tuple. call: calls an operator;
+    python: a function of Python or torch.
     """
     nodes, given = sequence_of(fn), _bound(fn.schema.arguments, args, kwargs, constant)
     if nodes is None or given is None:
@@ -95,13 +137,37 @@ def as_operators(
             made = constant(node.output().toIValue())
         elif node.kind() in makers:
             made = makers[node.kind()](values)
+        elif (name := name_of(node)) in NUMBERS:
+            made = python(NUMBERS[name], values, {})
+        elif name in TENSOR:
+            made = python(torch.tensor, values[:1], {"dtype": constant(_dtype(tuple(node.inputs())[1]))})
         else:
-            operator = operator_of(node)
-            named = [one.name for one in operator._schema.arguments if one.kwarg_only]
-            count = len(values) - len(named)
-            made = call(operator, values[:count], dict(zip(named, values[count:], strict=True)))
+            made = _called(node, values, constant, call)
         known[node.output().debugName()] = made
     return known[next(iter(fn.inlined_graph.outputs())).debugName()]
+
+
+def _called(
+    node: Any,
+    values: Sequence[V],
+    constant: Callable[[Any], V],
+    call: Callable[[Any, Sequence[V], Mapping[str, V]], V],
+) -> V:
+    """The result of a node's operator."""
+    found = operator_of(node)
+    declared, inputs = found._schema.arguments, node.inputs()
+    given = [
+        constant(_dtype(one)) if _takes_dtype(argument) else value
+        for argument, one, value in zip(declared, inputs, values, strict=True)
+    ]
+    named = [one.name for one in declared if one.kwarg_only]
+    count = len(given) - len(named)
+    return call(found, given[:count], dict(zip(named, given[count:], strict=True)))
+
+
+def _dtype(given: Any) -> torch.dtype | None:
+    code = given.toIValue()
+    return None if code is None else DTYPES[code]
 
 
 def _bound(

@@ -101,6 +101,13 @@ def test_a_result_that_rounding_moves() -> None:
     assert explain(EAGER.flip(1), lambda: EAGER, lambda _: EAGER + 1e-6) == [1, 0, 0]
 
 
+@pytest.mark.parametrize(("share", "counts"), [(0.9, [0, 0, 1]), (0.3, [1, 0, 0])])
+def test_a_small_difference_that_rounding_makes(share: float, counts: list[int]) -> None:
+    """As where a unit at zero is on or off: much less than the largest value."""
+    small = 5e-4 * EAGER.abs().max()
+    assert explain(EAGER + small, lambda: EAGER, lambda _: EAGER + share * small) == counts
+
+
 def test_an_error_of_a_run_that_explains() -> None:
     def fails(*_: Any) -> torch.Tensor:
         raise RuntimeError("needs a compiler")

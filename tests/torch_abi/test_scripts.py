@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
 from armature.torch_abi.fake import FakeWorld
-from armature.torch_abi.scripts import call_with_constants, sequence_of, written_by
+from armature.torch_abi.scripts import DTYPES, call_with_constants, sequence_of, written_by
 
 
 @torch.jit.script
@@ -45,9 +46,27 @@ def calling_python(x: Tensor) -> Tensor:
     return of_python(x)
 
 
+@torch.jit.script
+def with_layout(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+@torch.jit.script
+def with_numbers(x: Tensor, n: int) -> Tensor:
+    return torch.sqrt(torch.tensor(x.size(-1) * n // 2, dtype=torch.float) / (-n + x.dim()))
+
+
 def test_a_plain_sequence() -> None:
-    assert sequence_of(plain) is not None
-    assert not any(map(sequence_of, (looping, around, with_code, calling_python)))
+    assert all(map(sequence_of, (plain, with_code, with_numbers)))
+    assert not any(map(sequence_of, (looping, around, with_layout, calling_python)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values())
+def test_the_numbers_of_dtypes(dtype: torch.dtype) -> None:
+    traced = torch.jit.trace(lambda x: x.to(dtype), torch.ones(3))
+    (made,) = [node for node in traced.graph.nodes() if node.kind() == "aten::to"]
+    code = next(one.toIValue() for one in made.inputs() if isinstance(one.toIValue(), int))
+    assert DTYPES[code] == dtype
 
 
 def test_writes() -> None:

@@ -131,6 +131,34 @@ def test_a_sequence_of_operators_is_part_of_the_graph() -> None:
 
 
 @torch.jit.script
+def scaled(x: Tensor, n: int, flag: bool = True) -> Tensor:
+    """As attention divides by a root of a size; dtypes are numbers in TorchScript, sizes and their arithmetic no
+    operators."""
+    root = torch.sqrt(torch.tensor(x.size(-1), dtype=torch.float) * n)
+    odd = -(x.size(0) * 3 - n) // 2 + x.dim()
+    made = torch.tensor(odd) + torch.tensor(x.size(-1) / n) + torch.tensor(flag) + torch.tensor(0.5, dtype=torch.double)
+    return (x / root).to(torch.float64) + made.to(torch.int32) + torch.zeros([2, 1], dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_numbers_and_dtypes_of_a_script_are_part_of_the_graph(gradient: bool, backend: str) -> None:
+    armature.reset()
+    quick = armature.compile(lambda x, n: scaled(x + 1, n).cos() * 2, backend=backend, fullgraph=True)
+    for size, n in ((3, 2), (3, 2), (4, 2), (7, 2), (6, 3), (5, 5)):
+        inputs = [torch.linspace(-1, 1, 2 * size).view(2, size).requires_grad_(gradient) for _ in range(2)]
+        ours, theirs = quick(inputs[0], n), scaled(inputs[1] + 1, n).cos() * 2
+        assert ours.dtype == theirs.dtype == torch.float64
+        torch.testing.assert_close(ours, theirs, **CLOSE[backend])
+        if gradient:
+            ours.sum().backward()
+            theirs.sum().backward()
+            torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+    if backend == "auto":
+        assert all(len(record.graphs) == 1 + gradient for record in session().compilations)
+
+
+@torch.jit.script
 def halves(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.cos() * 0.5, x.sum(dim=0) * 0.5
 

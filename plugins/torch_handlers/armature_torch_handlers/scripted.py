@@ -35,7 +35,11 @@ class ScriptedValue(BuiltinValue):
         if tracer.overrides.present:  # it checks its arguments for overrides itself
             tracer.graph_break("overridden-call", function=getattr(fn, "__name__", str(fn)))
         makers: dict[str, Callable[[list[Value]], Value]] = {scripts.LIST: ListValue, scripts.TUPLE: TupleValue}
-        found = scripts.as_operators(fn, args, kwargs, tracer.as_value, makers, tracer.graph.call)
+
+        def python(function: object, given: Args, named: Kwargs) -> Value:
+            return tracer.as_value(function).call(tracer, given, named)
+
+        found = scripts.as_operators(fn, args, kwargs, tracer.as_value, makers, tracer.graph.call, python)
         whole = scripts.scripted(fn, **{UNCOMPILED: scripts.written_by(fn)})
         return tracer.graph.call(whole, args, kwargs) if found is None else found
 
