@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, NoReturn
 
 import attrs
@@ -32,7 +32,16 @@ def fits(item: Value, dtype: torch.dtype) -> bool:
     number = item.value if isinstance(item, ConstantValue) else None
     if not isinstance(number, (int, float)) or type(number) not in (int, float, bool):
         return False
+    if isinstance(number, int) and not dtype.is_floating_point and not -(1 << 63) <= number < 1 << 63:
+        return False
     return torch.result_type(torch.empty((), dtype=dtype, device="meta"), number) is dtype
+
+
+def common_dtype(items: Iterable[Value]) -> torch.dtype | None:
+    """The dtype of Python's ints or floats as tensors that all of the items fit; None if there is none."""
+    every = list(items)
+    dtypes = (torch.int64, torch.get_default_dtype())
+    return next((dtype for dtype in dtypes if all(fits(item, dtype) for item in every)), None)
 
 
 @attrs.define(eq=False)
@@ -86,8 +95,7 @@ class ChoiceValue(Value):
             made = compute()
         except UserRaised:
             self.unknown()
-        dtype = torch.get_default_dtype()
-        if not all(fits(item, dtype) for item in made):
+        if common_dtype(made) is None:
             self.unknown()
         return attrs.evolve(self, options=TupleValue(made))
 

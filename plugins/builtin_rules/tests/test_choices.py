@@ -119,3 +119,47 @@ def test_gradients_as_in_eager_mode(n: float) -> None:
         grads.append((x.grad, s.grad))
     assert (grads[0][1] is None) == (grads[1][1] is None) == (n > 1)
     torch.testing.assert_close(grads[1][0], grads[0][0])
+
+
+def part_within(x: Tensor, box: Tensor) -> Any:
+    """Corners of a box, cut off at an image's border."""
+    begin, end = max(box[0], 0), min(box[1] + 1, 5)
+    return begin - box[0], (end - begin) if begin is not None else None, begin, end, [max(3, box[0], 1)]
+
+
+# Programs with whole numbers that are one graph.
+OF_INTS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "corner": lambda x, box: (x * max(box[0], 0), max(box[0], 0)),
+    "computed with": lambda x, box: (x + (7 - max(box[0], 2) * 2) % 3 // 2, min(box[1], 4) / 2),
+    "of Booleans": lambda x, box: x + max(box[0], True),
+    "power": lambda x, box: x * max(box[0], 2) ** 2,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("corner", [-3, 0, 2, 9])
+@pytest.mark.parametrize("name", OF_INTS)
+def test_a_choice_of_ints_stays_in_the_graph(name: str, corner: int, backend: str) -> None:
+    function, x, box = OF_INTS[name], torch.randn(5), torch.tensor([corner, corner + 3])
+    found, expected = armature.compile(function, backend=backend)(x, box), function(x, box)
+    torch.testing.assert_close(found, expected)
+    assert not isinstance(expected, tuple) or list(map(type, found)) == list(map(type, expected))
+    assert armature.explain(function)(x, box).graph_break_count == 0
+
+
+@pytest.mark.parametrize("corner", [-3, 0, 2, 9])
+def test_a_choice_of_ints_where_it_matters_which(corner: int) -> None:
+    """Choices of choices, ints that are no int64, dtypes that differ, and slices."""
+    programs: tuple[Callable[[Tensor, Tensor], Any], ...] = (
+        part_within,
+        lambda x, box: x + max(box[0], (1 << 63) - 1, box[1]),
+        lambda x, box: x + max(box[0].int(), 1),
+        lambda x, box: x + max(box[0], 0.5),
+        lambda x, box: (x[max(box[0], 0) :], x[: min(box[1], 4)]),
+        lambda x, box: x.new_zeros(max(box[0], 1)),
+        lambda x, box: [x + n for n in range(max(box[0], 0))],
+    )
+    for program in programs:
+        armature.reset()
+        x, box = torch.randn(5), torch.tensor([corner, corner + 3])
+        torch.testing.assert_close(armature.compile(program, backend="eager")(x, box), program(x, box))

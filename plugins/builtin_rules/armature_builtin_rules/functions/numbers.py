@@ -35,7 +35,7 @@ from armature.plugin_api import (
     rely_on_class,
     type_name,
 )
-from armature_builtin_rules.choices import ChoiceValue, fits
+from armature_builtin_rules.choices import ChoiceValue, common_dtype, fits
 from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
@@ -226,11 +226,10 @@ def choice(call: Call, op: str, items: list[Value], rest: Iterator[Value]) -> Va
     Tensors that require gradients are left out: in the graph, the one that is not chosen would get some. rest: as in
     `extreme_of_tensors`.
     """
-    dtype = torch.get_default_dtype()
     tensors = [item for item in items if isinstance(item, TracedTensor)]
     if not tensors or call.tracing.overrides.present or any(item.fake.requires_grad for item in tensors):
         return None
-    if not all(fits(item, dtype) for item in items) or len(tensors) == len(items):
+    if common_dtype(items) is None or len(tensors) == len(items):
         return None
     if next(rest, None) is not None:
         call.graph_break("data-dependent-branch", test=call.tracing.stack.expression())
