@@ -41,6 +41,9 @@ NARROW, WIDE = 16, 32
 """A product of matrices is narrow with a side of at most so many numbers; vectors take at least WIDE in a row."""
 NARROW_WORK = 3 << 18
 """Multiplications up to which loops keep up with a library (benchmarks/narrow_products.py)."""
+VECTOR_WORK = 1 << 16
+"""The same of two vectors, of which the library reads longer ones with more threads at once (64 numbers: 5.6
+us, loops 4.5; 65,536: 8.5 and 8.3; 700,000: 112 and 202; 2 threads)."""
 
 
 def remove_dead_code(module: object, ctx: Services) -> object:
@@ -131,6 +134,35 @@ def _is_narrow(result: Tensor, left: Tensor, right: Tensor) -> bool:
     return (along_inner or along_columns) and min(sizes) <= NARROW and math.prod(sizes) <= NARROW_WORK
 
 
+def write_out_products_with_vectors(module: object, ctx: Services) -> object:
+    """On a CPU, turn a product of a matrix and a vector, or of two vectors, into loops, with which others fuse."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    for target in (aten.mv.default, aten.addmv.default, aten.dot.default, aten.vdot.default):
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            left, right = node.args[-2:]
+            if node.kwargs or not _is_short(left.meta["val"], right.meta["val"]):
+                continue
+            with module.graph.inserting_before(node):
+                products = add_call(node, aten.mul.Tensor, left, right)
+                total = add_call(node, aten.sum.dim_IntList, products, [left.meta["val"].dim() - 1])
+                if target is aten.addmv.default:
+                    total = add_call(node, aten.add.Tensor, total, node.args[0])
+            node.replace_all_uses_with(total)
+            module.graph.erase_node(node)
+    return module
+
+
+def _is_short(left: Tensor, right: Tensor) -> bool:
+    """Whether loops over a matrix or vector and a vector take no longer than a library."""
+    plain = left.device.type == right.device.type == "cpu" and left.dtype == right.dtype
+    known = all(type(n) is int for n in (*left.shape, *left.stride(), *right.stride()))
+    if not plain or not known or left.dtype not in (torch.float32, torch.float64, torch.int64):
+        return False
+    work = math.prod(left.shape)
+    return 0 < work <= (NARROW_WORK if left.dim() > 1 else VECTOR_WORK) and (work == 1 or 1 in left.stride())
+
+
 def _read_by_loops(node: fx.Node, ctx: Services, returned: bool = False) -> bool:
     """Whether only loops read the value, so that nothing needs it in memory. returned: whether it may also be a result
     of the graph."""
@@ -186,7 +218,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("frozen-convolutions", "post_grad", frozen.pack_convolutions, after=("common-values",)),
     Pass("products-of-pixels", "post_grad", pixels.multiply_pixels, after=("frozen-convolutions",)),
     Pass("narrow-products", "post_grad", write_out_narrow_products, after=("products-of-pixels",)),
-    Pass("split-bias", "post_grad", split_bias, after=("narrow-products",)),
+    Pass("products-with-vectors", "post_grad", write_out_products_with_vectors, after=("narrow-products",)),
+    Pass("split-bias", "post_grad", split_bias, after=("products-with-vectors",)),
     Pass("scalars-of-the-cpu", "post_grad", scalars.gather_scalars, after=("common-values",)),
     Pass("split-convolution-bias", "post_grad", split_convolution_bias, after=("channels-last",)),
     Pass("gradients-of-biases", "post_grad", gradients.sum_gradients_of_biases, after=("channels-last",)),

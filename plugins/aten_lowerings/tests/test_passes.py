@@ -119,6 +119,52 @@ def test_products_of_unknown_sizes_stay_the_librarys() -> None:
     assert aten.mm.default in [node.target for node in graph.aten.module.graph.nodes]
 
 
+VECTORS = (aten.mv.default, aten.addmv.default, aten.dot.default, aten.vdot.default)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_products_with_vectors_are_loops(dtype: torch.dtype) -> None:
+    def program(a: Tensor, x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, ...]:
+        return a @ x + z, a.t() @ y, torch.addmv(z, a, x), torch.dot(x, x), torch.vdot(z, z), torch.inner(y, y)
+
+    a, x, y, z = (torch.randint(-9, 9, shape).to(dtype) for shape in ((50, 40), (40,), (50,), (50,)))
+    armature.reset()
+    compiled = armature.compile(program, fullgraph=True)
+    for given in ((a, x, y, z), (a.t().contiguous().t(), x, y, z)):
+        for found, expected in zip(compiled(*given), program(*given), strict=True):
+            torch.testing.assert_close(found, expected)
+    assert session().totals().extern == 0
+
+
+def test_gradients_of_products_with_vectors() -> None:
+    a, x = torch.randn(50, 40, requires_grad=True), torch.randn(40, requires_grad=True)
+
+    def program(a: Tensor, x: Tensor) -> Tensor:
+        return torch.dot((a @ x).sin(), a @ x)
+
+    armature.reset()
+    found = torch.autograd.grad(armature.compile(program, fullgraph=True)(a, x), (a, x))
+    for ours, theirs in zip(found, torch.autograd.grad(program(a, x), (a, x)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert session().totals().extern == 0
+
+
+LONGER = {
+    "many numbers": lambda: (torch.dot, (torch.randn(1 << 17), torch.randn(1 << 17))),
+    "a large matrix": lambda: (torch.mv, (torch.randn(1000, 1000), torch.randn(1000))),
+    "lower precision": lambda: (torch.mv, (torch.randn(9, 40).bfloat16(), torch.randn(40).bfloat16())),
+    "a scaled product": lambda: (
+        lambda z, a, x: torch.addmv(z, a, x, alpha=2), (torch.randn(9), torch.randn(9, 40), torch.randn(40)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LONGER)
+def test_other_products_with_vectors_stay_the_librarys(case: str) -> None:
+    fn, inputs = LONGER[case]()
+    assert set(operators(fn, *inputs)) & set(VECTORS)
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_a_convolutions_bias_is_added_behind_it(layout: torch.memory_format) -> None:
     """As on a GPU, where the pass runs; the graph itself is the same on a CPU."""
