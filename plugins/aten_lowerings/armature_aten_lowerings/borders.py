@@ -7,9 +7,22 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import attrs
 import torch
 
-from armature.backend_api import Builder, Const, Index, Node, Position, TensorValue, Var, compute_dtype, index, lowers
+from armature.backend_api import (
+    Builder,
+    Const,
+    Index,
+    Node,
+    Position,
+    TensorValue,
+    Var,
+    compute_dtype,
+    index,
+    layout,
+    lowers,
+)
 from armature_aten_lowerings.windows import MOST_COMPARED
 
 aten = torch.ops.aten
@@ -35,7 +48,25 @@ def reflection_pad(b: Builder, x: TensorValue, padding: Sequence[Index]) -> Tens
 
 @lowers(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
 def replication_pad(b: Builder, x: TensorValue, padding: Sequence[Index]) -> TensorValue | None:
-    return _bordered(b, x, padding, _repeated)
+    cropped = _cropped(x, padding)
+    if cropped is None:
+        return None
+    return _bordered(b, cropped, [max(n, 0) if isinstance(n, int) else n for n in padding], _repeated)
+
+
+def _cropped(x: TensorValue, padding: Sequence[Index]) -> TensorValue | None:
+    """The image without what borders of negative width remove. None: nothing is left of it, or it is not known."""
+    strides = x.strides
+    for number in range(len(padding) // 2):
+        axis, (before, behind) = x.ndim - 1 - number, padding[2 * number : 2 * number + 2]
+        size = x.shape[axis]
+        if not isinstance(before, int) or not isinstance(behind, int) or min(before, behind) >= 0:
+            continue
+        first = max(-before, 0)
+        if not isinstance(size, int) or first + max(-behind, 0) >= size:
+            return None
+        x = layout.slice_axis(x, axis, first, size - first - max(-behind, 0))
+    return attrs.evolve(x, strides=strides)
 
 
 def _bordered(

@@ -31,6 +31,7 @@ from armature_aten_lowerings.windows import MOST_COMPARED
 aten = torch.ops.aten
 
 
+MOST_PLACED = 27  # most elements of a window whose position is computed, unrolled
 MOST_ALONG = 16  # most elements of a window along one axis that are unrolled
 
 
@@ -148,17 +149,24 @@ def max_pool_with_indices_backward(
 
 
 @lowers(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
-def adaptive_max_pool(b: Builder, x: TensorValue, size: Sequence[Index]) -> tuple[TensorValue, None] | None:
-    """The maximum of each of the parts into which an image is divided, if nobody reads positions."""
+def adaptive_max_pool(
+    b: Builder, x: TensorValue, size: Sequence[Index]
+) -> tuple[TensorValue, TensorValue | None] | None:
+    """The maximum of each of the parts into which an image is divided, and its position in the image."""
     outer = x.ndim - len(size)
     axes = dividing_windows(x.shape[outer:], size)
     windows = [axis.window for axis in axes]
     refuse_wide(x, axes)
-    if b.is_read(1) or not x.dtype.is_floating_point:
+    if not x.dtype.is_floating_point:
         return None
+    if b.is_read(1) and math.prod(windows) > MOST_PLACED:
+        raise NotSupported("the positions of maxima in wide windows", "cost")
+
+    def place(p: Position, step: Position) -> list[Index]:
+        return [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
 
     def item(p: Position, step: Position) -> Node:
-        where = [axis.place(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
+        where = place(p, step)
         checks = [axis.check(c, k) for axis, c, k in zip(axes, p[outer:], step, strict=True)]
         value = b.cast(b.load(x, (*p[:outer], *where)), compute_dtype(x.dtype))
         needed = [check for check in checks if check]
@@ -170,4 +178,17 @@ def adaptive_max_pool(b: Builder, x: TensorValue, size: Sequence[Index]) -> tupl
         items = (item(p, step) for step in itertools.product(*map(range, windows)))
         return functools.reduce(lambda best, value: b.op("maximum", best, value), items)
 
-    return b.loop(element), None
+    def position(p: Position) -> Node:
+        """Where the first of equal maxima is, or the last NaN."""
+        chosen: tuple[Node, Node] | None = None
+        for step in itertools.product(*map(range, windows)):
+            value = item(p, step)
+            at = b.index_value(index.linear(place(p, step), contiguous_strides(x.shape[outer:])))
+            if chosen is None:
+                chosen = value, at
+                continue
+            better = b.op("logical_or", b.op("gt", value, chosen[0]), b.op("isnan", value))
+            chosen = b.where(better, value, chosen[0]), b.where(better, at, chosen[1])
+        return chosen[1] if chosen else b.const(0, torch.int64)
+
+    return b.loop(element), b.loop(position, b.spec(1)) if b.is_read(1) else None

@@ -65,3 +65,14 @@ def test_gradients_of_borders_in_a_program() -> None:
         armature.compile(program, fullgraph=True)(ours).square().sum().backward()
         program(theirs).square().sum().backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_repeated_borders_of_negative_width_crop(kit: Kit, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 3, 5, 20).to(dtype)
+    for padding in ([-1, 2, 1, -2], [3, -4, -2, -2], [-3, -5, 0, 0]):
+        kit.check(aten.replication_pad2d.default, x, padding)
+        kit.check(aten.replication_pad2d.default, x.contiguous(memory_format=torch.channels_last), padding)
+    kit.check(aten.replication_pad1d.default, x[0], [-19, 3])
+    kit.check(aten.replication_pad1d.default, x[0], [-20, 23], extern=True)  # all of it is cropped
+    kit.check(aten.replication_pad3d.default, x, [1, -2, -1, 1, 0, -1])

@@ -113,6 +113,18 @@ def test_parts_of_rows_and_volumes() -> None:
     assert calls() == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_positions_in_parts_of_an_image(kit: Kit, dtype: torch.dtype) -> None:
+    x = torch.randint(-3, 3, (2, 3, 9, 12)).to(dtype)
+    x.view(-1)[::17] = torch.nan
+    kit.check(torch.ops.aten.adaptive_max_pool2d.default, x, [3, 5])
+    kit.check(torch.ops.aten.adaptive_max_pool2d.default, x[0], [9, 4])
+    kit.check(torch.ops.aten.adaptive_max_pool2d.default, torch.full((1, 4, 4), -torch.inf, dtype=dtype), [2, 3])
+    kit.check(torch.ops.aten.adaptive_max_pool3d.default, x, [2, 4, 5])
+    last = x.contiguous(memory_format=torch.channels_last)
+    kit.check(torch.ops.aten.adaptive_max_pool2d.default, last, [3, 5])
+
+
 def test_positions_and_wide_parts_stay_the_librarys() -> None:
     x = torch.randn(2, 3, 20, 31)
     check(lambda x: F.adaptive_max_pool2d(x, 3), x)
