@@ -141,13 +141,16 @@ def write_out_products_with_vectors(module: object, ctx: Services) -> object:
     for target in (aten.mv.default, aten.addmv.default, aten.dot.default, aten.vdot.default):
         for node in module.graph.find_nodes(op="call_function", target=target):
             left, right = node.args[-2:]
-            if node.kwargs or not _is_short(left.meta["val"], right.meta["val"]):
+            if not _is_short(left.meta["val"], right.meta["val"]):
                 continue
+            alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
             with module.graph.inserting_before(node):
                 products = add_call(node, aten.mul.Tensor, left, right)
                 total = add_call(node, aten.sum.dim_IntList, products, [left.meta["val"].dim() - 1])
-                if target is aten.addmv.default:
-                    total = add_call(node, aten.add.Tensor, total, node.args[0])
+                total = add_call(node, aten.mul.Tensor, total, alpha) if alpha != 1 else total
+                if target is aten.addmv.default and beta != 0:  # with 0, NaN in it is not passed on
+                    added = add_call(node, aten.mul.Tensor, node.args[0], beta) if beta != 1 else node.args[0]
+                    total = add_call(node, aten.add.Tensor, total, added)
             node.replace_all_uses_with(total)
             module.graph.erase_node(node)
     return module

@@ -136,6 +136,22 @@ def test_products_with_vectors_are_loops(dtype: torch.dtype) -> None:
     assert session().totals().extern == 0
 
 
+@pytest.mark.parametrize("beta", [0, 1, 3])
+@pytest.mark.parametrize("alpha", [1, 2])
+def test_scaled_products_with_vectors(alpha: int, beta: int) -> None:
+    z, a, x = torch.randn(9), torch.randn(9, 40), torch.randn(40)
+    z[0] = torch.nan
+
+    def program(z: Tensor, a: Tensor, x: Tensor) -> Tensor:
+        return torch.addmv(z, a, x, alpha=alpha, beta=beta)
+
+    armature.reset()
+    torch.testing.assert_close(
+        armature.compile(program, fullgraph=True)(z, a, x), program(z, a, x), equal_nan=True, rtol=1e-5, atol=1e-5
+    )
+    assert session().totals().extern == 0
+
+
 def test_gradients_of_products_with_vectors() -> None:
     a, x = torch.randn(50, 40, requires_grad=True), torch.randn(40, requires_grad=True)
 
@@ -153,9 +169,6 @@ LONGER = {
     "many numbers": lambda: (torch.dot, (torch.randn(1 << 17), torch.randn(1 << 17))),
     "a large matrix": lambda: (torch.mv, (torch.randn(1000, 1000), torch.randn(1000))),
     "lower precision": lambda: (torch.mv, (torch.randn(9, 40).bfloat16(), torch.randn(40).bfloat16())),
-    "a scaled product": lambda: (
-        lambda z, a, x: torch.addmv(z, a, x, alpha=2), (torch.randn(9), torch.randn(9, 40), torch.randn(40)),
-    ),
 }  # fmt: skip
 
 
