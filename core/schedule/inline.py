@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.lower.data import Buffer, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Scan, Store
+from armature.lower.data import Buffer, BufferKind, ExternCall, IndexValue, Load, Masked, Node, Op, Reduce, Scan, Store
 from armature.lower.index import Index, Var, linear, stride_of, variables
 from armature.schedule.align import align
 from armature.schedule.axes import addresses, arrange
@@ -111,7 +111,7 @@ class _Inliner:
         store = item.stores[0]
         if store.atomic or store.indirect or store.buffer in self.deps.changed or store.buffer in self.deps.wanted:
             return None
-        if any(load.buffer in self.deps.changed for load in item.loads):
+        if any(self.may_change(load.buffer, item.number) for load in item.loads):
             return None
         readers = [self.units[number] for number in self.deps.readers.get(store.buffer, ())]
         found = Producer(item, store)
@@ -126,6 +126,13 @@ class _Inliner:
         if any(nodes + size(reader.order) > self.limit for reader in items):
             return None
         return found if self.pays(item, store, items) else None
+
+    def may_change(self, name: str, number: int) -> bool:
+        """Whether what the buffer holds for a unit may be another later. The parts of a join are all stored before."""
+        if name not in self.deps.changed:
+            return False
+        own = name not in self.deps.memory and self.buffers[name].kind is BufferKind.TEMP
+        return not own or any(writer >= number for writer in self.deps.writers.get(name, ()))
 
     def pays(self, item: Item, store: Store, readers: list[Item]) -> bool:
         loads = [(r, load) for r in readers for load in r.loads if load.buffer == store.buffer]

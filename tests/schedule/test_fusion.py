@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import attrs
@@ -234,6 +235,22 @@ def test_halves_of_a_product_read_at_other_places_are_computed_there() -> None:
     turned = layout.slice_axis(product, 2, 16, 16), layout.slice_axis(product, 2, 0, 16)
     plan = planned(w, w.graph(*(w.pad(w.op("neg", part), 1) for part in turned)))
     assert all(set(kernel.reads) == {"in_0", "in_1", "in_2"} for kernel in plan.kernels)
+
+
+@pytest.mark.parametrize("written_later", [False, True])
+def test_products_of_what_was_joined_are_computed_where_they_are_summed(written_later: bool) -> None:
+    """A join is written part by part, all of them before it is read; other writes may come between."""
+    w = LoopWriter()
+    joined = w.join([w.op("tanh", w.input(2, 16)), w.op("exp", w.input(2, 16))])
+    read = w.extern(torch.ops.aten.mm.default, w.input(8, 4), joined, shape=(8, 16))
+    products = w.op("mul", layout.reshape(joined, (4, 16, 1)), layout.reshape(w.input(4, 32), (4, 1, 32)))
+    if written_later:
+        w.write(joined, w.input(4, 16))
+    first, *others = (layout.select(products, 0, k) for k in range(4))
+    total = functools.reduce(lambda x, y: w.op("add", x, y), others, first)
+    plan = planned(w, w.graph(read, total, *([joined] if written_later else [])))
+    stored = {step.buffer for step in plan.steps if isinstance(step, Allocate)}
+    assert (products.buffer in stored) is written_later
 
 
 def test_what_many_start_before_one_value_is_finished_behind_it() -> None:
