@@ -76,12 +76,12 @@ def peak_of(graph: fx.Graph) -> tuple[int, fx.Node | None]:
 
 @attrs.frozen(eq=False)
 class _Line:
-    """The nodes of a graph in their order. calls: those of libraries. held: the bytes of each value in memory; ends:
+    """The nodes of a graph in their order. calls: those of libraries. bytes_held: those of each value in memory. ends:
     the place of the last call or kernel that reads it."""
 
-    places: Mapping[fx.Node, int]
+    position_of: Mapping[fx.Node, int]
     calls: tuple[fx.Node, ...]
-    held: Mapping[fx.Node, int]
+    bytes_held: Mapping[fx.Node, int]
     ends: Mapping[fx.Node, int]
 
     @classmethod
@@ -98,9 +98,9 @@ class _Line:
 
     def bytes_at(self, call: fx.Node) -> int:
         """Bytes in memory while a call runs."""
-        place = self.places[call]
-        there = (n for n, size in self.held.items() if size and self.places[n] <= place <= self.ends[n])
-        return sum(self.held[n] for n in there) + copied_by(call)
+        place = self.position_of[call]
+        there = (n for n, size in self.bytes_held.items() if size and self.position_of[n] <= place <= self.ends[n])
+        return sum(self.bytes_held[n] for n in there) + copied_by(call)
 
 
 def _read_at(
