@@ -21,6 +21,13 @@ from armature.introspection import existing
 from armature.torch_abi.eval_frame import set_eval_frame, skip_code
 
 jit_tracing = torch._C._is_tracing
+# Where torch.fx says that it traces: from torch 2.14 on, by thread, and only once it has traced on it.
+_FX_HOLDER: Any
+_FX_HOLDER, _FX_FLAG = (
+    (symbolic_trace._is_fx_tracing_tls, "flag")
+    if hasattr(symbolic_trace, "_is_fx_tracing_tls")
+    else (symbolic_trace, "_is_fx_tracing_flag")
+)
 
 # Functions that call the program for recording. `torch.jit.script` only reads it, in code that is not worth compiling.
 _BEGIN = (
@@ -43,7 +50,7 @@ def at_work() -> bool:
     torch.compile treats its own check for this as True, so it traces the original callable, not the compiled function.
     The flags are read as they are: `torch.compiler.is_compiling` takes twice as long as all of this.
     """
-    if is_dynamo_compiling() or compiler._is_compiling_flag or symbolic_trace._is_fx_tracing_flag:
+    if is_dynamo_compiling() or compiler._is_compiling_flag or fx_at_work():
         return True
     return jit_tracing()
 
@@ -53,7 +60,12 @@ def with_hook(fn: Callable[..., Any], hook: object) -> Callable[..., Any]:
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         # `at_work()`, in place: as a call it would take a third longer
-        if is_dynamo_compiling() or compiler._is_compiling_flag or symbolic_trace._is_fx_tracing_flag or jit_tracing():
+        if (
+            is_dynamo_compiling()
+            or compiler._is_compiling_flag
+            or getattr(_FX_HOLDER, _FX_FLAG, False)
+            or jit_tracing()
+        ):
             return fn(*args, **kwargs)
         prior = set_eval_frame(hook)
         try:
@@ -67,7 +79,7 @@ def with_hook(fn: Callable[..., Any], hook: object) -> Callable[..., Any]:
 
 def fx_at_work() -> bool:
     """Whether torch.fx traces, so that values are its proxies, not tensors."""
-    return symbolic_trace._is_fx_tracing_flag
+    return bool(getattr(_FX_HOLDER, _FX_FLAG, False))
 
 
 def begins(code: CodeType) -> bool:
