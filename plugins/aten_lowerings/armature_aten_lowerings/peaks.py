@@ -6,6 +6,7 @@ runs, both are in memory twice. With channels last it reads and writes them wher
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -68,8 +69,7 @@ def is_by_rows(node: fx.Node) -> bool:
 def peak_of(graph: fx.Graph) -> tuple[int, fx.Node | None]:
     """The most bytes in memory while a library runs, but for the graph's inputs, and the call that takes them. Results
     of libraries are in memory, what they read, and what the graph returns; all else is part of kernels."""
-    line = _Line.of(graph)
-    found = {node: line.bytes_at(node) for node in line.calls}
+    found = _Line.of(graph).bytes_at_calls()
     highest = max(found, key=lambda node: found[node], default=None)
     return (0, None) if highest is None else (found[highest], highest)
 
@@ -96,11 +96,14 @@ class _Line:
             ends[node] = max((_read_at(user, held, places, ends) for user in node.users), default=places[node])
         return cls(places, calls, held, ends)
 
-    def bytes_at(self, call: fx.Node) -> int:
-        """Bytes in memory while a call runs."""
-        place = self.position_of[call]
-        there = (n for n, size in self.bytes_held.items() if size and self.position_of[n] <= place <= self.ends[n])
-        return sum(self.bytes_held[n] for n in there) + copied_by(call)
+    def bytes_at_calls(self) -> dict[fx.Node, int]:
+        """Bytes in memory while each call runs."""
+        changes = [0] * (len(self.position_of) + 1)
+        for node, size in self.bytes_held.items():
+            changes[self.position_of[node]] += size
+            changes[self.ends[node] + 1] -= size
+        there = tuple(itertools.accumulate(changes))
+        return {call: there[self.position_of[call]] + copied_by(call) for call in self.calls}
 
 
 def _read_at(
