@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch._C._profiler import _EventType
 
 from benchmarks.compilers import SCALING_FUNCTIONS, compile_with, scaling_case
 
@@ -78,13 +78,33 @@ def cold(name: str, mode: str, compiler: str) -> dict[str, Any]:
 
 
 def peak_bytes(thunk: Thunk) -> int:
-    """The peak of the memory that a call itself allocates, by the allocator's own record."""
+    """The peak of the memory that a call itself allocates, by the allocator's own record. What was there before does
+    not count, nor does freeing it: the allocator remembers what an earlier profile saw, though it may be gone."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         thunk()
     assert profile.profiler is not None
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = itertools.accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
-    return max(held, default=0)
+    held: dict[int, int] = {}
+    now = highest = 0
+    for event in allocations(profile.profiler.kineto_results.experimental_event_tree()):
+        place, size = event.extra_fields.ptr, event.extra_fields.alloc_size
+        if size > 0:
+            held[place] = size
+            now += size
+            highest = max(highest, now)
+        else:
+            now -= held.pop(place, 0)
+    return highest
+
+
+def allocations(tree: Iterable[Any]) -> list[Any]:
+    """The allocations and releases among a profile's events, in their order."""
+    found, left = [], list(tree)
+    while left:
+        event = left.pop()
+        left += event.children
+        if event.tag == _EventType.Allocation:
+            found.append(event)
+    return sorted(found, key=lambda event: event.start_time_ns)
 
 
 def memory(name: str, mode: str, compilers: list[str]) -> dict[str, Any]:

@@ -162,6 +162,21 @@ def test_peak_memory_counts_what_is_held_at_once() -> None:
     assert worker.peak_bytes(two_at_once) == 2 * 2**20
 
 
+def test_peak_memory_counts_no_release_of_what_was_there_before() -> None:
+    x = torch.ones(2**18)
+    held = []
+
+    def keep() -> None:
+        held.append(x.exp())
+
+    def release_and_make() -> None:
+        held.clear()
+        x.exp()
+
+    assert worker.peak_bytes(keep) == 2**20
+    assert worker.peak_bytes(release_and_make) == 2**20  # the allocator knows the size of what the last profile saw
+
+
 def test_processes_side_by_side_have_cores_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(10, 17)))
     shares = [run.cores_of(place, 3) for place in range(3)]
