@@ -120,7 +120,14 @@ def return_types(t):
 def return_types_made(t):
     made = torch.return_types.min((t.sum(0), t.argmin(0)))
     doubled = torch.utils._pytree.tree_map(lambda one: one * 2, t.sort(1))
-    return made.values, made, type(made) is type(t.min(0)), doubled, doubled.indices, torch.return_types.linalg_qr([t, t + 1])
+    return (
+        made.values,
+        made,
+        type(made) is type(t.min(0)),
+        doubled,
+        doubled.indices,
+        torch.return_types.linalg_qr([t, t + 1]),
+    )
 
 
 def constants_of_torch(t):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, NoReturn
 
 import attrs
@@ -26,9 +26,10 @@ METHODS = {f"__{name}__": (name, False) for name in ARITHMETIC} | {f"__r{name}__
 
 
 def fits(item: Value, dtype: torch.dtype) -> bool:
-    """Whether choosing between the item and tensors of a dtype results in that dtype, without dimensions."""
+    """Whether choosing between the item and numbers in tensors of a dtype results in a number of that dtype."""
     if isinstance(item, TracedTensor):
-        return item.kind is None and item.fake.dim() == 0 and item.fake.dtype is dtype
+        one = all(type(size) is int and size == 1 for size in item.fake.shape)
+        return item.kind is None and one and item.fake.dtype is dtype
     number = item.value if isinstance(item, ConstantValue) else None
     if not isinstance(number, (int, float)) or type(number) not in (int, float, bool):
         return False
@@ -44,9 +45,21 @@ def common_dtype(items: Iterable[Value]) -> torch.dtype | None:
     return next((dtype for dtype in dtypes if all(fits(item, dtype) for item in every)), None)
 
 
+def told_apart(options: Sequence[Value]) -> bool:
+    """Whether tensors of one dtype can represent the options, without making equal numbers of those that differ."""
+    dtype = common_dtype(options)
+    numbers = {option.value for option in options if isinstance(option, ConstantValue)}
+    return dtype is not None and len({torch.tensor(number, dtype=dtype).item() for number in numbers}) == len(numbers)
+
+
+def without_axes(items: Iterable[Value]) -> bool:
+    """Whether no item is a tensor with axes, even of size 1: the shape of what is computed would depend on the choice."""
+    return all(item.fake.dim() == 0 for item in items if isinstance(item, TracedTensor))
+
+
 @attrs.define(eq=False)
 class ChoiceValue(Value):
-    """One of several numbers and tensors, at a position that the graph computes.
+    """One of several numbers and tensors with one element, at a position that the graph computes.
 
     Operators and functions of tensors take it as a tensor, which is the same to them; the program gets the object that
     was chosen. Whatever depends on which kind of object it is breaks the graph. test: the call, for reports.
@@ -109,7 +122,13 @@ class ChoiceValue(Value):
         self.unknown()
 
     def as_tensor(self) -> Value:
-        """The chosen number, also of a tensor that was written to meanwhile."""
+        """The chosen number as a tensor without axes."""
+        if not without_axes(self.options.items):
+            self.unknown()
+        return self.chosen_number()
+
+    def chosen_number(self) -> Value:
+        """The chosen number in a tensor, also where the program has written to that tensor meanwhile."""
         call = self.tracer.graph.call
         made = self.options.items[0]
         for place, option in enumerate(self.options.items[1:], 1):
@@ -128,3 +147,8 @@ class ChoiceValue(Value):
         out.load(self.options)
         out.load(self.position)
         out.call(2)
+
+
+def options_of(item: Value) -> Sequence[Value]:
+    """What an operand of `min` or `max` may be: the options of an earlier choice, or itself."""
+    return item.options.items if isinstance(item, ChoiceValue) else (item,)

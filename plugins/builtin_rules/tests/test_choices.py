@@ -45,6 +45,13 @@ def in_place(x: Tensor, n: Tensor) -> Tensor:
     return x * scale
 
 
+def with_axes(x: Tensor, n: Tensor) -> Any:
+    bound = n.view(1) * 2
+    holder = Holder()
+    holder.scale = max(0.75, min(bound, float("inf")))
+    return x * n, holder.scale, 2.0 - min(bound.view(1, 1), 1.5), max(min(n, 1.0), bound)
+
+
 # Programs that are one graph.
 WHOLE: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "clipped": lambda x, n: x.mul_(min(1.0, 2 / (n + 1e-6))) is x,
@@ -53,10 +60,16 @@ WHOLE: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "returned": returned,
     "written to": written_to,
     "held": held,
+    "with axes": with_axes,
     "none": lambda x, n: x + 1 if min(n, 0.5) is None else x - 1,
     "number": lambda x, n: x * (min(1.0, n) * 3),
     "divided by": lambda x, n: x * -(1.01 / max(n / 2, 1.01)),
     "computed with": lambda x, n: (x - (2 - min(1, n) ** 2) % 0.7 // 0.1, 0.5 - max(n, 0.75)),
+    "of choices": lambda x, n: (
+        x * max(0.3, min(n * 0.1, 0.6)),
+        max(0.3, min(n * 0.1, 0.6)),
+        max(min(n, 2.0), n / 2, 0.5),
+    ),
     "number of a call": lambda x, n: x.clone().add_(x, alpha=-0.1 * (1.01 / max(n / 2, 1.01))),
 }
 # Programs that ask which object it is.
@@ -69,6 +82,12 @@ ASKING: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "branch": lambda x, n: x + 1 if min(1.0, n) < 1 else x - 1,
     "text": lambda x, n: (x + 1, len(f"{min(n, 0.5)}"), len(str(max(n, 0.5)))),
     "float": lambda x, n: x * float(min(n, 0.5)),
+    "numbers that are equal in float32": lambda x, n: (
+        x + 1,
+        max(0.3, n * 0, 0.3 + 1e-12),
+        max(min(n, 0.3), 0.3 + 1e-12),
+    ),
+    "shape": lambda x, n: (x * min(n.view(1), 0.5), x[0] * min(n.view(1), 0.5)),
     "attribute": lambda x, n: (x + 1, hasattr(min(n, 0.5), "shape")),
 }
 
@@ -149,7 +168,7 @@ def test_a_choice_of_ints_stays_in_the_graph(name: str, corner: int, backend: st
 
 @pytest.mark.parametrize("corner", [-3, 0, 2, 9])
 def test_a_choice_of_ints_where_it_matters_which(corner: int) -> None:
-    """Choices of choices, ints that are no int64, dtypes that differ, and slices."""
+    """Arithmetic on two choices, ints that are no int64, dtypes that differ, and slices."""
     programs: tuple[Callable[[Tensor, Tensor], Any], ...] = (
         part_within,
         lambda x, box: x + max(box[0], (1 << 63) - 1, box[1]),

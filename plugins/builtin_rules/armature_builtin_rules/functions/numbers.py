@@ -35,7 +35,7 @@ from armature.plugin_api import (
     rely_on_class,
     type_name,
 )
-from armature_builtin_rules.choices import ChoiceValue, common_dtype, fits
+from armature_builtin_rules.choices import ChoiceValue, fits, options_of, told_apart, without_axes
 from armature_builtin_rules.functions import unknown_numbers
 from armature_builtin_rules.functions.sets import in_any_order
 
@@ -205,11 +205,11 @@ def extreme_of_tensors(call: Call, op: str, items: list[Value], rest: Iterator[V
     rest: items that were not requested yet; requested ones are added to `items`.
     """
     dtype = next((item.fake.dtype for item in items if isinstance(item, TracedTensor)), None)
-    if dtype is None or not all(fits(item, dtype) for item in items):
+    if dtype is None or not without_axes(items) or not all(fits(item, dtype) for item in items):
         return None
     for item in rest:
         items.append(item)
-        if not fits(item, dtype):
+        if not fits(item, dtype) or not without_axes((item,)):
             return None
     best = items[0]
     for item in items[1:]:  # the first of equal ones wins, as in Python
@@ -226,25 +226,36 @@ def choice(call: Call, op: str, items: list[Value], rest: Iterator[Value]) -> Va
     Tensors that require gradients are left out: in the graph, the one that is not chosen would get some. rest: as in
     `extreme_of_tensors`.
     """
-    tensors = [item for item in items if isinstance(item, TracedTensor)]
-    if not tensors or call.tracing.overrides.present or any(item.fake.requires_grad for item in tensors):
+    options = [option for item in items for option in options_of(item)]
+    tensors = [option for option in options if isinstance(option, TracedTensor)]
+    if not tensors or call.tracing.overrides.present or any(one.fake.requires_grad for one in tensors):
         return None
-    if common_dtype(items) is None or len(tensors) == len(items):
+    if not told_apart(options) or len(tensors) == len(options):
         return None
     if next(rest, None) is not None:
         call.graph_break("data-dependent-branch", test=call.tracing.stack.expression())
-    best, position = items[0], call.constant(0)
-    for place, item in enumerate(items[1:], 1):  # the first of equal ones wins, as in Python
-        if isinstance(item, ConstantValue) and isinstance(best, ConstantValue):
-            if RELATIONS[op](item.value, best.value):
-                best, position = item, call.constant(place)
+    best, position = numbered(call, items[0], 0)
+    place = len(options_of(items[0]))
+    for item in items[1:]:  # the first of equal ones wins, as in Python
+        number, here = numbered(call, item, place)
+        place += len(options_of(item))
+        if isinstance(number, ConstantValue) and isinstance(best, ConstantValue):
+            if RELATIONS[op](number.value, best.value):
+                best, position = number, here
             continue
-        better = call.graph_call(RELATIONS[op], item, best)
-        position = call.graph_call(torch.where, better, call.constant(place), position)
-        best = call.graph_call(torch.where, better, item, best)
+        better = call.graph_call(RELATIONS[op], number, best)
+        position = call.graph_call(torch.where, better, here, position)
+        best = call.graph_call(torch.where, better, number, best)
     if not isinstance(position, TracedTensor):
         return None
-    return ChoiceValue(TupleValue(items), position, call.tracing, call.tracing.stack.expression())
+    return ChoiceValue(TupleValue(options), position, call.tracing, call.tracing.stack.expression())
+
+
+def numbered(call: Call, item: Value, place: int) -> tuple[Value, Value]:
+    """The number of an item, and its position among all options, of which its own begin at a place."""
+    if isinstance(item, ChoiceValue):
+        return item.chosen_number(), call.graph_call(operator.add, item.position, call.constant(place))
+    return item, call.constant(place)
 
 
 @handles(round)
