@@ -53,7 +53,7 @@ def told_apart(options: Sequence[Value]) -> bool:
 
 
 def without_axes(items: Iterable[Value]) -> bool:
-    """Whether no item is a tensor with axes, even of size 1: the shape of what is computed would depend on the choice."""
+    """Whether no item is a tensor with axes, even of size 1: the shape of a result would depend on the choice."""
     return all(item.fake.dim() == 0 for item in items if isinstance(item, TracedTensor))
 
 
