@@ -86,6 +86,43 @@ def test_a_known_id_is_set_and_removed() -> None:
     assert [(int(t[0]), *rest) for t, *rest in (run(x, thing) for thing in (second, first))] == [(2, 1, 1), (1, 0, 0)]
 
 
+def test_an_id_among_numbers_is_the_number_that_it_is() -> None:
+    """A dict by `id(p)` that a call before left, as optimizers keep for state beside that of torch."""
+    first, second = torch.zeros(1), torch.zeros(1)
+    counts: dict[Any, Any] = {id(first): 5}
+    left_out = {id(second), 1 << 40}
+
+    def count(x: torch.Tensor, things: list[Any]) -> tuple[Any, ...]:
+        for thing in things:
+            if id(thing) not in counts:
+                counts[id(thing)] = 0
+            counts[id(thing)] += 1
+            pairs = {(1 << 40, "a"): 3, (id(thing), "a"): 4}
+            left_out.discard(id(thing))
+            x = x + counts[id(thing)] + pairs[(id(thing), "a")]
+        return x, [id(thing) in left_out for thing in things]
+
+    run, thing = armature.compile(count, fullgraph=True, backend="eager"), Thing()
+    for things, sums in (([first, second], 15), ([first, second], 17), ([first, thing], 17), ([first, second], 20)):
+        x, known = run(torch.zeros(1), things)
+        assert (int(x), known) == (sums, [False, False])
+    assert counts == {id(first): 9, id(second): 3, id(thing): 1}
+    assert left_out == {1 << 40}
+
+
+def test_the_id_of_an_object_made_in_the_frame_is_no_number() -> None:
+    numbers = {1 << 40: 1}
+
+    def look(x: torch.Tensor) -> Any:
+        made = Thing()
+        return x + (id(made) in numbers), 1 << 40 in {id(made): 1}
+
+    found = armature.explain(look)(torch.zeros(1))
+    codes = [str(b.reason).partition("[")[2].partition("]")[0] for b in found.break_reasons]
+    assert codes == ["address-among-numbers"] * 2
+    assert compiled(look)(torch.zeros(1)) == (0, False)
+
+
 def test_the_number_of_the_thread() -> None:
     by_thread = {threading.get_ident(): 3}
     main = threading.get_ident()

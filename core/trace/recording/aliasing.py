@@ -11,14 +11,7 @@ import torch
 from armature.frame.guards import memory
 from armature.frame.guards.guard import Guard
 from armature.frame.guards.kinds import AliasGuard, FamilyGuard, NoAliasGuard, StorageGuard
-from armature.frame.sources import (
-    AttrSource,
-    CallSource,
-    DictOfSource,
-    ItemSource,
-    Source,
-    is_precomputed,
-)
+from armature.frame.sources import AttrSource, CallSource, DictOfSource, ItemSource, Source, is_precomputed
 from armature.torch_abi.fake import tensor_of_number, version_of
 from armature.torch_abi.jagged import is_jagged, ragged_name, stands_for_ragged
 from armature.torch_abi.overrides import dispatches

@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import torch
 
-from armature.frame.sources import (
-    AttrSource,
-    CellSource,
-    DictOfSource,
-    ItemSource,
-    LocalSource,
-    object_source,
-)
+from armature.frame.sources import AttrSource, CellSource, DictOfSource, ItemSource, LocalSource, object_source
 from armature.introspection import MISSING, class_member
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.base import Args, Kwargs, Value, Write, raise_missing, shares_dict

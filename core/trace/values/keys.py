@@ -79,11 +79,25 @@ def is_new(key: Hashable) -> bool:
     return isinstance(key.key if isinstance(key, Referring) else key, Identity)
 
 
-def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> None:
-    """Break where an address is looked up among numbers, or vice versa, because a number may be the address."""
-    for holds, wanted in ((_has_address, _has_number), (_has_number, _has_address)):
-        if holds(key) and any(map(wanted, among)):
-            tracer.graph_break("address-among-numbers")
+def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> Hashable:
+    """The key in a table. An address that is looked up among numbers is the number that it is now, which is guarded;
+    where the object is made in the frame, or a number is looked up among addresses, the graph breaks."""
+    if _has_address(key) and any(map(_has_number, among)):
+        return _as_number(tracer, key)
+    if _has_number(key) and any(map(_has_address, among)):
+        tracer.graph_break("address-among-numbers")
+    return key
+
+
+def _as_number(tracer: Tracing, key: Hashable) -> Hashable:
+    if isinstance(key, (tuple, frozenset)):
+        return type(key)(_as_number(tracer, part) for part in key)
+    if not isinstance(key, Address):
+        return key
+    if isinstance(key.of, Identity) and key.of.value.source is not None:
+        key.of.value.rely_on(tracer)
+        return id(key.of.value.as_key())
+    return key.of if isinstance(key.of, int) else tracer.graph_break("address-among-numbers")
 
 
 def _has_number(key: Hashable) -> bool:

@@ -77,20 +77,18 @@ class DictValue(ContainerValue):
         """The value under a key; None when there is none."""
         hashed = key.key(tracer)
         entry = self.entries.get(hashed)
-        if entry is not None:
-            return entry[1]
-        if self.pending is None:
-            looked_up(tracer, hashed, self.entries)
-            return None
+        if entry is None and self.pending is None:
+            entry = self.entries.get(looked_up(tracer, hashed, self.entries))
+        if entry is not None or self.pending is None:
+            return None if entry is None else entry[1]
         try:
             obj = key.as_key()
         except NotConstant:
             # A tuple of classes or objects can be compared with the existing keys once all are known.
             if is_new(hashed):
                 return None
-            entry = self.realise(tracer).get(hashed)
-            if entry is None:
-                looked_up(tracer, hashed, self.entries)
+            entries = self.realise(tracer)
+            entry = entries.get(looked_up(tracer, hashed, entries))
             return None if entry is None else entry[1]
         if not (key.is_constant or isinstance(obj, (tuple, frozenset))) and key.source is not None:
             key.rely_on(tracer)
@@ -154,18 +152,15 @@ class DictValue(ContainerValue):
         tracer.raise_value(KeyError, (key,))
 
     def set_item(self, tracer: Tracing, key: Value, value: Value) -> None:
-        hashed = key.key(tracer)
-        entries = self.change(tracer)
+        hashed, entries = key.key(tracer), self.change(tracer)
+        hashed = looked_up(tracer, hashed, entries)
         held = entries.get(hashed)
-        if held is None:
-            looked_up(tracer, hashed, entries)
         self.reshaped += held is None
         entries[hashed] = (key if held is None else held[0], value)
 
     def delete_item(self, tracer: Tracing, key: Value) -> None:
         entries, hashed = self.change(tracer), key.key(tracer)
-        if entries.pop(hashed, None) is None:
-            looked_up(tracer, hashed, entries)
+        if entries.pop(looked_up(tracer, hashed, entries), None) is None:
             tracer.raise_value(KeyError, (key,))
         self.reshaped += 1
 

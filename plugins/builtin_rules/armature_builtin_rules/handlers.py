@@ -12,12 +12,13 @@ import threading
 import types
 import typing
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 import attrs
 
 from armature.plugin_api import (
+    Address,
     Call,
     CallSource,
     DictValue,
@@ -25,6 +26,7 @@ from armature.plugin_api import (
     ObjectValue,
     Rebuilding,
     TracedTensor,
+    Tracing,
     TupleValue,
     Value,
     existing,
@@ -258,6 +260,9 @@ class ThreadNumber(AddressValue):
 
     def describe(self) -> str:
         return "the number of a thread"
+
+    def key(self, tracer: Tracing) -> Hashable:
+        return Address(("number of the thread",))
 
     def rebuild(self, out: Rebuilding) -> None:
         out.null_function(threading.get_ident)

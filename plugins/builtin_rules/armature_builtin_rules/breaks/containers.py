@@ -39,7 +39,7 @@ ROWS = with_examples(
         BreakType(
             "address-among-numbers",
             "Address of an object as a key among numbers",
-            "An object's address is used as a key alongside numbers, and may be equal to one of them.",
+            "The address of an object made in the call is a key alongside numbers, and may be equal to one of them.",
             (fundamental("Use the object itself as the key."), fundamental("Keep addresses in a separate dict.")),
             code="AB0020",
             cause="An object's address is different in each run of the program.",

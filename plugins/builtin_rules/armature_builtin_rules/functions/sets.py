@@ -185,8 +185,7 @@ class SetValue(SetLike):
         return len(self.entries)
 
     def contains(self, tracer: Tracing, item: Value) -> bool:
-        key = lookup_key(tracer, item)
-        looked_up(tracer, key, self.entries)
+        key = looked_up(tracer, lookup_key(tracer, item), self.entries)
         return key in self.entries
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
@@ -333,8 +332,7 @@ def operands_of(tracer: Tracing, name: str, others: Args) -> list[Operand]:
 @method_of(SetValue, set.add)
 def add(tracer: Tracing, self: SetValue, item: Value) -> None:
     """Add a member."""
-    key = item.key(tracer)
-    looked_up(tracer, key, self.entries)
+    key = looked_up(tracer, item.key(tracer), self.entries)
     self.change(tracer, set.add, item).add(key)
     self.reshaped += key not in self.entries
     self.entries.setdefault(key, item)
@@ -355,8 +353,7 @@ def lookup_key(tracer: Tracing, item: Value) -> Hashable:
 @method_of(SetValue, set.discard)
 def discard(tracer: Tracing, self: SetValue, item: Value) -> None:
     """Remove a member if it is present."""
-    key = lookup_key(tracer, item)
-    looked_up(tracer, key, self.entries)
+    key = looked_up(tracer, lookup_key(tracer, item), self.entries)
     self.change(tracer, set.discard, item).discard(key)
     self.reshaped += key in self.entries
     self.entries.pop(key, None)
