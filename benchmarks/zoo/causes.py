@@ -80,7 +80,8 @@ def _ended(row: Row, model: str, ended: str) -> Iterator[Failure]:
 
 def _of_way(way: Row, model: str, where: str) -> Iterator[Failure]:
     if "raised" in way:
-        yield Failure("raises", normalised(way["raised"]), model, where, f"{way['raised']}\n{way.get('raised at', '')}")
+        kind, cause = ("asks", OWN["asks"]) if way.get("raised as told") else ("raises", normalised(way["raised"]))
+        yield Failure(kind, cause, model, where, f"{way['raised']}\n{way.get('raised at', '')}")
     by_kind: dict[str, list[Row]] = defaultdict(list)
     for wrong in way.get("wrong", ()):
         by_kind["layout" if wrong["kind"] == "strides" else "wrong"].append(wrong)

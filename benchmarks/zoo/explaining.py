@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import attrs
 import torch
 
+from benchmarks.zoo.building import short
 from benchmarks.zoo.tensors import Difference, Results, differences, error_of, largest
 
 SHAKES = 3
@@ -74,6 +75,16 @@ def _as_told(found: Results, eager: Results, told: Run) -> bool:
         return False
     alike = [one for one in differences(found, results, exact) if one.kind != "strides"]
     return not alike and any(one.kind != "strides" for one in differences(results, eager, None))
+
+
+def raises_as_told(text: str, told: Run) -> bool:
+    """Whether eager mode raises the same error, `text`, if told that it is compiled."""
+    try:
+        with said_to_be_compiled():
+            told()
+    except Exception as error:
+        return short(error, 600) == text
+    return False
 
 
 def _as_shaken(serious: list[Difference], eager: Results, shaken: Callable[[int], Results]) -> list[Difference]:

@@ -18,7 +18,7 @@ from armature.plugin_api import BreakEvent, CompileEvent, EventKind, hookimpl
 from armature.plugins import manager
 from benchmarks.zoo.building import first_that_runs, made, place_of, seed, short
 from benchmarks.zoo.case import Build, Case, NotBuildable
-from benchmarks.zoo.explaining import explained, shake
+from benchmarks.zoo.explaining import explained, raises_as_told, shake
 from benchmarks.zoo.tensors import Difference, Results, differences, fresh, tensors_of, to_double, weighted_sum
 
 PHASES = ("infer", "train")
@@ -201,6 +201,7 @@ class Measurement:
             except Exception as error:
                 row["raised"] = short(error, 600)
                 row["raised at"] = place_of(error, "armature") or place_of(error, "")
+                row["raised as told"] = raises_as_told(row["raised"], lambda: self.told(phase))
                 found = eager
         ours = [" ".join(str(w.message).split()) for w in caught if issubclass(w.category, armature_warnings())]
         row["warnings"] = list(dict.fromkeys(text[:600] for text in ours))[:KEPT]

@@ -20,7 +20,7 @@ from benchmarks.zoo import known
 from benchmarks.zoo.app import evenly, prepare_environment
 from benchmarks.zoo.causes import Failure, breaks_of, failures, normalised, summary
 from benchmarks.zoo.earlier import machines, read_rows
-from benchmarks.zoo.explaining import explained
+from benchmarks.zoo.explaining import explained, raises_as_told
 from benchmarks.zoo.pool import Job, run_all
 from benchmarks.zoo.report import causes_table
 from benchmarks.zoo.shrink import UNCHANGED, Scale, shrunk
@@ -101,6 +101,20 @@ def test_a_program_that_asks_whether_it_is_compiled() -> None:
     assert explain(EAGER + 1, lambda: EAGER, lambda _: EAGER) == [1, 0, 0]  # it does not ask
 
 
+def test_a_program_that_raises_if_it_is_told_that_it_is_compiled() -> None:
+    """transformers' BridgeTower builds a mask of the wrong size then."""
+
+    def told() -> tuple[Results, None]:
+        if torch.compiler.is_compiling():
+            raise ValueError("sizes 3\nand 4")
+        return results(EAGER), None
+
+    assert raises_as_told("ValueError: sizes 3 and 4", told)
+    assert not torch.compiler.is_compiling()
+    assert not raises_as_told("ValueError: sizes 3 and 5", told)
+    assert not raises_as_told("ValueError: sizes 3 and 4", lambda: (results(EAGER), None))
+
+
 def test_a_result_that_rounding_moves() -> None:
     assert explain(EAGER.flip(1), lambda: EAGER, lambda _: EAGER.flip(1)) == [0, 0, 1]
     assert explain(EAGER.flip(1), lambda: EAGER, lambda _: EAGER + 1e-6) == [1, 0, 0]
@@ -144,6 +158,8 @@ VALUE = {"group": "output", "path": "out", "kind": "value", "detail": "1e-1 off"
         (row(capture=way(asks=[VALUE])), ["asks"]),
         (row(auto=way(unstable=[VALUE])), ["unstable"]),
         (row(auto=way(raised="TypeError: no")), ["raises"]),
+        (row(auto=way(raised="TypeError: no", **{"raised as told": True})), ["asks"]),
+        (row(auto=way(raised="TypeError: no", **{"raised as told": False})), ["raises"]),
         (row(auto=way(fallbacks=["f: no kernel"])), ["fallback"]),
         (row(capture=way(**{"break count": 1, "breaks": [BREAK]}), theirs=way()), ["more breaks"]),
         (row(capture=way(**{"break count": 1}), theirs=way(**{"break count": 1})), []),
