@@ -21,8 +21,9 @@ from armature.trace.resume.resume_functions import hand_back, resume_code
 from armature.trace.resume.stack_layout import CALLS, PLAIN, Layout, Slot, after, effect, kinds, variables_of
 
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
-MAX_TAIL = 8  # instructions up to `return` that are not worth a resume function
-TAIL = PLAIN | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CONST", "BUILD_TUPLE"}
+MAX_TAIL = 16  # instructions up to `return` that are not worth a resume function
+ITEMS = frozenset({"BINARY_SUBSCR", "BINARY_SLICE", "STORE_SUBSCR", "STORE_SLICE"})  # a kernel does no more for them
+TAIL = PLAIN | ITEMS | {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CONST", "BUILD_TUPLE", "BUILD_SLICE"}
 RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 # They change the handled exception, suspend the frame, or depend on the instruction before.
@@ -155,7 +156,8 @@ class BreakWriter(FrameWriter):
             reads, writes = accesses(inst)
             if inst.opname in RETURNS:
                 return list(range(position, step + 1))
-            if inst.opname not in TAIL or not bound.issuperset(reads):
+            eager = TAIL if inst.protection is None else TAIL - ITEMS
+            if inst.opname not in eager or not bound.issuperset(reads):
                 break
             bound = bound.union(writes)
         return []
