@@ -1,5 +1,6 @@
 """Changes what the partitioner passes from the forward graph to the backward graph: inputs themselves in place of views
-of them and of numbers read from them, and also sizes that only occur within expressions.
+of them and of numbers read from them, no sums of what is passed anyway, and also sizes that only occur within
+expressions.
 
 A view made by the compiled graph would have to be recreated over its input before autograd can save it and detect later
 writes to the input. In the backward graph the same view costs nothing.
@@ -7,7 +8,7 @@ writes to the input. In the backward graph the same view costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,86 @@ from torch import fx
 from armature.torch_abi import symbols
 from armature.torch_abi.fake import NUMBER
 
+aten = torch.ops.aten
 Graphs = tuple[fx.GraphModule, fx.GraphModule]
+SUMS = frozenset((aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.neg.default))
+"""What takes less time to compute from values in memory than to write there and read."""
+RESHAPES = frozenset(
+    (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim)
+)
+
+
+def save_no_sums_of_saved(forward: fx.GraphModule, backward: fx.GraphModule, outputs: int) -> Graphs:
+    """Change both graphs in place: backward computes sums and products of saved tensors itself.
+
+    The partitioner saves them where forward reads an operand as a matrix first: else it would have to keep the operand
+    for them, which it does not know to be saved for the matrix. `outputs`: see `save_inputs_of_views`.
+    """
+    returned = forward.graph.output_node()
+    results = list(cast(Sequence[Any], returned.args[0]))
+    named = {place.name: place for place in backward.graph.find_nodes(op="placeholder")}
+    places = {node: named[node.name] for node in results[outputs:] if isinstance(node, fx.Node) and node.name in named}
+    line = {node: number for number, node in enumerate(backward.graph.nodes)}
+    for saved in [node for node in forward.graph.nodes if node in places]:
+        if not _is_sum(saved) or saved in results[:outputs]:
+            continue
+        sources = [_same_elements(operand, places) for operand in saved.all_input_nodes]
+        read = [places[source] for source in sources if source is not None]
+        place = places[saved]
+        if len(read) < len(sources) or not place.users or _bytes_kept_longer(read, place, line) > _bytes(place):
+            continue
+        first = min(place.users, key=line.__getitem__)
+        with backward.graph.inserting_before(first):
+            given = {n: _shaped(held, n) for n, held in zip(saved.all_input_nodes, read, strict=True)}
+            made = backward.graph.node_copy(saved, given.__getitem__)
+        line.update(dict.fromkeys((made, *given.values()), line[first]))
+        place.replace_all_uses_with(made)
+        backward.graph.erase_node(place)
+        del places[saved]
+        results[outputs:] = [node for node in results[outputs:] if node is not saved]
+    returned.args = (tuple(results),)
+    for module in (forward, backward):
+        module.recompile()
+    return forward, backward
+
+
+def _is_sum(node: fx.Node) -> bool:
+    """Whether a node is a sum or product of tensors of known sizes that nobody asked to be saved."""
+    return node.target in SUMS and "recompute" not in node.meta and _has_numbers(node)
+
+
+def _same_elements(node: fx.Node, places: Container[fx.Node]) -> fx.Node | None:
+    """A saved tensor with the elements of a node in their order: itself, or another shape of it."""
+    if node in places:
+        return node
+    shaped = [user for user in node.users if user in places and user.target in RESHAPES]
+    dense = [n for n in (node, *shaped) if _has_numbers(n) and n.meta["val"].is_contiguous()]
+    return dense[1] if len(dense) > 1 and dense[0] is node else None
+
+
+def _shaped(held: fx.Node, like: fx.Node) -> fx.Node:
+    """The tensor with the sizes of a node of the forward graph."""
+    shape = like.meta["val"].shape
+    if held.meta["val"].shape == shape:
+        return held
+    made = held.graph.call_function(aten.view.default, (held, list(shape)))
+    made.meta.update(like.meta)
+    return made
+
+
+def _bytes_kept_longer(read: Iterable[fx.Node], place: fx.Node, line: Mapping[fx.Node, int]) -> int:
+    """Bytes of the tensors that are in memory longer if the users of another read them instead."""
+    until = max(line[user] for user in place.users)
+    return sum(_bytes(n) for n in dict.fromkeys(read) if max((line[user] for user in n.users), default=0) < until)
+
+
+def _bytes(node: fx.Node) -> int:
+    return int(node.meta["val"].nbytes)
+
+
+def _has_numbers(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and all(type(n) is int for n in (*value.shape, *value.stride()))
 
 
 def save_inputs_of_views(forward: fx.GraphModule, backward: fx.GraphModule, outputs: int) -> Graphs:

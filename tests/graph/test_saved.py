@@ -1,4 +1,4 @@
-"""Inputs saved for the backward graph in place of views of them."""
+"""What is saved for the backward graph: inputs in place of views of them, and no sums of what is saved anyway."""
 
 from __future__ import annotations
 
@@ -167,3 +167,27 @@ def test_sizes_that_only_occur_within_expressions(pieces: int) -> None:
             found.square().sum().backward()
             expected.square().sum().backward()
             torch.testing.assert_close(x.grad, twin.grad)
+
+
+def gated(h: Tensor, w: Tensor, gate: Tensor) -> Tensor:
+    for _ in range(2):
+        new = (h @ w + h @ w.t()).tanh()
+        h = (h - new) * (h @ gate).sigmoid() + new
+    return h
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (1, 4, 8)], ids=["matrices", "views of matrices"])
+def test_backward_computes_sums_of_what_is_saved(shape: tuple[int, ...]) -> None:
+    armature.reset()
+    inputs = [torch.randn(shape, requires_grad=True), *(torch.randn(8, 8, requires_grad=True) for _ in range(2))]
+    twins = [t.detach().clone().requires_grad_() for t in inputs]
+    found, expected = armature.compile(gated, fullgraph=True)(*inputs), gated(*twins)
+    torch.testing.assert_close(found, expected)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    for ours, theirs in zip(inputs, twins, strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    forward, _ = session().compilations[-1].graphs
+    saved = forward.aten.module.graph.output_node().args[0][1:]
+    assert torch.ops.aten.tanh.default in [node.target for node in saved]
+    assert torch.ops.aten.sub.Tensor not in [node.target for node in saved]
