@@ -28,8 +28,9 @@ def takes_rows(t):
 def sets(t):
     out = t * 0
     low = t.argmin()
-    part = t[low : low + 2]  # of an unknown length
-    out[low : low + 2] = part
+    high = low + 2
+    part = t[low:high]  # of an unknown length
+    out[low:high] = part
     return out
 
 
