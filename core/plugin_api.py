@@ -46,10 +46,12 @@ from armature.graph.spellings import function_of
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
 from armature.plugin_values import (
+    EnteredAgain,
     PairedContextValue,
     as_index,
     call_uncompiled,
     change_before_graph,
+    made_inside,
     reachable_values,
     running_graphs,
     tensor_of_class,
@@ -210,6 +212,7 @@ __all__ = [
     "DerivedObjectValue",
     "DictOfSource",
     "DictValue",
+    "EnteredAgain",
     "EventKind",
     "Example",
     "ExceptionValue",
@@ -335,6 +338,7 @@ __all__ = [
     "layout",
     "locations_of",
     "looked_up",
+    "made_inside",
     "method_of",
     "min_cut",
     "namesake",

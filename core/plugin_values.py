@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from types import MappingProxyType
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import attrs
 import torch
 from torch import fx
 
+from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import PLAIN_TENSORS, alias, count_write, in_transform
 from armature.torch_abi.overrides import OWN_CLASSES
 from armature.torch_abi.pytree import tree_leaves
@@ -25,6 +26,24 @@ from armature.trace.values.sequence import TupleValue, index_of
 from armature.trace.values.tensor import TensorValue
 
 
+class EnteredAgain:
+    """The context manager in which a graph has ended, for the next one to enter: a generator can be entered only
+    once."""
+
+    def __init__(self, enter_by: Callable[..., Any], arguments: tuple[object, ...], leave_by: Callable[[Any], Any]):
+        self.enter_by, self.arguments, self.leave_by = enter_by, arguments, leave_by
+        self.opened: list[Any] = []
+        for function in (enter_by, leave_by):
+            if isinstance(function, FunctionType):
+                skip_code(function.__code__, below=True)
+
+    def __enter__(self) -> None:
+        self.opened.append(self.enter_by(*self.arguments))
+
+    def __exit__(self, *error: object) -> None:
+        self.leave_by(self.opened.pop())
+
+
 @attrs.define(eq=False)
 class PairedContextValue(ContextValue):
     """A context entered by one function, whose result is passed to the one that leaves it (autocast)."""
@@ -35,6 +54,8 @@ class PairedContextValue(ContextValue):
     made_by: Callable[..., Any] | None = None  # makes the context manager itself from the arguments
     open: list[tuple[Any, Any]] = attrs.field(factory=list)
     made_at: tuple[Location, ...] = ()  # where it was last entered: a graph may have to end there
+    # Settings of torch that such contexts make, as they are outside of all of them; keys as `made_inside` is given.
+    settings_before: Mapping[Hashable, object] = attrs.field(factory=dict)
 
     def enter(self, tracer: Tracing) -> Value:
         try:
@@ -62,12 +83,22 @@ class PairedContextValue(ContextValue):
         return PairedContextValue(self.kind, self.enter_by, self.arguments, self.leave_by, self.made_by)
 
     def rebuild(self, out: Rebuilding) -> None:
-        if self.made_by is None:
+        if self.made_by is None and not self.inside:
             out.cannot(self)
-        out.null_function(self.made_by)
-        for argument in self.arguments:
+        entered = (self.enter_by, self.arguments, self.leave_by)
+        arguments = entered if self.made_by is None else self.arguments
+        out.null_function(self.made_by or EnteredAgain)
+        for argument in arguments:
             out.constant(argument)
-        out.call(len(self.arguments))
+        out.call(len(arguments))
+
+
+def made_inside(tracing: Tracing, setting: Hashable, now: object) -> bool:
+    """Whether a context that is open has made a setting of torch: a guard would not find it before the frame."""
+    for context in tracing.effects.entered:
+        if isinstance(context, PairedContextValue) and setting in context.settings_before:
+            return bool(context.settings_before[setting] != now)
+    return False
 
 
 def tensor_of_class(tracer: Tracing, tensor: TensorValue, kind: type) -> TensorValue:

@@ -26,6 +26,7 @@ from armature.torch_abi.fake import set_versions, version_of
 from armature.torch_abi.grad_modes import Switch, set_grad_enabled
 from armature.torch_abi.symbols import is_unbacked
 
+Leave = Callable[[Any], Any]  # leaves a context, which it is given
 MOST_BYTES = 1 << 20  # limit for memory that is copied before each call
 MOST_BYTES_ONCE = 1 << 26  # limit before the first call
 
@@ -60,7 +61,7 @@ class Undo:
     """
 
     states: tuple[Switch, ...] = ()
-    entered: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+    entered: tuple[tuple[str, Leave], ...] = ()
     written: tuple[int, ...] = ()
     recorded: tuple[int, ...] = ()
     lasting: bool = False
@@ -99,7 +100,7 @@ class Undo:
                 result = run(*args)
             except BaseException as error:
                 if code is not None:
-                    self.leave_contexts(error, code)
+                    leave_contexts(error, code, self.entered)
                 self.restore(states, before, error)
                 raise
             self.proven = True
@@ -127,15 +128,6 @@ class Undo:
             snapshot(args[position] for position in self.altered),
             tuple(history_of(args[position]) for position in self.recorded),
         )
-
-    def leave_contexts(self, error: BaseException, code: CodeType) -> None:
-        """Leave the contexts that were entered; the failed graph's frame holds them."""
-        for frame in reversed(list(_frames(error.__traceback__))):
-            if frame.f_code.co_code == code.co_code and frame.f_code.co_varnames == code.co_varnames:
-                for name, leave in reversed(self.entered):
-                    opened = frame.f_locals.get(name)
-                    if opened is not None:
-                        leave(opened)
 
     def restore(self, states: tuple[Switch, ...], before: SavedState, error: BaseException) -> None:
         """Restore what was saved."""
@@ -172,6 +164,16 @@ class Undo:
             self._unrestored.discard(id(error))
             return False
         return True
+
+
+def leave_contexts(error: BaseException, code: CodeType, entered: Iterable[tuple[str, Leave]]) -> None:
+    """Leave the contexts that a graph has entered, which raised; the failed graph's frame holds them."""
+    for frame in reversed(list(_frames(error.__traceback__))):
+        if frame.f_code.co_code == code.co_code and frame.f_code.co_varnames == code.co_varnames:
+            for name, leave in reversed([*entered]):
+                opened = frame.f_locals.get(name)
+                if opened is not None:
+                    leave(opened)
 
 
 def is_small(tensors: Iterable[torch.Tensor]) -> bool:

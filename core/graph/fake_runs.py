@@ -9,10 +9,9 @@ from typing import Any
 
 from torch import fx
 
+from armature.frame.rerun import Leave
 from armature.torch_abi.grad_modes import switches_set_back
 from armature.trace.data import LEAVE
-
-Leave = Callable[[Any], Any]
 
 
 @contextmanager

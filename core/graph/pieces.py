@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
 from typing import Any
 
 import attrs
 import torch
 from torch import fx
 
+from armature.frame.rerun import Leave, leave_contexts
 from armature.torch_abi import altering, views
 from armature.torch_abi.fake import enable_python_dispatcher, version_of
 from armature.torch_abi.functions import Functions
@@ -119,6 +121,7 @@ class Outer:
     # memory that backward may read; only tracked if there is a backward
     used: set[int | None] = attrs.field(factory=set)
     count: int = 0
+    entered: dict[fx.Node, Any] = attrs.field(factory=dict)  # contexts around the piece that is compiled now
 
     def open(self) -> None:
         """Add the whole graph's inputs."""
@@ -147,6 +150,23 @@ class Outer:
         self.fakes[node] = found
         if isinstance(found, torch.Tensor):
             self.inputs[node] = GraphInput(node.name, None, found)
+
+    def enter_or_leave(self, node: fx.Node) -> None:
+        """Enter a context, as it will be when the pieces after it run; or leave one."""
+        target: Any = node.target
+        if LEAVE in node.meta:
+            self.entered[node] = target(*node.args)
+        for opened in node.all_input_nodes:
+            target(self.entered.pop(opened))
+
+    def leave_all(self) -> None:
+        """Leave the contexts that are still entered."""
+        for node, context in reversed(self.entered.items()):
+            node.meta[LEAVE](context)
+
+    def contexts(self) -> tuple[tuple[str, Leave], ...]:
+        """The names that the graph gives to the contexts it enters, with the functions that leave them."""
+        return tuple((copy.name, node.meta[LEAVE]) for node, copy in self.copies.items() if LEAVE in node.meta)
 
     def choose(self, node: fx.Node, compile_piece: CompilePiece) -> None:
         """Add a call of one of two graphs, each compiled on its own. With gradients it stays torch's own call, which
@@ -264,6 +284,8 @@ def compiled(
                 if not outer.call(step, compile_piece):
                     return None
                 continue
+            if "changes_state" in step.meta and step.target is not set_grad_enabled:
+                outer.enter_or_leave(step)
             if step.target is CONDITION and not outer.trains:
                 outer.choose(step, compile_piece)
             elif compile_call is None or not calls_graphs(step) or not outer.compiled_call(step, compile_call):
@@ -275,8 +297,11 @@ def compiled(
                 return None
     finally:
         set_grad_enabled(grad)
+        outer.leave_all()
     outer.close(whole.graph.output_node())
     run: Callable[..., Any] = fx.GraphModule(whole, outer.graph, type(whole).__name__).forward
+    if entered := outer.contexts():
+        run = leaving(run, entered)
     return setting_back(run) if switches else run
 
 
@@ -350,6 +375,20 @@ def setting_back(run: Callable[..., Any]) -> Callable[..., Any]:
             return run(*args)
         except BaseException:
             set_grad_enabled(grad)
+            raise
+
+    return call
+
+
+def leaving(run: Callable[..., Any], entered: tuple[tuple[str, Leave], ...]) -> Callable[..., Any]:
+    """Wrap a graph that enters contexts, to leave those that are open if it raises."""
+    code = run.__func__.__code__ if isinstance(run, MethodType) else run.__code__
+
+    def call(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except BaseException as error:
+            leave_contexts(error, code, entered)
             raise
 
     return call

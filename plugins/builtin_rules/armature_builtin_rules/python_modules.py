@@ -21,6 +21,7 @@ from armature.plugin_api import (
     find_in_class,
     is_data_descriptor,
     is_trusted,
+    made_inside,
     object_source,
     rely_on_class,
 )
@@ -78,7 +79,9 @@ class PythonModuleValue(Value):
         elif (trusted or self.module.__name__ == OWN_PACKAGE) and hasattr(self.module, name):
             obj = getattr(self.module, name)
             if trusted and isinstance(obj, SETTINGS):  # computed by a property, so it may be different next time
-                tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
+                if not made_inside(tracer, (self.module, name), obj):
+                    tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
+                return tracer.as_value(obj)
         else:
             self._missing(tracer, name, trusted)
             missing = f"module '{self.module.__name__}' has no attribute '{name}'"

@@ -1,4 +1,5 @@
-"""`torch.nn.attention.sdpa_kernel`: the kernels that scaled_dot_product_attention may choose, set while tracing."""
+"""`torch.nn.attention.sdpa_kernel`: the kernels that scaled_dot_product_attention may choose, set while tracing; and
+`torch.backends.cuda.sdp_kernel`, which names them one by one."""
 
 from __future__ import annotations
 
@@ -6,9 +7,16 @@ from contextlib import AbstractContextManager
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from armature.plugin_api import Call, PairedContextValue, Value, handles
+from armature.plugin_api import Call, Value, existing, handles
+from armature_torch_handlers.contexts.generators import context_value, leave_entered
 
 BACKENDS: dict[int, SDPBackend] = {int(backend.value): backend for backend in SDPBackend.__members__.values()}
+NAMED = {
+    "enable_flash": SDPBackend.FLASH_ATTENTION,
+    "enable_math": SDPBackend.MATH,
+    "enable_mem_efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "enable_cudnn": SDPBackend.CUDNN_ATTENTION,
+}
 
 
 def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> AbstractContextManager[object]:
@@ -16,11 +24,6 @@ def enter_sdpa_kernel(backends: tuple[int, ...], set_priority: bool) -> Abstract
     entered: AbstractContextManager[object] = sdpa_kernel([BACKENDS[number] for number in backends], set_priority)
     entered.__enter__()
     return entered
-
-
-def exit_sdpa_kernel(entered: AbstractContextManager[object]) -> None:
-    """Restore the backends allowed before."""
-    entered.__exit__(None, None, None)
 
 
 @handles(sdpa_kernel)
@@ -36,4 +39,17 @@ def choose_kernels(call: Call, backends: Value, set_priority: Value | None = Non
         return None
     numbers = tuple([int(item.as_object()) for item in items])
     ranked = set_priority is not None and bool(set_priority.as_constant())
-    return PairedContextValue(type(sdpa_kernel), enter_sdpa_kernel, (numbers, ranked), exit_sdpa_kernel)
+    return context_value(enter_sdpa_kernel, (numbers, ranked), leave_entered)
+
+
+@handles(*existing("torch.backends.cuda.sdp_kernel"))
+def choose_named_kernels(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The older spelling. Making it warns, which happens once, here."""
+    given = dict(zip(NAMED, args)) | kwargs
+    if len(args) > len(NAMED) or not given.keys() <= NAMED.keys():
+        return None
+    if not all(value.is_constant for value in given.values()):
+        return None
+    call.fn()
+    chosen = [kernel for name, kernel in NAMED.items() if name not in given or given[name].as_constant()]
+    return context_value(enter_sdpa_kernel, (tuple([int(kernel.value) for kernel in chosen]), False), leave_entered)

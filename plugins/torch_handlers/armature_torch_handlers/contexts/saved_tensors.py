@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 import torch
 from torch.autograd.graph import disable_saved_tensors_hooks
 
-from armature.plugin_api import Call, PairedContextValue, Value, handles
+from armature.plugin_api import Call, Value, handles
+from armature_torch_handlers.contexts.generators import context_value, leave_entered
 
 
 def enter_without_hooks(message: str) -> AbstractContextManager[object]:
@@ -15,11 +16,6 @@ def enter_without_hooks(message: str) -> AbstractContextManager[object]:
     entered: AbstractContextManager[object] = disable_saved_tensors_hooks(message)
     entered.__enter__()
     return entered
-
-
-def exit_without_hooks(entered: AbstractContextManager[object]) -> None:
-    """Restore the previous setting."""
-    entered.__exit__(None, None, None)
 
 
 def has_no_hooks() -> bool:
@@ -34,4 +30,4 @@ def without_hooks(call: Call, error_message: Value) -> Value | None:
         return None
     call.tracing.guards.answers(has_no_hooks, (), {}, True)
     arguments = (error_message.as_constant(),)
-    return PairedContextValue(AbstractContextManager, enter_without_hooks, arguments, exit_without_hooks)
+    return context_value(enter_without_hooks, arguments, leave_entered)

@@ -1,0 +1,118 @@
+"""Contexts of torch that are generators (`@contextmanager`), as values that a graph may end and go on inside of.
+
+A generator can be entered only once, so the next graph enters an object of our own in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+
+import attrs
+import torch
+
+from armature.plugin_api import (
+    AttrSource,
+    Call,
+    EnteredAgain,
+    PairedContextValue,
+    Source,
+    Tracing,
+    Value,
+    ValueType,
+    existing,
+    handles,
+    made_inside,
+)
+
+Enter = Callable[..., AbstractContextManager[object]]
+Leave = Callable[[AbstractContextManager[object]], None]
+Settings = dict[Hashable, object]  # by function and arguments, or module and name
+READ_BY = existing(
+    *(
+        f"torch._C._get_{name}_sdp_enabled"
+        for name in ("cudnn", "fa3", "flash", "math", "mem_efficient", "overrideable")
+    ),
+    *(f"torch.backends.cuda.{name}_sdp_enabled" for name in ("cudnn", "flash", "math", "mem_efficient")),
+    *(f"torch._C._get_cudnn_{name}" for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+    "torch._C._get_cudnn_depthwise_kernel",
+    "torch._C._get_mkldnn_enabled",
+    "torch._C._get_mkldnn_deterministic",
+    "torch._C._get_onednn_allow_tf32",
+    "torch._C._get_nnpack_enabled",
+    "torch._C._get_miopen_immediate",
+    "torch.backends.opt_einsum._get_enabled",
+)
+PRECISION_READ_BY = existing("torch._C._get_fp32_precision_getter")
+PRECISIONS = (
+    ("generic", "all"),
+    *((library, op) for library in ("cuda", "mkldnn") for op in ("all", "conv", "rnn", "matmul")),
+)
+
+
+LIBRARIES = ("cudnn", "miopen", "opt_einsum", "mkldnn", "nnpack")  # `existing` finds nothing in these modules
+MODULES = [torch.backends, *(getattr(torch.backends, name) for name in LIBRARIES if hasattr(torch.backends, name))]
+
+
+def settings_now() -> Settings:
+    """What torch's functions and modules say of the settings that contexts make."""
+    asked: dict[Hashable, Callable[[], object]] = {(read, ()): read for read in READ_BY}
+    asked |= {(read, of): partial(read, *of) for read in PRECISION_READ_BY for of in PRECISIONS}
+    for module in MODULES:
+        settings = (name for name, held in vars(type(module)).items() if isinstance(held, torch.backends.ContextProp))
+        asked |= {(module, name): partial(getattr, module, name) for name in settings}
+    found: Settings = {}
+    for setting, read in asked.items():
+        with suppress(RuntimeError):  # torch does not answer where old and new settings are mixed
+            found[setting] = read()
+    return found
+
+
+@handles(*READ_BY, *PRECISION_READ_BY, priority=1)
+def setting(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """A setting. One that an open context has made is a constant: a guard would not find it before the frame."""
+    if kwargs or not all(value.is_constant for value in args):
+        return None
+    asked = tuple(value.as_constant() for value in args)
+    now = call.fn(*asked)
+    if not made_inside(call.tracing, (call.fn, asked), now):
+        call.tracing.guards.answers(call.fn, asked, {}, now)
+    return call.constant(now)
+
+
+@attrs.define(eq=False)
+class GeneratorContextValue(PairedContextValue):
+    """A context that binds None with `as`."""
+
+    def enter(self, tracer: Tracing) -> Value:
+        around = next((each for each in tracer.effects.entered if isinstance(each, GeneratorContextValue)), None)
+        if around is not self:
+            self.settings_before = settings_now() if around is None else around.settings_before
+        super().enter(tracer)
+        return tracer.constant(None)
+
+    def clone(self) -> Value:
+        return context_value(self.enter_by, self.arguments, self.leave_by)
+
+
+def context_value(enter_by: Enter, arguments: tuple[object, ...], leave_by: Leave) -> GeneratorContextValue:
+    """The value of a context that has not been entered."""
+    return GeneratorContextValue(AbstractContextManager, enter_by, arguments, leave_by)
+
+
+def leave_entered(entered: AbstractContextManager[object]) -> None:
+    """Leave a context as at the end of a `with`."""
+    entered.__exit__(None, None, None)
+
+
+def of_program(obj: EnteredAgain, source: Source, tracer: Tracing) -> Value:
+    """The context in which a graph has ended."""
+    for name in ("enter_by", "arguments", "leave_by"):
+        tracer.objects.wrap(getattr(obj, name), AttrSource(source, name))
+    made = context_value(obj.enter_by, obj.arguments, obj.leave_by)
+    made.source = source
+    return made
+
+
+VALUE_TYPES = (ValueType(EnteredAgain, of_program),)
