@@ -135,3 +135,22 @@ def assertion(call: Call, condition: Value, message: Value | None = None) -> Val
 def property_of_distributions(call: Call, wrapped: Value) -> Value | None:
     """The result of a distribution's lazy property for the class, because argument checks ask whether it exists."""
     return call.new_value(call.fn(wrapped.as_object()))
+
+
+if torch.__version__ < "2.12":  # later versions keep the check in the graphs that AOTAutograd makes
+
+    @handles(torch.nn.functional.one_hot)
+    def one_hot(call: Call, tensor: Value, num_classes: Value | None = None) -> Value | None:
+        """Check the classes in a tensor of the CPU beside the call; the kernel of a GPU checks none."""
+        if not isinstance(tensor, TracedTensor) or tensor.device.type != "cpu" or num_classes is None:
+            return None
+        if num_classes.is_constant and num_classes.as_constant() == -1:
+            return None
+        call.polyfill(check_classes, tensor, num_classes)
+        return call.graph_call(call.fn, tensor, num_classes)
+
+
+def check_classes(tensor: torch.Tensor, num_classes: int) -> None:
+    """The checks of `one_hot`, as part of a graph."""
+    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
+    torch._assert_async((tensor < num_classes).all(), "Class values must be smaller than num_classes.")
