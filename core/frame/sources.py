@@ -31,7 +31,7 @@ MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 def load_result(out: Loader, fn: Callable[..., Any], base: Source) -> None:
     """Push the result of a function of armature's own or in C, applied to the object at a source."""
-    code = getattr(fn, "__code__", None)
+    code = getattr(fn, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
     if code is not None:
         skip_code(code, below=True)  # a plugin's would be compiled like the program's
     out.null_function(fn)

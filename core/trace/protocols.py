@@ -132,9 +132,10 @@ class OverridingNow(Protocol[V, W]):
 
 class SymbolicSizes(Protocol[T_co, T_contra]):
     """The numbers of the program that are represented by symbols. floats: those that are nodes, by their sources.
-    quantities: by symbol, where the compiled code reads it."""
+    contents: those in tensors that the graph may write to. quantities: by symbol, where the code reads it."""
 
     floats: dict[Source, Any]
+    contents: dict[Source, None]
     quantities: dict[Any, Any]
 
     def changes(self, number: float, source: Source) -> bool:

@@ -150,6 +150,10 @@ class Rebuilder(ValueWriter):
         for name in self.code.co_cellvars:
             self.emit("MAKE_CELL", CellVar(name))
         self.emit("RESUME", 0)
+        for source in self.tracer.sizes.contents if self.tracer.recorder.mutates else ():
+            self.load_source(source)
+            self._read_early[source] = self.temporary()
+            self.emit("STORE_FAST", self._read_early[source])
         now, functions = self.tracer, self.tracer.knowledge.tables.functions
         self.undo = Undo() if slot is None else plan(now.recorder, now.effects, now.fakes, functions)
         # A frame may run again if nothing visible has happened by then.

@@ -39,6 +39,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
     _cells: dict[int, str] = attrs.field(factory=dict)
     _symbols: dict[Any, str] = attrs.field(factory=dict)
     _size_reads: list[Instr] = attrs.field(factory=list)
+    _read_early: dict[Source, str] = attrs.field(factory=dict)  # variables of what is read before the graph
     # the list being written to
     _now: list[Any] = attrs.field(default=attrs.Factory(lambda self: self.main, takes_self=True))
     _before: PrecallWriter = attrs.field(factory=PrecallWriter)
@@ -159,7 +160,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
 
     def load_source(self, source: Source) -> None:
-        held = self._paths.get(source)
+        held = self._paths.get(source) or self._read_early.get(source)
         if held is not None:
             self.emit("LOAD_FAST", held)
             return

@@ -56,6 +56,7 @@ class Sizes:
     floats: dict[Source, FloatValue] = attrs.field(factory=dict)
     quantities: dict[Any, Quantity] = attrs.field(factory=dict)
     owners: dict[Any, TensorValue | SymbolicValue] = attrs.field(factory=dict)
+    contents: dict[Source, None] = attrs.field(factory=dict)  # numbers in tensors that the graph may write to
     derived: list[tuple[Quantity, Any]] = attrs.field(factory=list)  # sizes and strides computed from symbols
     _ints: dict[Source, SymbolicValue] = attrs.field(factory=dict)
     _nodes: dict[Any, fx.Node] = attrs.field(factory=dict)

@@ -7,7 +7,7 @@ changes. If the tensor depends on constants only, the number is a constant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 import torch
@@ -60,15 +60,27 @@ def same(new: Iterable[Value], old: Iterable[Value]) -> bool:
 
 def read(tracing: Tracing, value: TracedTensor) -> Value:
     """The number in a one-element tensor if it is known before the graph; else the tensor."""
-    tensor, source = value.real, value.source
-    if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE or tensor.dim():
+    tensor = value.real
+    if tensor is None or tensor.dim():
         return value
+    return read_by(tracing, value, number_of, "{}.item()") or value
+
+
+def read_by(
+    tracing: Tracing, value: TracedTensor, number_of: Callable[[torch.Tensor], int], words: str
+) -> Value | None:
+    """An int that a function computes from an int tensor of the program before the graph; None if that can't be done.
+    words: the function as an expression."""
+    tensor, source = value.real, value.source
+    if type(tensor) is not torch.Tensor or source is None or tensor.dtype not in WHOLE:
+        return None
     # If it was written to, or passes through a `__torch_function__`, its number may have changed.
     if tensor.device.type != "cpu" or tracing.overrides.present or may_have_changed(tracing, value):
-        return value
+        return None
     number = tracing.fakes.run_real(number_of, tensor)
-    place = CallSource(source, number_of, "{}.item()")
+    place = CallSource(source, number_of, words)
     if tracing.sizes.changes(number, place):
+        tracing.sizes.contents[place] = None
         return tracing.sizes.of_program(tracing, number, place)
     tracing.guards.equal(place, number)
     return ConstantValue(number, source=place)

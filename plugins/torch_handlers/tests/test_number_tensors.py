@@ -169,6 +169,12 @@ def changed_after(x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
     return row, n
 
 
+def size_of_the_moment(x: Tensor, n: Tensor) -> tuple[Tensor, int]:
+    rows = torch.arange(n)
+    n.add_(1)
+    return rows, rows.shape[0] * 2
+
+
 def through_an_alias(x: Tensor, n: Tensor) -> Tensor:
     n.view(1).zero_()
     return x[n]
@@ -193,6 +199,7 @@ def after_another_was_written(x: Tensor, n: Tensor) -> Tensor:
         set_before,
         replaced_before,
         changed_after,
+        size_of_the_moment,
         through_an_alias,
     ],
 )
