@@ -139,3 +139,97 @@ def test_flags_that_are_set_one_after_the_other() -> None:
     for place in range(12):
         getattr(module, f"flag{place}").fill_(True)
         assert torch.equal(compiled(x), module(x))
+
+
+class Probable(nn.Module):
+    """Asks about elements of a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("probs", torch.tensor([1.0, 0.5, 0.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for place in range(3):
+            prob = self.probs[place]
+            if self.training or prob > 0:
+                x = self.masked(x, prob)
+        return x.cos() if (self.probs.sum() - 1).abs() >= 1 else x
+
+    @staticmethod
+    def masked(x: Tensor, prob: Tensor) -> Tensor:
+        return x * 2 if not prob < 1 else x + prob
+
+
+def test_questions_about_small_buffers() -> None:
+    eager, given, x = Probable().eval(), Probable().eval(), torch.ones(3)
+    compiled = armature.compile(given, fullgraph=True)
+
+    def call(*probs: float) -> None:
+        for module in (eager, given):
+            module.probs.copy_(torch.tensor(probs))
+        torch.testing.assert_close(compiled(x), eager(x))
+
+    assert compilations(call, 1.0, 0.5, 0.0) == 1
+    assert compilations(call, 1.0, 0.25, 0.0) == 0  # as before, by other numbers
+    assert compilations(call, 1.0, 0.0, 0.0) == 1
+    assert compilations(call, 1.0, 0.75, 0.0) == 0
+
+
+def test_a_buffer_of_another_shape_is_asked_again() -> None:
+    eager, given, x = Probable(), Probable(), torch.ones(3)
+    compiled = armature.compile(given)
+    for probs in ([1.0, 0.5, 0.0], [1.0], [0.5, 0.5, 0.5, 2.0]):
+        for module in (eager, given):
+            module.probs = torch.tensor(probs)
+        if len(probs) == 1:
+            for run in (eager, compiled):
+                with pytest.raises(IndexError):
+                    run(x)
+        else:
+            torch.testing.assert_close(compiled(x), eager(x))
+
+
+CHANGES: dict[str, Callable[[Probable], object]] = {
+    "the buffer": lambda module: module.probs.mul_(0.5),
+    "an element": lambda module: module.probs[1].fill_(2.0),
+    "its data": lambda module: module.probs.data.neg_(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_questions_about_what_the_function_has_written(change: str) -> None:
+    class Changing(Probable):
+        def forward(self, x: Tensor) -> Tensor:
+            CHANGES[change](self)
+            return super().forward(x)
+
+    eager, given, x = Changing(), Changing(), torch.ones(3)
+    compiled = armature.compile(given)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), eager(x))
+
+
+def test_an_element_that_is_changed_before_it_is_asked() -> None:
+    class Copied(Probable):
+        def forward(self, x: Tensor) -> Tensor:
+            prob = self.probs[1] * 1
+            prob.add_(x[0])
+            return x * 2 if prob > 1 else x + 1
+
+    given = Copied()
+    compiled = armature.compile(given)
+    for first in (0.0, 1.0, 0.0, 1.0):
+        x = torch.full((3,), first)
+        torch.testing.assert_close(compiled(x), given(x))
+
+
+def test_questions_with_an_argument_of_the_call() -> None:
+    class Against(Probable):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 2 if self.probs[0] > x[0] else x + 1
+
+    given = Against()
+    compiled = armature.compile(given)
+    for first in (0.0, 3.0, 0.0):
+        x = torch.full((3,), first)
+        torch.testing.assert_close(compiled(x), given(x))
