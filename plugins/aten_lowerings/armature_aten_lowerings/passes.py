@@ -233,6 +233,7 @@ PASSES: tuple[Pass, ...] = (
         gradients.compute_images_apart,
         after=("gradients-of-windows", "products-of-pixels"),
     ),
+    Pass("gradients-at-the-peak", "post_grad", peaks.turn_gradients_at_the_peak, after=("gradients-of-images",)),
     Pass("masks-of-dropout", "post_grad", randomness.draw_masks_alone),
     Pass("dead-code", "post_grad", remove_dead_code, after=("common-values",)),
 )

@@ -1,4 +1,4 @@
-"""Channels last for the convolutions of a CPU that set a graph's peak of memory.
+"""Channels last for the convolutions of a CPU that set a graph's peak of memory, and for their gradients.
 
 oneDNN copies an image by rows to a layout of its own, and its result back from there: for as long as the convolution
 runs, both are in memory twice. With channels last it reads and writes them where they are.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Mapping
 
 import attrs
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from armature.plugin_api import GraphKind, fake_of
+from armature_aten_lowerings.common import add_call
 from armature_aten_lowerings.layouts import (
     FEW_CHANNELS,
     ChannelsLast,
@@ -28,6 +30,8 @@ from armature_aten_lowerings.layouts import (
 from armature_aten_lowerings.libraries import LIBRARIES
 
 aten = torch.ops.aten
+BACKWARD = aten.convolution_backward.default
+SPARE = "spare"  # in the meta of a backward graph's input that nobody else is likely to hold
 BLOCK = 16  # channels that lie together in oneDNN's layout
 MOST_COPIED = 2  # bytes for each one that a convolution may have copied to become faster
 WORTH_COPIES = 1 / 16  # part of the peak that has to be saved
@@ -58,6 +62,73 @@ def turn_the_peak(module: object, ctx: object) -> object:
     return module
 
 
+def turn_gradients_at_the_peak(module: object, ctx: object) -> object:
+    """The pass: in backward on a CPU, let the gradients of images that set the peak of memory have channels last.
+
+    Of the image itself that call reads only sizes and strides, so it is given the same memory with other strides. The
+    incoming gradient is copied, as oneDNN would, and the result is read where it is, by what computes the next one.
+    """
+    if not isinstance(module, fx.GraphModule) or module.meta.get("kind") is not GraphKind.BACKWARD:
+        return module
+    calls = [n for n in module.graph.find_nodes(op="call_function", target=BACKWARD) if is_of_image_by_rows(n)]
+    if not calls:
+        return module
+    held = _Line.of(module.graph).bytes_at_calls()
+    near = max(held.values()) * (1 - WORTH_COPIES)
+    for call in [n for n in calls if held[n] >= near and taken_turned(n) < copied_for_image(n)][:MOST_TURNED]:
+        _turn(call)
+    return module
+
+
+def _turn(call: fx.Node) -> None:
+    """Let a call compute the gradient of an image with channels last, and what reads that copy it by rows."""
+    gradient, image, *rest = args_of(call)
+    _, channels, height, width = shape = fake_of(image).shape
+    strides = (channels * height * width, 1, width * channels, channels)
+    with call.graph.inserting_before(call):
+        described = add_call(call, aten.as_strided.default, image, list(shape), list(strides))
+        made = add_call(call, BACKWARD, gradient, described, *rest)
+        if not is_channels_last(made.meta["val"][0]):  # torch calls no oneDNN for it
+            return
+        result = add_call(call, operator.getitem, made, 0)
+        by_rows = add_call(call, aten.clone.default, result, memory_format=torch.contiguous_format)
+    for user in list(call.users):
+        user.replace_all_uses_with(by_rows)
+        call.graph.erase_node(user)
+    call.graph.erase_node(call)
+
+
+def is_of_image_by_rows(node: fx.Node) -> bool:
+    """Whether a call computes the gradient of an image by rows, and only that."""
+    if node.target is not BACKWARD:
+        return False
+    gradient, image, _, _, _, _, _, transposed, _, _, mask = args_of(node)
+    return list(mask) == [True, False, False] and not transposed and _are_by_rows(gradient, image)
+
+
+def _are_by_rows(*images: object) -> bool:
+    """Whether these are images by rows for which oneDNN computes on a CPU."""
+    if not torch.backends.mkldnn.is_available() or not all(isinstance(n, fx.Node) and is_image(n) for n in images):
+        return False
+    values = [fake_of(n) for n in images if isinstance(n, fx.Node)]
+    return all(v.device.type == "cpu" and v.dtype == torch.float and v.is_contiguous() for v in values)
+
+
+def copied_for_image(call: fx.Node) -> int:
+    """Bytes that oneDNN takes for the gradient of an image by rows, besides its arguments and result."""
+    gradient, image, weight, *_ = args_of(call)
+    made = blocked(fake_of(image))
+    return max(blocked(fake_of(gradient)) + int(fake_of(weight).nbytes) + made - bytes_of(call), made)
+
+
+def taken_turned(call: fx.Node) -> int:
+    """The same with channels last: copies of the incoming gradient, and of the weight for torch and for oneDNN."""
+    gradient, _, weight, *_ = args_of(call)
+    window = fake_of(weight)
+    copies = 1 if math.prod(window.shape[2:]) == 1 else 2
+    return int(fake_of(gradient).nbytes + copies * window.nbytes)
+
+
 def is_by_rows(node: fx.Node) -> bool:
     """Whether a call is a convolution of images for which oneDNN copies them."""
     if node.target is not aten.convolution.default or not isinstance(node.args[0], fx.Node):
@@ -67,8 +138,8 @@ def is_by_rows(node: fx.Node) -> bool:
 
 
 def peak_of(graph: fx.Graph) -> tuple[int, fx.Node | None]:
-    """The most bytes in memory while a library runs, but for the graph's inputs, and the call that takes them. Results
-    of libraries are in memory, what they read, and what the graph returns; all else is part of kernels."""
+    """The most bytes in memory while a library runs, but for inputs that others hold, and the call that takes them.
+    Results of libraries are in memory, what they read, and what the graph returns; all else is part of kernels."""
     found = _Line.of(graph).bytes_at_calls()
     highest = max(found, key=lambda node: found[node], default=None)
     return (0, None) if highest is None else (found[highest], highest)
@@ -91,6 +162,7 @@ class _Line:
         calls = tuple(node for node in places if node.target in LIBRARIES)
         read = [owner(n) for node in (*calls, graph.output_node()) for n in node.all_input_nodes]
         held = {n: bytes_of(n) for n in dict.fromkeys((*calls, *read)) if n.op == "call_function"}
+        held |= {n: bytes_of(n) for n in graph.find_nodes(op="placeholder") if n.meta.get(SPARE)}
         ends: dict[fx.Node, int] = {}
         for node in reversed(places):
             ends[node] = max((_read_at(user, held, places, ends) for user in node.users), default=places[node])
@@ -129,7 +201,13 @@ def bytes_of(node: fx.Node) -> int:
 
 
 def copied_by(call: fx.Node) -> int:
-    """Bytes that oneDNN takes for a convolution of images by rows, besides its arguments and result."""
+    """Bytes that oneDNN takes for a convolution of images by rows, or a gradient of one, besides its arguments and
+    result."""
+    if call.target is BACKWARD:
+        gradient, image, *_ = args_of(call)
+        if is_of_image_by_rows(call):
+            return copied_for_image(call)
+        return sum(blocked(fake_of(n)) for n in (gradient, image)) if _are_by_rows(gradient, image) else 0
     if not is_by_rows(call) or not worth_on_cpu(call):
         return 0
     image, weight, *_ = args_of(call)

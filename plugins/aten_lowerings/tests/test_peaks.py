@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, fx, nn
@@ -72,3 +74,23 @@ def test_the_peak_counts_copies_of_images_by_rows() -> None:
     assert by_rows == image + 2 * filled + weight  # channels are filled up to 16 at a time
     assert at is not None and at.target is aten.convolution.default
     assert traced(torch.channels_last)[0] == 2 * image
+
+
+@pytest.mark.parametrize(("channels", "turns"), [((64, 32), True), ((16, 64), False)], ids=["narrower", "wider"])
+def test_the_gradient_of_an_image_at_the_peak_has_channels_last(channels: tuple[int, int], turns: bool) -> None:
+    """If that takes a smaller copy, of the incoming gradient, than oneDNN's of the result."""
+    armature.reset()
+    one, two = channels
+    model = nn.Sequential(nn.Conv2d(3, one, 3, padding=1), nn.Tanh(), nn.Conv2d(one, two, 3, padding=1), nn.Tanh())
+    twin, x = copy.deepcopy(model), torch.randn(2, 3, 40, 40)
+    for module, call in ((model, armature.compile(model, fullgraph=True)), (twin, twin)):
+        module.zero_grad()
+        call(x).square().mean().backward()
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+    _, backward = session().compilations[-1].graphs
+    calls = backward.aten.module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default)
+    [alone] = [call for call in calls if call.args[-1] == [True, False, False]]
+    assert is_channels_last(alone.args[1].meta["val"]) is turns
+    assert is_channels_last(alone.meta["val"][0]) is turns
+    assert alone.args[0].meta["val"].is_contiguous()
