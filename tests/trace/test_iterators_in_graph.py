@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -218,6 +219,9 @@ def on_its_way(iterator):
         lambda: iter({"a": T, "b": T + 1, "c": 3}.values()),
         lambda: on_its_way(reversed({1: 2, 3: 4, 5: 6})),
         lambda: on_its_way(iter({5, 1, 9})),
+        lambda: iter(OrderedDict({1: 2, 3: 4, 5: 6})),
+        lambda: on_its_way(reversed(OrderedDict({1: 2, 3: 4, 5: 6}).values())),
+        lambda: on_its_way(iter(OrderedDict({"a": 1, "b": 2, "c": 3}).items())),
         lambda: on_its_way(iter({"a": 1, "b": 2, "c": 3}.items())),
     ],
 )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,14 @@ def of_a_dict(t):
     return a + held[next(keys)] + next(values) + next(items)[1], list(keys), list(values), list(items)
 
 
+def of_an_ordered_dict(t):
+    held = OrderedDict(a=t, b=t * 2, c=t * 3)
+    keys, values, items = iter(held), reversed(held.values()), iter(held.items())
+    a = held[next(keys)] + next(values) + next(items)[1]
+    armature.graph_break()
+    return a + held[next(keys)] + next(values) + next(items)[1], list(keys), list(values), list(items)
+
+
 def at_their_end(t):
     items = [t]
     first, second = iter(items), iter((t,))
@@ -129,7 +138,7 @@ def grows_afterwards(t):
 
 PROGRAMS = [
     over_a_tuple, over_a_list, over_a_list_of_the_program, over_a_range, numbered, zipped, numbered_pairs, backwards,
-    mapped, filtered, of_a_dict, at_their_end, in_a_dict, grows_afterwards,
+    mapped, filtered, of_a_dict, of_an_ordered_dict, at_their_end, in_a_dict, grows_afterwards,
 ]  # fmt: skip
 
 
@@ -253,6 +262,20 @@ def changes_its_dict(t):
     return t, table
 
 
+def changes_its_ordered_dict(t):
+    table, found = OrderedDict(a=1.0, b=2.0, c=3.0), []
+    for change in (lambda: table.update(b=5.0), lambda: table.move_to_end("a"), lambda: table.update(d=4.0)):
+        try:
+            for key, x in table.items():
+                t = t * x
+                armature.graph_break()
+                found.append(key)
+                change()
+        except RuntimeError as error:
+            found.append(str(error))
+    return t, table, found
+
+
 def of_unequal_lengths(t):
     try:
         for a, b in zip([1.0, 2.0, 3.0], [4.0, 5.0], strict=True):
@@ -269,6 +292,7 @@ def of_unequal_lengths(t):
     [
         changed_before, two_share_one, until, grows_while_it_is_iterated_over, one_list_of_two_names,
         pairs_of_one_iterator, takes_what_its_loop_would, of_a_generator_and_a_map, of_a_set, changes_its_dict,
+        changes_its_ordered_dict,
         of_unequal_lengths,
     ],
 )  # fmt: skip

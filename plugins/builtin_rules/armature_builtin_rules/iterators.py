@@ -9,6 +9,7 @@ import enum
 import gc
 import itertools
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
@@ -70,10 +71,21 @@ def components(iterator: object) -> tuple[object, ...]:
 def progress(iterator: object) -> object:
     """The position of an iterator of BUILDERS: equal for equal positions."""
     if type(iterator) in MAPPING_ITERATORS:
-        return operator.length_hint(iterator)
+        return remaining(iterator)
     found = components(iterator)
     inner = [progress(part) for part in found if type(part) in BUILDERS]
     return (*inner, *(part for part in found if type(part) is int))
+
+
+def remaining(iterator: object) -> int:
+    """How many values an iterator of MAPPING_ITERATORS has left; 0 if its mapping has changed."""
+    if type(iterator) is not OF_ORDERED_DICT:
+        return operator.length_hint(iterator)
+    try:
+        items = components(iterator)[0]
+    except RuntimeError:
+        return 0
+    return len(items) if isinstance(items, list) else 0
 
 
 def inner_iterators(iterator: object) -> list[object]:
@@ -86,7 +98,7 @@ def containers(iterator: object) -> tuple[object, ...]:
     """The lists and dicts that an iterator of COPIED iterates over."""
     every = [one for one in (iterator, *inner_iterators(iterator)) if type(one) not in JOINING]
     held = [iterated_mapping(one) if type(one) in DICT_ITERATORS else components(one)[0] for one in every]
-    return tuple(one for one in held if type(one) in (list, dict))
+    return tuple(one for one in held if type(one) in (list, dict, OrderedDict))
 
 
 def ahead(iterator: object) -> tuple[object, ...] | None:
@@ -95,7 +107,7 @@ def ahead(iterator: object) -> tuple[object, ...] | None:
     every = [iterator, *inner_iterators(iterator)]
     if not all(type(one) in COPIED for one in every) or len({id(one) for one in every}) < len(every):
         return None
-    if any(type(one) in DICT_ITERATORS and operator.length_hint(one) > MOST_COPIED for one in every):
+    if any(type(one) in DICT_ITERATORS and remaining(one) > MOST_COPIED for one in every):
         return None
     try:
         found = tuple(itertools.islice(copied(iterator), LAST_ROUNDS + 1))
@@ -271,8 +283,10 @@ SEQUENCES: Iterable[object] = (iter([]), iter(()), iter(range(1)), iter(""), ite
 MAPPING: dict[int, int] = {}
 MAPPINGS: Iterable[object] = (
     *(way(view) for view in (MAPPING.keys(), MAPPING.values(), MAPPING.items()) for way in (iter, reversed)),
+    iter(OrderedDict[int, int]()),
     iter(set[int]()),
 )  # fmt: skip
+OF_ORDERED_DICT = type(iter(OrderedDict[int, int]()))  # over keys, values or items, in either order
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
 DICT_ITERATORS = MAPPING_ITERATORS - {type(iter(set[int]()))}
 JOINING = (zip, enumerate)
