@@ -10,6 +10,7 @@ the caller.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, TracebackType
@@ -17,6 +18,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch import fx
 
 from armature.errors import ArmatureWarning
 from armature.frame.data import resume_point
@@ -57,7 +59,7 @@ class Undo:
 
     saves: whether all of this is saved before each call until one call has not raised (`proven`). always: it is saved
     before later calls too. handled: it is saved however large it is, because a `try` of the program may handle the
-    error.
+    error. repeats: no memory is saved, because eager mode sets the same items again (`sets_unread_items`).
     """
 
     states: tuple[Switch, ...] = ()
@@ -70,6 +72,7 @@ class Undo:
     saves: bool = False
     always: bool = False
     handled: bool = False
+    repeats: bool = False
     proven: bool = False
     _unrestored: set[int] = attrs.field(factory=set)  # ids of errors after which memory could not be restored
 
@@ -114,7 +117,8 @@ class Undo:
         if not self.saves_next:
             return SavedState(known)
         tensors = tuple(args[position] for position in self.written)
-        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
+        copied = () if self.repeats else tensors
+        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in copied}
         limit = MOST_BYTES if self.proven else MOST_BYTES_ONCE
         if not self.handled and sum(storage.nbytes() for storage in storages.values()) > limit:
             return SavedState(known)
@@ -182,6 +186,19 @@ def is_small(tensors: Iterable[torch.Tensor]) -> bool:
     return not any(map(is_unbacked, sizes.values())) and bool(sum(sizes.values()) <= MOST_BYTES)
 
 
+def sets_unread_items(
+    node: fx.Node, target: fx.Node | None, memory: torch.Tensor, others: Iterable[torch.Tensor]
+) -> bool:
+    """Whether a node sets items of an input that nothing before it reads. If it raises, items that it has set by then
+    are those that eager mode sets when it runs the node again. memory, others: the fakes of this and of all inputs."""
+    if target is None or node.target is not operator.setitem or node.args[0] is not target or node.args[2] is target:
+        return False
+    if memory.layout is not torch.strided or [*target.users] != [node]:
+        return False
+    mine = memory_of(memory)._cdata
+    return [one.layout is torch.strided and memory_of(one)._cdata == mine for one in others].count(True) == 1
+
+
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.untyped_storage()._cdata, tensor.shape, tensor.stride(), tensor.storage_offset()
 
@@ -206,6 +223,13 @@ class Rerun:
     strict: bool
     undo: Undo
     warned: bool = False
+
+    @classmethod
+    def of(cls, code: CodeType, undo: Undo, certain: bool, strict: bool) -> Rerun:
+        """The object that reruns frames of a code object."""
+        copy = code.replace()  # a copy has no compiled code attached
+        skip_code(copy)
+        return cls(copy, torch.is_grad_enabled(), certain, strict, undo)
 
     def own_code(self) -> CodeType:
         """The code to run: a copy of the frame's code, or the rest of it for a resumed frame."""

@@ -19,6 +19,7 @@ from armature.torch_abi.fake import FakeTensor
 from armature.torch_abi.operators import is_kernel_operator, written_positions
 
 HANDLED = "handled"  # in the meta of a node within a `try` of the program
+REPEATS = "repeats"  # in the meta of a node that eager mode runs again on what it has changed when it raises
 LEAVE = "leave"  # in the meta of a node that enters a context: the function that leaves it
 # attribute of a function: positions of the arguments it may write to, None if it may write to any
 UNCOMPILED = "runs_uncompiled"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -235,3 +236,83 @@ def test_under_a_transform_the_error_is_eager_modes() -> None:
         assert difference(gradient(program, 1), gradient(mine, 1)) == 0.0
         with pytest.raises(IndexError):
             gradient(mine, 7)
+
+
+def read_before(t, alias, index):
+    total = t.sum()
+    try:
+        t[index] = total
+    except IndexError:
+        return t.sum() * 3
+    return t.sum() * 2
+
+
+def alias_read_before(t, alias, index):
+    total = alias.sum()
+    try:
+        t[index] = total
+    except IndexError:
+        return t.sum() * 3
+    return t.sum() * 2
+
+
+def added_to(t, alias, index):
+    try:
+        t.index_add_(0, index, t.new_ones(2))
+    except IndexError:
+        return t.sum() * 3
+    return t.sum() * 2
+
+
+def set_twice(t, alias, index):
+    t[index] = 5.0
+    try:
+        t[index + 1] = 7.0
+    except IndexError:
+        return t.sum() * 3
+    return t.sum() * 2
+
+
+def of_large(fn: Callable[..., Any], index: int) -> Any:
+    leaf = torch.ones(MOST_BYTES, requires_grad=True)
+    made = leaf * 1
+    found = fn(made, made.detach(), torch.tensor([0, index]))
+    found.backward()
+    return found.detach(), made.detach()[:4], made._version, leaf.grad
+
+
+@BACKENDS
+@pytest.mark.parametrize("program", [read_before, alias_read_before, added_to, set_twice])
+def test_large_memory_that_is_read_before_or_added_to_ends_the_graph(program: Callable[..., Any], backend: str) -> None:
+    """Eager mode, run again, would read what the graph has changed."""
+    mine, records = compiled(program, backend)
+    for index in (1, MOST_BYTES - 1, MOST_BYTES, 2):
+        try:
+            expected = of_large(program, index)
+        except (IndexError, RuntimeError) as error:
+            with pytest.raises(type(error)):
+                of_large(mine, index)
+        else:
+            assert difference(expected, of_large(mine, index)) == 0.0
+    assert len(records.compilations) > 1
+
+
+@BACKENDS
+def test_items_of_large_memory_are_set_again(backend: str) -> None:
+    def program(t, index, seen):
+        seen.append(len(seen))
+        t[index] = 2.0
+        return t.sum()
+
+    mine, records = compiled(program, backend)
+    for index in (1, MOST_BYTES, 2):
+        outcomes = []
+        for fn in (program, mine):
+            leaf, seen = torch.ones(MOST_BYTES, requires_grad=True), [0]
+            made = leaf * 1
+            with contextlib.suppress(IndexError):
+                fn(made, torch.tensor([0, index]), seen)
+            made.sum().backward()
+            outcomes.append((seen, made.detach()[:3], made._version, leaf.grad))
+        assert difference(*outcomes) == 0.0
+    assert len(records.compilations) == 1

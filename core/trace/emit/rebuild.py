@@ -18,7 +18,7 @@ from armature.torch_abi import overrides
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.trace.base import Value, Write
 from armature.trace.data import CompiledGraphSlot
-from armature.trace.emit.rerun import plan, rerun_of
+from armature.trace.emit.rerun import plan
 from armature.trace.emit.value_writer import ValueWriter, output_name
 from armature.trace.recording.graph_nodes import only_computes
 
@@ -163,7 +163,7 @@ class Rebuilder(ValueWriter):
             raise self.tracer.ending.breaks[0]
         if repeats or precalled:
             strict = self.tracer.config.strict or self.tracer.users_backend
-            self._rerun = rerun_of(self.code, self.undo, not (self.tracer.stack.has_handlers or precalled), strict)
+            self._rerun = Rerun.of(self.code, self.undo, not (self.tracer.stack.has_handlers or precalled), strict)
         begin = TryBegin(self._failed, False, 0)
         if precalled:
             self._before.save(self)

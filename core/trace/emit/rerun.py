@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from types import CodeType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
-from armature.frame.rerun import Rerun, Undo, is_small
+from armature.frame.rerun import Undo, is_small
 from armature.torch_abi.altering import can_restore_histories, has_history
-from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import FakeWorld
 from armature.torch_abi.functions import Functions, tensors_of
 from armature.torch_abi.grad_modes import CHANGED_BY
 from armature.torch_abi.memory import on_host
 from armature.torch_abi.wrappers import is_wrapper
 from armature.trace.base import Effects
-from armature.trace.data import HANDLED, LEAVE
+from armature.trace.data import HANDLED, LEAVE, REPEATS
 from armature.trace.values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -44,6 +42,7 @@ def plan(recorder: Recorder, effects: Effects, fakes: FakeWorld, functions: Func
     )
     undo.saves = undo.has_effects and all(map(_is_plain, recorder.graph.nodes))
     raising = [node for node in called if functions.may_raise(node)]
+    undo.repeats = len(written) == 1 and any(REPEATS in node.meta for node in raising)
     undo.always, undo.handled = bool(raising), any(HANDLED in node.meta for node in raising)
     if raising and recorded and is_small(values[position].fake for position in written):
         undo.lasting = not can_restore_histories([getattr(value, "real", None) for value in values], recorded)
@@ -56,10 +55,3 @@ def _is_plain(node: fx.Node) -> bool:
         on_host(tensor) and tensor.layout is torch.strided and not is_wrapper(type(tensor))
         for tensor in tensors_of(node)
     )
-
-
-def rerun_of(code: CodeType, undo: Undo, certain: bool, strict: bool) -> Rerun:
-    """Build the object that reruns a frame, see `Rerun` for the arguments."""
-    copy = code.replace()  # a copy has no compiled code attached
-    skip_code(copy)
-    return Rerun(copy, torch.is_grad_enabled(), certain, strict, undo)

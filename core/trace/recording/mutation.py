@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from armature.frame.rerun import is_small
+from armature.frame.rerun import is_small, sets_unread_items
 from armature.torch_abi import overlaps
 from armature.torch_abi.altering import has_history, unwrapped
 from armature.torch_abi.fake import version_of
@@ -17,6 +17,7 @@ from armature.torch_abi.operators import WrittenArgument, written_arguments
 from armature.torch_abi.pytree import tree_leaves
 from armature.torch_abi.wrappers import innermost
 from armature.trace.base import Args, Kwargs, Value
+from armature.trace.data import REPEATS
 from armature.trace.values.sequence import ListValue, TupleValue
 from armature.trace.values.tensor import TensorValue
 
@@ -144,13 +145,19 @@ def written_by_call(tracer: Tracing, args: Args, kwargs: Kwargs) -> list[torch.T
 
 def note_error(tracer: Tracing, breaks: Breaks, node: fx.Node, first: bool) -> None:
     """Note a node that may raise after tensors with a history have changed: the graph has to end before it unless that
-    can be undone. If the `first` change raises, autograd has recorded nothing, and small memory is restored."""
+    can be undone. If the `first` change raises, autograd has recorded nothing, and small memory is restored; items
+    that it sets are set again."""
     if tracer.request.fullgraph or not breaks.tables.functions.may_raise(node):
         return
     changed = [v for v in tracer.recorder.inputs if isinstance(v, TensorValue) and v.is_written and has_history(v.fake)]
     for value in changed:
         value.guard_autograd(tracer, always=True)
-    if changed and not (first and is_small(value.fake for value in changed)):
+    if not changed or (first and is_small(value.fake for value in changed)):
+        return
+    given = (value.fake for value in tracer.recorder.inputs if isinstance(value, TensorValue))
+    if first and len(changed) == 1 and sets_unread_items(node, changed[0].node, changed[0].fake, given):
+        node.meta[REPEATS] = True
+    else:
         stop = breaks.break_at(None, "may-raise-after-change")
         stop.assumed = True
         tracer.ending.breaks.append(stop)
