@@ -62,7 +62,7 @@ from armature.torch_abi import collectives as functional_collectives
 from armature.torch_abi import data_parallel, fake_layouts, grad_modes, onednn, scripts
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.altering import set_data_
-from armature.torch_abi.aot import Compilers, compile_functional, min_cut
+from armature.torch_abi.aot import Compilers, compile_functional
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
 from armature.torch_abi.decomps import overload, torch_decompositions, undecomposed
 from armature.torch_abi.effects import CHECK
@@ -73,6 +73,7 @@ from armature.torch_abi.functions import Function, tensors_of
 from armature.torch_abi.known_strides import are_known as strides_are_known
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
+from armature.torch_abi.partition import min_cut
 from armature.torch_abi.probes import Probed
 from armature.torch_abi.pytree import registered_class
 from armature.torch_abi.released import gradients_releasing

@@ -24,7 +24,7 @@ from armature.graph.output_views import output_views_of, reads_data_alias
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_numbers, save_inputs_of_views, save_no_sums_of_saved, save_sizes
 from armature.graph.verify import verify
-from armature.torch_abi import aot, recorder, training, views
+from armature.torch_abi import aot, partition, recorder, training, views
 from armature.torch_abi.decomps import keeping_layout
 from armature.torch_abi.functions import Functions
 from armature.torch_abi.wrappers import is_wrapper
@@ -126,7 +126,7 @@ class _Compilation:
 
     def partition(self, joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         origins.restore(joint)
-        forward, backward = aot.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
+        forward, backward = partition.min_cut(run_passes("joint", joint, self.ctx), inputs, **options)
         for save in (save_no_sums_of_saved, save_inputs_of_numbers, save_inputs_of_views):
             forward, backward = save(forward, backward, options["num_fwd_outputs"])
         return save_sizes(forward, backward)

@@ -8,7 +8,7 @@ import importlib
 import logging
 import operator
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from armature.torch_abi import altering, training, undefined
 from armature.torch_abi.overrides import QuietSubclasses
+from armature.torch_abi.partition import draws_kept, storage_of
 from armature.torch_abi.second_order import replay_of
 from armature.torch_abi.symbols import Symbols
 from armature.torch_abi.views import may_overlap_itself
@@ -134,7 +135,7 @@ class _Watch:
         inputs. Eager mode saves the inputs, and refuses to run backward when they are written to again."""
         changed = new_values(forward, metadata)
         results: Any = forward.graph.output_node().args[0]
-        kept = {_storage(node) for node in results[metadata.num_forward :] if isinstance(node, fx.Node)}
+        kept = {storage_of(node) for node in results[metadata.num_forward :] if isinstance(node, fx.Node)}
         return not changed.isdisjoint(kept) and (self.merged or reads_inputs_written(self.module))
 
     def backward(self, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -163,10 +164,10 @@ def reads_what_is_written(forward: fx.GraphModule, metadata: Any) -> bool:
     copy, or refuses to run backward."""
     inputs = [node for node in forward.graph.nodes if node.op == "placeholder" and node.name.startswith("primals_")]
     changed = [inputs[position] for position in metadata.mutated_inp_runtime_indices]
-    written = {storage for node in changed if (storage := _storage(node)) is not None}
+    written = {storage for node in changed if (storage := storage_of(node)) is not None}
     results: Any = forward.graph.output_node().args[0]
     kept = results[metadata.num_forward :] if written else ()
-    return any(_storage(node) in written for node in kept if isinstance(node, fx.Node))
+    return any(storage_of(node) in written for node in kept if isinstance(node, fx.Node))
 
 
 def new_values(forward: fx.GraphModule, metadata: Any) -> set[int]:
@@ -176,27 +177,21 @@ def new_values(forward: fx.GraphModule, metadata: Any) -> set[int]:
     results: Any = forward.graph.output_node().args[0]
     later = results[: metadata.num_mutated_inp_runtime_indices]
     nodes = (node for node in (*within, *later) if isinstance(node, fx.Node))
-    return {storage for node in nodes if (storage := _storage(node)) is not None}
+    return {storage for node in nodes if (storage := storage_of(node)) is not None}
 
 
 def reads_inputs_written(module: fx.GraphModule) -> bool:
     """Whether a differentiable call uses an input that other calls write to, or a view of it."""
     places = [node for node in module.graph.nodes if node.op == "placeholder" and "counts_writes" in node.meta]
-    written = {storage for node in places if (storage := _storage(node)) is not None}
+    written = {storage for node in places if (storage := storage_of(node)) is not None}
     return any(
         isinstance(value := node.meta.get("example_value"), torch.Tensor)
         and value.requires_grad
-        and any(_storage(given) in written and _storage(given) != _storage(node) for given in node.all_input_nodes)
+        and any(
+            storage_of(given) in written and storage_of(given) != storage_of(node) for given in node.all_input_nodes
+        )
         for node in module.graph.nodes
     )
-
-
-def _storage(node: fx.Node) -> int | None:
-    found = (node.meta[key] for key in ("val", "traced_value", "example_value") if key in node.meta)
-    value = next(found, None)
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return None
-    return int(value.untyped_storage()._cdata)
 
 
 def without_tokens(graph: fx.GraphModule) -> None:
@@ -316,7 +311,7 @@ def compile_functional(
     )
     numbers = _reading_numbers(fake_mode, module)
     try:
-        with guards.tracing(context), asks, quiet, options, numbers, code_when_called():
+        with guards.tracing(context), asks, quiet, options, numbers, code_when_called(), draws_kept():
             whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
                 module if run is None else run,
                 list(fakes),
@@ -485,73 +480,3 @@ def _needs_no_wrapper(metadata: Any) -> bool:
         or any(type(m).__name__ != "PlainTensorMeta" for m in metadata.subclass_inp_meta)
         or any(type(m).__name__ != "PlainTensorMeta" for m in metadata.subclass_fw_graph_out_meta)
     )
-
-
-def _pass_on_what_reads(node: fx.Node) -> None:
-    """Mark values that are computed from a written input, or from a view of it, to be saved if backward needs them."""
-    for user in node.users:
-        target = user.target
-        if isinstance(target, torch._ops.OpOverload) and target.is_view:
-            _pass_on_what_reads(user)
-        elif "recompute" not in user.meta and target is not torch.ops.aten.copy_.default:
-            user.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
-
-
-def min_cut(
-    joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, static_lifetime_input_indices: Any = None, **_: Any
-) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Split the joint graph with a minimum cut of the saved bytes. Cheap operators are recomputed, unless they read an
-    input that is written to, because backward would then read the new value."""
-    for place in joint.graph.find_nodes(op="placeholder"):
-        if any(user.target is torch.ops.aten.copy_.default and user.args[0] is place for user in place.users):
-            _pass_on_what_reads(place)
-    _share_equal_values(joint)
-    with _module("config").patch(cse=False):
-        graphs: tuple[fx.GraphModule, fx.GraphModule] = _module("partitioners").min_cut_rematerialization_partition(
-            joint,
-            inputs,
-            num_fwd_outputs=num_fwd_outputs,
-            static_lifetime_input_indices=static_lifetime_input_indices,
-        )
-    return graphs
-
-
-def _share_equal_values(joint: fx.GraphModule) -> None:
-    """Compute equal values once, but draw random numbers each time. The partitioner does so too, but knows only some of
-    the operators that draw (it would make one of two `exponential`), and imports torch's other compiler for it, which
-    takes a second."""
-    joint.graph.eliminate_dead_code()
-    results = {_storage(node) for node in joint.graph.output_node().all_input_nodes} - {None}
-    known: dict[Hashable, fx.Node] = {}
-    writes = 0
-    for node in list(joint.graph.nodes):
-        schema = getattr(node.target, "_schema", None)
-        writes += bool(schema is not None and schema.is_mutable)  # what is read before and after may differ
-        # results stay tensors of their own, as in eager mode
-        if node.op != "call_function" or _storage(node) in results or _differs_each_time(node.target):
-            continue
-        first = known.setdefault((writes, node.target, _identity(node.args), _identity(node.kwargs)), node)
-        if first is not node:
-            node.replace_all_uses_with(first)
-            joint.graph.erase_node(node)
-    joint.recompile()
-
-
-def _differs_each_time(target: Any) -> bool:
-    """Whether two calls with the same arguments give different values: random numbers, or memory as it is."""
-    return isinstance(target, torch._ops.OpOverload) and (
-        torch.Tag.nondeterministic_seeded in target.tags or target.overloadpacket is torch.ops.aten.empty
-    )
-
-
-def _identity(value: object) -> Hashable:
-    """Equal for arguments that are the same: not for 1, 1.0 and True, nor for 0. and -0."""
-    if isinstance(value, (tuple, list)):
-        return type(value), *map(_identity, value)
-    if isinstance(value, Mapping):
-        return type(value), *((key, _identity(item)) for key, item in value.items())
-    if isinstance(value, slice):
-        return slice, *map(_identity, (value.start, value.stop, value.step))
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return type(value), value.node
-    return type(value), repr(value) if isinstance(value, (float, complex)) else value

@@ -27,6 +27,7 @@ from armature.torch_abi import (
     grad_modes,
     guard_tree,
     operators,
+    partition,
     pytree,
     recorder,
     scripts,
@@ -143,7 +144,7 @@ def test_aot_gives_forward_and_backward_graphs() -> None:
 
         return compile_graph
 
-    compilers = aot.Compilers(keep("forward"), keep("backward"), keep("inference"), aot.min_cut)
+    compilers = aot.Compilers(keep("forward"), keep("backward"), keep("inference"), partition.min_cut)
     world = fake.FakeWorld()
     x = torch.randn(3, requires_grad=True)
     run = aot.compile_functional(graph_of(lambda a: torch.sin(a) * 2), [world.of(x)], compilers, {})
@@ -174,7 +175,7 @@ def test_graphs_of_aot_read_numbers() -> None:
         return lambda args: graph(*args)
 
     module, fakes = scaled_by_a_number()
-    run = aot.compile_functional(module, fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
+    run = aot.compile_functional(module, fakes, aot.Compilers(keep, keep, keep, partition.min_cut), {})
     x = torch.ones(3, requires_grad=True)
     run(x, fake.tensor_of_number(0.25))[0].sum().backward()
     assert x.grad is not None and torch.equal(x.grad, torch.full((3,), 1.25))
@@ -383,7 +384,7 @@ def test_a_check_stays_where_gradients_are_recorded() -> None:
     x = torch.ones(3, requires_grad=True)
     with fake.FakeWorld().mode as mode:
         fakes = [mode.from_tensor(x)]
-    aot.compile_functional(graph_of(checked), fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
+    aot.compile_functional(graph_of(checked), fakes, aot.Compilers(keep, keep, keep, partition.min_cut), {})
     assert effects.CHECK in seen
 
 
@@ -400,9 +401,39 @@ def test_equal_values_are_computed_once_but_each_number_is_drawn() -> None:
         first, second = (torch.empty_like(x.detach()).exponential_() for _ in range(2))
         return (x.sin() * first).exp() + (x.sin() * second).cos()
 
-    aot.compile_functional(graph_of(draws), fakes, aot.Compilers(keep, keep, keep, aot.min_cut), {})
+    aot.compile_functional(graph_of(draws), fakes, aot.Compilers(keep, keep, keep, partition.min_cut), {})
     forward = kept[0]
     assert forward.count("aten.exponential.default") == 2 and forward.count("aten.sin.default") == 1
+
+
+def test_numbers_that_nothing_reads_are_drawn_in_forward() -> None:
+    with fake.FakeWorld().mode as mode:
+        fakes = [mode.from_tensor(torch.ones(3, requires_grad=True))]
+    kept: dict[str, list[str]] = {}
+
+    def keep(kind: str) -> Callable[..., Any]:
+        def compile_graph(graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
+            kept[kind] = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+            return lambda args: graph.forward(*args)
+
+        return compile_graph
+
+    def draws(x: torch.Tensor) -> torch.Tensor:
+        torch.rand_like(x)
+        x = x.sin()
+        torch.randn_like(x).lt(0)
+        return x * torch.rand_like(x)
+
+    compilers = aot.Compilers(keep("forward"), keep("backward"), keep("inference"), partition.min_cut)
+    run = aot.compile_functional(graph_of(draws), fakes, compilers, {})
+    torch.manual_seed(0)
+    (found,) = run(torch.ones(3, requires_grad=True))
+    torch.manual_seed(0)
+    assert torch.equal(found, draws(torch.ones(3)))
+    found.sum().backward()
+    drawn = [name for name in kept["forward"] if "rand" in name]
+    assert drawn == ["aten.rand_like.default", "aten.randn_like.default", "aten.rand_like.default"]
+    assert not any("rand" in name for name in kept["backward"])
 
 
 def test_which_values_of_a_joint_graph_are_equal() -> None:
@@ -427,7 +458,7 @@ def test_which_values_of_a_joint_graph_are_equal() -> None:
     whole = call(aten.cat.default, list(used))
     graph.output((whole, *returned))
     joint = fx.GraphModule({}, graph)
-    aot._share_equal_values(joint)
+    partition._share_equal_values(joint)
     values = whole.args[0]
     assert values == [*first, *first, *sizes, *empty, read[0], read[0], read[2]]
     assert graph.output_node().args[0] == (whole, *returned)

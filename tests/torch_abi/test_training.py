@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, fx, nn
 
-from armature.torch_abi import aot, fake, training
+from armature.torch_abi import aot, fake, partition, training
 from armature.torch_abi.operators import direct
 
 aten = torch.ops.aten
@@ -49,7 +49,7 @@ def compile_lean(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compiled]:
             return wirings[-1]
 
         monkeypatch.setattr(training, "wiring", spy)
-        compilers = aot.Compilers(compile_graph, compile_graph, compile_graph, aot.min_cut)
+        compilers = aot.Compilers(compile_graph, compile_graph, compile_graph, partition.min_cut)
         world = fake.FakeWorld()
         run = aot.compile_functional(graph_of(fn), [world.of(t) for t in inputs], compilers, {})
         return Compiled(run, wirings)
