@@ -267,8 +267,7 @@ def inline_python(tracer: Tracing, fn: Callable[..., Any], args: Args, kwargs: K
 
 
 def call_whole(tracer: Tracing, fn: Value | Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
-    """Trace a call that no break may cut, because it leaves inconsistent state in between. A Python function is traced
-    into."""
+    """Trace a call that no break may cut, as it leaves inconsistent state in between; into it, if it is in Python."""
     tracer.stack.atomic_depth += 1
     try:
         if isinstance(fn, Value):

@@ -43,8 +43,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 @attrs.define(eq=False)
 class PrecomputedValue(Value):
-    """The result of a call before the graph, known only by type: a generator's state. example: its value while
-    tracing."""
+    """The result of a call before the graph, known only by type: a generator's state. example: its present value."""
 
     kind: type
     example: Any

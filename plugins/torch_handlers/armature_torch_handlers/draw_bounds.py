@@ -19,8 +19,12 @@ ALWAYS: dict[object, Callable[[float], bool | None]] = {
     operator.gt: lambda number: False if number >= 1 else True if number < 0 else None,
     operator.ge: lambda number: False if number >= 1 else True if number <= 0 else None,
 }
-NAMES = {torch.lt: operator.lt, torch.le: operator.le, torch.gt: operator.gt, torch.ge: operator.ge}
-SWAPPED = {operator.lt: operator.gt, operator.le: operator.ge, operator.gt: operator.lt, operator.ge: operator.le}
+NAMES: dict[object, object] = {
+    torch.lt: operator.lt, torch.le: operator.le, torch.gt: operator.gt, torch.ge: operator.ge,
+}  # fmt: skip
+SWAPPED: dict[object, object] = {
+    operator.lt: operator.gt, operator.le: operator.ge, operator.gt: operator.lt, operator.ge: operator.le,
+}  # fmt: skip
 DRAWS = (torch.rand, torch.rand_like)
 SELECTIONS = (operator.getitem, torch.squeeze, torch.Tensor.view, torch.reshape)  # keep the numbers they select
 
