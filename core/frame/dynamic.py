@@ -66,7 +66,7 @@ def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registere
     elif request.dynamic and not registered:
         chosen = frozenset(range(tensor.dim()))
     chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
-    request.history.mark_changed(source.expr, chosen)
+    request.history.mark_changed(source.expr, tensor.dim(), chosen)
     return chosen
 
 

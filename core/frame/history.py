@@ -19,10 +19,11 @@ MANY_FLOATS = 3  # values of a float that get code of their own; then code is co
 
 @attrs.define(eq=False)
 class History:
-    """Sizes and strides of tensors and values of ints, by their source's expression."""
+    """Sizes and strides of tensors, by their source's expression and number of axes, which may alternate; values of
+    ints, by their source's expression."""
 
-    _sizes: dict[str, list[int | _Changed]] = attrs.field(factory=dict)
-    _strides: dict[str, list[int | _Changed | None]] = attrs.field(factory=dict)
+    _sizes: dict[tuple[str, int], list[int | _Changed]] = attrs.field(factory=dict)
+    _strides: dict[tuple[str, int], list[int | _Changed | None]] = attrs.field(factory=dict)
     _numbers: dict[str, object] = attrs.field(factory=dict)
     _floats: dict[str, list[float]] = attrs.field(factory=dict)
     _waits: int = 0
@@ -34,10 +35,7 @@ class History:
 
     def changed_axes(self, name: str, sizes: Sequence[int]) -> frozenset[int]:
         """The axes of a tensor whose size differs from an earlier one; the sizes are remembered."""
-        held = self._sizes.get(name)
-        if held is None or len(held) != len(sizes):
-            self._sizes[name] = list(sizes)
-            return frozenset()
+        held = self._sizes.setdefault((name, len(sizes)), list(sizes))
         for axis, size in enumerate(sizes):
             if held[axis] != size:
                 held[axis] = CHANGED
@@ -46,19 +44,16 @@ class History:
     def changed_strides(self, name: str, strides: Sequence[int | None]) -> frozenset[int]:
         """The axes of a tensor whose stride differs from an earlier one; the strides are remembered. None: a stride
         that follows from the sizes, or is 0 or 1; it differs from none."""
-        held = self._strides.get(name)
-        if held is None or len(held) != len(strides):
-            self._strides[name] = list(strides)
-            return frozenset()
+        held = self._strides.setdefault((name, len(strides)), list(strides))
         for axis, stride in enumerate(strides):
             if stride is not None and held[axis] != stride:
                 held[axis] = stride if held[axis] is None else CHANGED
         return frozenset(axis for axis, stride in enumerate(strides) if stride is not None and held[axis] is CHANGED)
 
-    def mark_changed(self, name: str, axes: Iterable[int]) -> None:
+    def mark_changed(self, name: str, rank: int, axes: Iterable[int]) -> None:
         """Treat these axes as changed from now on, because calls that hit compiled code are not recorded here."""
         for axis in axes:
-            self._sizes[name][axis] = CHANGED
+            self._sizes[name, rank][axis] = CHANGED
 
     def changes_often(self, name: str, number: float) -> bool:
         """Whether three values of a float were seen; this one is remembered."""

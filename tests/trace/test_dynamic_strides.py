@@ -72,6 +72,28 @@ def test_sizes_and_strides_change_together() -> None:
     assert count() == 2
 
 
+def test_slices_of_varying_width_after_a_dense_tensor() -> None:
+    quick = compiled()
+    check(quick, scaled, lambda n: torch.randn(8, n), WIDTHS[0])
+    for width in (*WIDTHS, 19, 23):
+        check(quick, scaled, lambda n: torch.randn(8, 64)[:, :n], width)
+    assert count() <= 3
+
+
+def test_numbers_of_axes_that_alternate() -> None:
+    """Each has two compilations of its own, one of them for all sizes and strides."""
+
+    def total(x: Tensor) -> Tensor:
+        return (x * 2).sum(-1)
+
+    quick = compiled(total)
+    for width in (*WIDTHS, 19, 23, 29):
+        check(quick, total, torch.randn, width)
+        check(quick, total, lambda n: torch.randn(n + 2, 3), width)
+        check(quick, total, lambda n: torch.randn(3, 4, n)[..., :3], width)
+    assert count() == 6
+
+
 def test_a_stride_that_follows_from_sizes_is_no_symbol() -> None:
     def read(x: Tensor) -> Tensor:
         return x + x.stride(0)
