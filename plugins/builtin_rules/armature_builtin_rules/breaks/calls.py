@@ -229,6 +229,17 @@ ROWS = with_examples(
             cause=_NEW_CLASS,
         ),
         BreakType(
+            "class-of-parametrized",
+            "Parametrization that is registered or removed",
+            "{function} gives a module a class of its own, or takes that class away.",
+            (
+                fundamental("Register parametrizations when the module is made, and remove them outside."),
+                fundamental("Compute the parameter and pass it on: F.linear(x, symmetric(layer.weight))."),
+            ),
+            code="AB0226",
+            cause=_NEW_CLASS,
+        ),
+        BreakType(
             "isinstance-of-no-class",
             "isinstance() with something other than a class",
             "isinstance() or issubclass() is given {type}, which is neither a class nor a tuple of classes.",

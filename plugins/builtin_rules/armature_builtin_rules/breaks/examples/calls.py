@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 
 def function_arguments(x: Tensor) -> object:
@@ -260,6 +261,32 @@ def class_by_type(x: Tensor) -> object:
 
 def class_by_type_mended(x: Tensor) -> object:
     return x + Doubled.size
+
+
+class Symmetric(nn.Module):
+    """A weight that equals its transpose."""
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight.triu() + weight.triu(1).mT
+
+
+SQUARE = nn.Linear(3, 3, bias=False)
+SYMMETRIC = nn.Linear(3, 3, bias=False)
+for layer in (SQUARE, SYMMETRIC):
+    nn.init.ones_(layer.weight)
+parametrize.register_parametrization(SYMMETRIC, "weight", Symmetric())
+
+
+def class_of_parametrized(x: Tensor) -> Tensor:
+    parametrize.register_parametrization(SQUARE, "weight", Symmetric())
+    y: Tensor = SQUARE(x)
+    parametrize.remove_parametrizations(SQUARE, "weight", leave_parametrized=False)
+    return y
+
+
+def class_of_parametrized_mended(x: Tensor) -> Tensor:
+    y: Tensor = SYMMETRIC(x)
+    return y
 
 
 @typing.runtime_checkable
