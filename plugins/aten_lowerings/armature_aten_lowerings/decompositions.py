@@ -6,6 +6,7 @@ library has a better kernel than loops (matrix products, convolutions, attention
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypedDict, Unpack
 
@@ -26,7 +27,7 @@ NAMES = (
     # activations
     "glu", "glu_backward", "log_sigmoid_forward", "log_sigmoid_backward", "mish", "mish_backward", "prelu",
     "_prelu_kernel", "_prelu_kernel_backward", "hardshrink", "softshrink", "softshrink_backward", "celu", "selu",
-    "rrelu_with_noise_functional", "logit", "logit_backward", "sinc", "xlogy.Tensor", "special_entr",
+    "rrelu_with_noise_functional", "sinc", "xlogy.Tensor", "special_entr",
     "special_log_ndtr", "special_xlog1py", "_safe_softmax", "native_dropout_backward", "isposinf",
     "heaviside", "isneginf", "logaddexp", "logaddexp2", "logsumexp", "nan_to_num", "deg2rad", "rad2deg", "frac",
     "trace", "mvlgamma", "ldexp.Tensor", "rrelu_with_noise_backward",
@@ -152,6 +153,41 @@ def smooth_l1_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, r
     difference, scaled = self - target, grad_output * factor
     inside = scaled * difference / beta
     return torch.where(difference <= -beta, -scaled, torch.where(difference >= beta, scaled, inside))
+
+
+def logit(self: Tensor, eps: float | None = None) -> Tensor:
+    """torch's decomposition, with the kernel's bounds."""
+    number = self if self.is_floating_point() else self.to(torch.get_default_dtype())
+    if eps is not None:
+        low, high = _bounds(number, eps)
+        number = torch.where(number < low, low, torch.where(number > high, high, number))
+    wide = number.to(torch.float32) if number.itemsize == 2 else number
+    return torch.log(wide / (1 - wide)).to(number.dtype)
+
+
+def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Tensor:
+    """The formula of the kernel for a single element; a CPU's vectors have the other sign at -0.0, and no NaN if there
+    are bounds. torch's own decomposition has what the vectors have."""
+    low, high = (0.0, 1.0) if eps is None or eps < 0 else _bounds(self, eps)
+    wide = torch.float32 if self.itemsize == 2 else self.dtype
+    number, grad = self.to(wide), grad_output.to(wide)
+    slope = torch.where((number == 0) | (number == 1), grad * math.inf, grad / (number * (1 - number)))
+    outside = math.nan if eps is None or eps < 0 else 0.0
+    return torch.where((number < low) | (number > high), outside, slope).to(self.dtype)
+
+
+def _bounds(self: Tensor, eps: float) -> tuple[float, float]:
+    """The bounds of the kernel, which a CPU rounds to the tensor's dtype."""
+    if self.device.type != "cpu" or not isinstance(eps, float):
+        return eps, 1 - eps
+    low = _rounded(eps, self.dtype)
+    return low, _rounded(1 - low, self.dtype)
+
+
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    bits = 2 - math.frexp(torch.finfo(dtype).eps)[1]
+    fraction, exponent = math.frexp(number)
+    return math.ldexp(round(math.ldexp(fraction, bits)), exponent - bits)
 
 
 aten = torch.ops.aten
@@ -332,6 +368,8 @@ OWN: dict[torch._ops.OpOverload, Callable[..., object]] = {
     aten.scatter.value_reduce: computed_places.scatter_number_by,
     aten.linalg_vector_norm.default: linalg_vector_norm,
     **dict.fromkeys(LINSPACES.values(), linspace),
+    aten.logit.default: logit,
+    aten.logit_backward.default: logit_backward,
     getattr(aten.random, "from"): random_from,
     aten.scatter_reduce.two: scatter_reduce,
     aten.take.default: take,
