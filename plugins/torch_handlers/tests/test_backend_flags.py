@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*an autograd kernel was not reg
 B = torch.backends
 X = torch.linspace(-1, 1, 8).reshape(2, 1, 2, 2)
 SEEN: list[bool] = []
+NOTES: Callable[[], bool] = lambda: B.mkldnn.enabled  # noqa: E731
 LIBRARY = torch.library.Library("test_backend_flags", "DEF")
 LIBRARY.define("look(Tensor x, bool fails) -> Tensor")
 
@@ -25,7 +27,7 @@ LIBRARY.define("look(Tensor x, bool fails) -> Tensor")
 @torch.library.impl(LIBRARY, "look", "CPU")
 def look(x: Tensor, fails: bool) -> Tensor:
     """A kernel that notes what it finds when it runs."""
-    SEEN.append(B.mkldnn.enabled)
+    SEEN.append(NOTES())
     if fails:
         raise RuntimeError("failed inside")
     return x + 1
@@ -63,6 +65,25 @@ def test_kernels_find_the_flags_of_their_place(backend: str, learns: bool) -> No
     SEEN.clear()
     torch.testing.assert_close(compiled(x), around(x))
     assert SEEN == [True, False, True] * 2
+
+
+@pytest.mark.parametrize("finds_gpu", [False, True])
+def test_flags_of_libraries_for_gpus_are_set_where_torch_finds_one(
+    finds_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: finds_gpu)
+    monkeypatch.setattr(sys.modules[__name__], "NOTES", lambda: B.cudnn.enabled)
+
+    def fn(x: Tensor) -> Tensor:
+        with B.cudnn.flags(enabled=False):
+            return torch.ops.test_backend_flags.look(x * 2, False) + 1
+
+    compiled = armature.compile(fn, fullgraph=True)
+    compiled(X)
+    SEEN.clear()
+    torch.testing.assert_close(compiled(X), X * 2 + 2)
+    (found,) = SEEN
+    assert found is not finds_gpu
 
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])
