@@ -198,6 +198,17 @@ class Doubled:
         return self.calls
 
 
+def decorator_object_made_here(t):
+    def inner(v):
+        """Adds one."""
+        return v + 1
+
+    inner.tag = 5
+    doubled, named = Doubled(inner), functools.update_wrapper(Doubled(inner), doubled_increment.fn, updated=())
+    facts = doubled.tag, doubled.__name__, doubled.__doc__, doubled.__wrapped__ is inner
+    return doubled(t), facts, named.__name__, named.tag, sorted(vars(named))
+
+
 @Doubled
 def doubled_increment(v: Any) -> Any:
     return v + 1

@@ -19,6 +19,7 @@ from armature.plugin_api import (
     Kwargs,
     MethodValue,
     NotConstant,
+    ObjectValue,
     Rebuilding,
     Source,
     Tracing,
@@ -109,6 +110,8 @@ COPIED = {"assigned": functools.WRAPPER_ASSIGNMENTS, "updated": functools.WRAPPE
 def update_wrapper(call: Call, wrapper: Value, wrapped: Value, *args: Value, **kwargs: Value) -> Value:
     """Update a wrapper made in the frame; an existing one would be changed permanently."""
     tracer, kind = call.tracing, wrapped.python_type()
+    if isinstance(wrapper, ObjectValue) and wrapper.source is None:  # Python's own code sets the attributes
+        return call.polyfill(functools.update_wrapper, wrapper, wrapped, *args, **kwargs)
     usual = not args and all(is_tuple_of(value, COPIED[name]) for name, value in kwargs.items())
     held = None if kind in FUNCTION_TYPES else tracer.python.attribute_or_none(wrapped, "__dict__")
     plain = held is None or held.python_type() is dict  # that of a class is no dict

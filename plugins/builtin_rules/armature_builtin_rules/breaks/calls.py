@@ -277,7 +277,7 @@ ROWS = with_examples(
         BreakType(
             "update-wrapper",
             "functools.wraps on something other than a function defined here",
-            "functools.wraps is applied to {type}, which is not a function created here.",
+            "functools.wraps is applied to {type}, which is neither a function nor an object of a class created here.",
             (
                 fundamental("Apply it to a function that is defined with def."),
                 fundamental("Wrap the function at the top of the file."),
