@@ -25,7 +25,8 @@ class Operator:
     fake: why calls of the operator get no fake result, although it has a meta kernel. axes_of_one: the results'
     strides along axes of size 1, unless `relaid` and torch's tags determine them. writes: `writes(args)`, the
     positions of the arguments that a call writes to, if the schema does not say. library: what it is that a library
-    computes better than loops, for reports; "": it stays a call for other reasons, or is none.
+    computes better than loops, for reports; "": it stays a call for other reasons, or is none. workspace:
+    `workspace(args, result)` of fakes, the bytes that a call takes while it runs, besides arguments and results.
 
     Flags about the results. unset: they are uninitialised memory. may_return_view: they may be views, though the
     schema does not say so. changes_part: the result is a copy of the first argument with part of its elements
@@ -43,6 +44,7 @@ class Operator:
     axes_of_one: AxesOfOne | None = None
     writes: Callable[[Sequence[Any]], Iterable[int]] | None = None
     library: str = ""
+    workspace: Callable[[Sequence[Any], Any], int] | None = None
     unset: bool = False
     may_return_view: bool = False
     changes_part: bool = False

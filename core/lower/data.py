@@ -201,7 +201,7 @@ class ExternCall:
     `outputs` names the buffers of its results, None for an unused result; the graph's buffers have their layout.
     `mutates` names the buffers that the call writes in place. `run`, if a lowering supplies it, is called instead of
     the operator, with the same arguments. `may_return_view`: results may be views of arguments, though the schema does
-    not say so. `reason`: why it is no loop.
+    not say so. `workspace`: bytes that it takes while it runs, besides. `reason`: why it is no loop.
     """
 
     name: str
@@ -213,6 +213,7 @@ class ExternCall:
     origins: tuple[Origin, ...] = ()
     run: Callable[..., object] | None = None
     may_return_view: bool = False
+    workspace: int = 0
     reason: Reason = attrs.field(kw_only=True)
 
 

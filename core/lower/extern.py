@@ -41,11 +41,13 @@ def call_extern(
     used: Iterable[bool] | None = None,
     run: Callable[..., object] | None = None,
     may_return_view: bool = False,
+    workspace: int = 0,
 ) -> tuple[TensorValue | None, ...]:
     """Append the call; returns one value per result, None for a result that is None.
 
     `reason`: why it is no loop. `used`: whether result number k is read; an unread result gets no buffer. `run`: called
-    instead of the operator. `may_return_view`: results may be views, though the schema does not say so.
+    instead of the operator. `may_return_view`: results may be views, though the schema does not say so. `workspace`:
+    bytes that the call takes besides.
     """
     mutated = _mutated(target, args, kwargs)
     new_args = tuple(_argument(builder, a) for a in args)
@@ -54,9 +56,8 @@ def call_extern(
     names = tuple(builder.new_buffer(s) if s is not None and u else None for s, u in zip(specs, wanted, strict=True))
     origins = () if builder.origin is None else (builder.origin,)
     name = builder.fresh(builder.name)
-    builder.nodes.append(
-        ExternCall(name, target, new_args, new_kwargs, names, mutated, origins, run, may_return_view, reason=reason),
-    )
+    about = (mutated, origins, run, may_return_view, workspace)
+    builder.nodes.append(ExternCall(name, target, new_args, new_kwargs, names, *about, reason=reason))
     return tuple(None if n is None else builder.whole(n) for n in names)
 
 

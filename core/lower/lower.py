@@ -16,7 +16,7 @@ from torch import fx
 from armature import interrupts
 from armature.errors import LoweringError, invariant
 from armature.graph.data import AtenGraph
-from armature.graph.facts import Rows, may_write
+from armature.graph.facts import Operator, Rows, may_write
 from armature.graph.numbers import COMPUTED, TAKES_NUMBER
 from armature.lower import index as ix
 from armature.lower import layout, symints
@@ -251,7 +251,8 @@ class _Lowering:
             row = self.ctx.operators.get(target)
             view = row is not None and row.may_return_view
             given = (cast("Any", args), cast("Any", kwargs))
-            results = call_extern(self.builder, target, *given, specs, reason, used, run, view)
+            workspace = _workspace(row, node, fake) if run is None else 0
+            results = call_extern(self.builder, target, *given, specs, reason, used, run, view, workspace)
         fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
         self.values[node] = fixed if several else fixed[0]
 
@@ -371,6 +372,13 @@ def _of_call(target: torch._ops.OpOverload, found: CallInstead | Reason) -> tupl
         return found, None
     random = torch.Tag.nondeterministic_seeded in target.tags
     return Reason("random" if random else "function", found.reason), found.run
+
+
+def _workspace(row: Operator | None, node: fx.Node, result: object) -> int:
+    """Bytes that the operator takes while it runs."""
+    if row is None or row.workspace is None:
+        return 0
+    return row.workspace(fx.map_arg(node.args, lambda n: n.meta["val"]), result)
 
 
 def _computes_nothing(target: torch._ops.OpOverload, specs: Sequence[Spec | None], rows: Rows) -> bool:

@@ -194,6 +194,6 @@ def memory_steps(plan: KernelPlan) -> Iterator[MemoryStep]:
                 alive.pop(step.buffer, None)
         elif isinstance(step, ExternCall):
             alive.update((name, sizes.get(name) or 0) for name in step.outputs if name is not None)
-            yield MemoryStep(str(step.target), sum(alive.values()))
+            yield MemoryStep(str(step.target), sum(alive.values()) + step.workspace)
         else:
             yield MemoryStep(step.kernel.name, sum(alive.values()))

@@ -84,9 +84,11 @@ def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer], lasting: Contain
             else:
                 own -= bytes_of[step.buffer]
         else:
+            besides = 0
             if isinstance(step, ExternCall):
                 own += sum(bytes_of[name] for name in step.outputs if name is not None)
-            used.append((own, own + inputs))
+                besides = step.workspace
+            used.append((own + besides, own + inputs + besides))
     return used
 
 
@@ -299,6 +301,7 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
         (postponed, 0.0, 0),
         (delayed, 0.0, 0),
         (divided, WORTH_A_COPY, 0),
+        (divided, WORTH_A_COPY, 1),
         *((swapped, 0.0, 1 - n % 2) for n in range(SWAPS)),
     )
     for change, least, measure in changes:
@@ -309,7 +312,7 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
             continue
         planned = usage(_planned(instead, loops, buffers, None), buffers, loops.lasting)
         saved = [before - after for before, after in zip(most, peak(planned), strict=True)]
-        if min(saved) >= 0 and any(saved) and saved[0] >= least * most[0]:
+        if min(saved) >= 0 and any(saved) and saved[measure] >= least * most[measure]:
             order, used = instead, planned
     return _planned(order, loops, buffers, Headroom.of(used))
 

@@ -177,6 +177,24 @@ def test_what_is_read_again_is_not_postponed() -> None:
     assert products(schedule(graph, context(()))) == [through, first, wide, last]  # `last` is, `first` only gives way
 
 
+@pytest.mark.parametrize(("workspace", "waits"), [(0, False), (1 << 14, True)], ids=["no memory", "much memory"])
+def test_a_copy_is_made_once_a_call_that_takes_memory_has_run(workspace: int, waits: bool) -> None:
+    """As in backward of a convolution, where the gradient of the image needs another layout than that of the weight."""
+    w = LoopWriter()
+    came = w.op("exp", w.input(64, 32))
+    turned = w.copy(layout.permute(came, (1, 0)))
+    first = w.extern(aten.mm.default, came, w.input(32, 4), shape=(64, 4), workspace=workspace)
+    second = w.extern(aten.mm.default, turned, w.input(64, 64), shape=(32, 64))
+    graph = w.graph(first, second)
+    plan = schedule(graph, context(()))
+    call = next(number for number, step in enumerate(plan.steps) if isinstance(step, ExternCall))
+    made = next(n for n, step in enumerate(plan.steps) if isinstance(step, Allocate) and step.buffer == turned.buffer)
+    assert (made > call) is waits
+    assert max(step.bytes for step in memory_steps(plan)) >= workspace + 4 * 64 * 32
+    args = w.arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
 @pytest.mark.parametrize("read_again", [False, True], ids=["once", "with a loss"])
 def test_what_is_returned_is_made_in_the_memory_of_a_product(read_again: bool) -> None:
     """The end of a language model: logits with three axes are a product of two with a bias, and a loss reads the rows

@@ -118,10 +118,13 @@ class LoopWriter:
 
         return b.loop(element)
 
-    def extern(self, target: torch._ops.OpOverload, *values: TensorValue, shape: Sequence[Index]) -> TensorValue:
-        """An operator that stays an ATen call, with one row-major result."""
+    def extern(
+        self, target: torch._ops.OpOverload, *values: TensorValue, shape: Sequence[Index], workspace: int = 0
+    ) -> TensorValue:
+        """An operator that stays an ATen call, with one row-major result. workspace: bytes that it takes besides."""
         self.begin(target._schema.name.split("::")[1], shape)
-        (result,) = call_extern(self.builder, target, values, {}, [self.builder.spec()], Reason("no-lowering"))
+        spec, why = self.builder.spec(), Reason("no-lowering")
+        (result,) = call_extern(self.builder, target, values, {}, [spec], why, workspace=workspace)
         if result is None:
             raise ValueError("the operator gives nothing")
         return result

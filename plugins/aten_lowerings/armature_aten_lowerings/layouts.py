@@ -19,6 +19,7 @@ from torch.fx.node import Argument
 
 from armature.plugin_api import GraphKind, fake_of
 from armature_aten_lowerings.kernel_layouts import Arguments
+from armature_aten_lowerings.workspaces import FEW_CHANNELS
 
 aten = torch.ops.aten
 Overload = torch._ops.OpOverload
@@ -26,7 +27,6 @@ SMALL_WEIGHT = 4  # a weight is converted if the image has this many times its b
 # Minimum bytes read and written by a convolution (or its operations) for each byte copied for the layout: bytes on a
 # GPU, bytes or operations on a CPU. There the layout saves a fifth of the time, at 60 operations or 5 bytes per ns.
 READ_ON_GPU, READ_ON_CPU, COMPUTED_ON_CPU = 2, 10, 120
-FEW_CHANNELS = 4  # oneDNN takes an image of no more by rows, but copies the result from a layout of its own
 WRITTEN_ON_CPU = 2  # bytes of such a result for each byte copied for the layout
 
 # Operators whose results depend on the positions of elements in memory.

@@ -14,6 +14,7 @@ from armature_aten_lowerings.kernel_checks import CHECKS, UNDERSTOOD
 from armature_aten_lowerings.kernel_facts import AXES_OF_ONE, FAKES, PROBED
 from armature_aten_lowerings.kernel_layouts import LAYOUTS
 from armature_aten_lowerings.libraries import LIBRARIES
+from armature_aten_lowerings.workspaces import WORKSPACES
 
 aten = torch.ops.aten
 
@@ -69,7 +70,7 @@ def running_statistics(args: Sequence[object]) -> tuple[int, ...]:
 # The operators with facts besides those of CALLED_OFTEN.
 OTHERS: tuple[Collection[torch._ops.OpOverload], ...] = (
     LAYOUTS, CHECKS, UNDERSTOOD, PROBED, FAKES, AXES_OF_ONE, CHANGING_PART, BATCH_NORMS, UNSET, VIEWS_UNTOLD,
-    (aten.copy.default,), COMMUTING, LIBRARIES,
+    (aten.copy.default,), COMMUTING, LIBRARIES, WORKSPACES,
 )  # fmt: skip
 
 
@@ -97,4 +98,5 @@ def with_facts(row: Operator) -> Operator:
         layout_only=op is aten.copy.default,
         commutes=op in COMMUTING,
         library=LIBRARIES.get(op, ""),
+        workspace=WORKSPACES.get(op),
     )

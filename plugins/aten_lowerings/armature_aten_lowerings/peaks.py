@@ -7,7 +7,6 @@ runs, both are in memory twice. With channels last it reads and writes them wher
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Mapping
 
@@ -18,7 +17,6 @@ from torch import Tensor, fx
 from armature.plugin_api import GraphKind, fake_of
 from armature_aten_lowerings.common import add_call
 from armature_aten_lowerings.layouts import (
-    FEW_CHANNELS,
     ChannelsLast,
     args_of,
     attempt,
@@ -28,11 +26,11 @@ from armature_aten_lowerings.layouts import (
     worth_on_cpu,
 )
 from armature_aten_lowerings.libraries import LIBRARIES
+from armature_aten_lowerings.workspaces import WORKSPACES, are_by_rows, of_image_by_rows, of_turned_image
 
 aten = torch.ops.aten
 BACKWARD = aten.convolution_backward.default
 SPARE = "spare"  # in the meta of a backward graph's input that nobody else is likely to hold
-BLOCK = 16  # channels that lie together in oneDNN's layout
 MOST_COPIED = 2  # bytes for each one that a convolution may have copied to become faster
 WORTH_COPIES = 1 / 16  # part of the peak that has to be saved
 MOST_TURNED = 4  # convolutions, each of which takes a copy of the graph
@@ -75,7 +73,7 @@ def turn_gradients_at_the_peak(module: object, ctx: object) -> object:
         return module
     held = _Line.of(module.graph).bytes_at_calls()
     near = max(held.values()) * (1 - WORTH_COPIES)
-    for call in [n for n in calls if held[n] >= near and taken_turned(n) < copied_for_image(n)][:MOST_TURNED]:
+    for call in [n for n in calls if held[n] >= near and gets_smaller(n)][:MOST_TURNED]:
         _turn(call)
     return module
 
@@ -87,7 +85,8 @@ def _turn(call: fx.Node) -> None:
     strides = (channels * height * width, 1, width * channels, channels)
     with call.graph.inserting_before(call):
         described = add_call(call, aten.as_strided.default, image, list(shape), list(strides))
-        made = add_call(call, BACKWARD, gradient, described, *rest)
+        turned = add_call(call, aten.clone.default, gradient, memory_format=torch.channels_last)
+        made = add_call(call, BACKWARD, turned, described, *rest)
         if not is_channels_last(made.meta["val"][0]):  # torch calls no oneDNN for it
             return
         result = add_call(call, operator.getitem, made, 0)
@@ -100,33 +99,14 @@ def _turn(call: fx.Node) -> None:
 
 def is_of_image_by_rows(node: fx.Node) -> bool:
     """Whether a call computes the gradient of an image by rows, and only that."""
-    if node.target is not BACKWARD:
-        return False
     gradient, image, _, _, _, _, _, transposed, _, _, mask = args_of(node)
-    return list(mask) == [True, False, False] and not transposed and _are_by_rows(gradient, image)
+    return list(mask) == [True, False, False] and not transposed and are_by_rows(fake_of(gradient), fake_of(image))
 
 
-def _are_by_rows(*images: object) -> bool:
-    """Whether these are images by rows for which oneDNN computes on a CPU."""
-    if not torch.backends.mkldnn.is_available() or not all(isinstance(n, fx.Node) and is_image(n) for n in images):
-        return False
-    values = [fake_of(n) for n in images if isinstance(n, fx.Node)]
-    return all(v.device.type == "cpu" and v.dtype == torch.float and v.is_contiguous() for v in values)
-
-
-def copied_for_image(call: fx.Node) -> int:
-    """Bytes that oneDNN takes for the gradient of an image by rows, besides its arguments and result."""
-    gradient, image, weight, *_ = args_of(call)
-    made = blocked(fake_of(image))
-    return max(blocked(fake_of(gradient)) + int(fake_of(weight).nbytes) + made - bytes_of(call), made)
-
-
-def taken_turned(call: fx.Node) -> int:
-    """The same with channels last: copies of the incoming gradient, and of the weight for torch and for oneDNN."""
-    gradient, _, weight, *_ = args_of(call)
-    window = fake_of(weight)
-    copies = 1 if math.prod(window.shape[2:]) == 1 else 2
-    return int(fake_of(gradient).nbytes + copies * window.nbytes)
+def gets_smaller(call: fx.Node) -> bool:
+    """Whether the gradient of an image takes less memory with channels last."""
+    gradient, image, weight = (fake_of(n) for n in args_of(call)[:3])
+    return of_turned_image(gradient, weight) < of_image_by_rows(gradient, image, weight)
 
 
 def is_by_rows(node: fx.Node) -> bool:
@@ -201,22 +181,11 @@ def bytes_of(node: fx.Node) -> int:
 
 
 def copied_by(call: fx.Node) -> int:
-    """Bytes that oneDNN takes for a convolution of images by rows, or a gradient of one, besides its arguments and
-    result."""
-    if call.target is BACKWARD:
-        gradient, image, *_ = args_of(call)
-        if is_of_image_by_rows(call):
-            return copied_for_image(call)
-        return sum(blocked(fake_of(n)) for n in (gradient, image)) if _are_by_rows(gradient, image) else 0
-    if not is_by_rows(call) or not worth_on_cpu(call):
+    """Bytes that oneDNN takes for a convolution or its gradients, besides arguments and result. Products of pixels are
+    none by then."""
+    target = call.target
+    if not isinstance(target, torch._ops.OpOverload) or target not in WORKSPACES:
         return 0
-    image, weight, *_ = args_of(call)
-    read = 0 if fake_of(image).shape[1] <= FEW_CHANNELS else blocked(fake_of(image))
-    made = blocked(fake_of(call))
-    return max(read + made + int(fake_of(weight).nbytes) - bytes_of(call), made)
-
-
-def blocked(image: Tensor) -> int:
-    """Bytes of an image in oneDNN's layout, which fills up the last block of channels."""
-    channels = -(-image.shape[1] // BLOCK) * BLOCK
-    return int(image.shape[0] * channels * math.prod(image.shape[2:]) * image.itemsize)
+    if target is aten.convolution.default and not worth_on_cpu(call):
+        return 0
+    return WORKSPACES[target](fx.map_arg(call.args, fake_of), call.meta["val"])

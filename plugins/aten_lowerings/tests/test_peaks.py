@@ -11,8 +11,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import armature
 from armature.pipeline.session import session
+from armature.plugin_api import fake_of
 from armature_aten_lowerings.layouts import is_channels_last
 from armature_aten_lowerings.peaks import peak_of
+from armature_aten_lowerings.workspaces import WORKSPACES
 
 aten = torch.ops.aten
 
@@ -93,4 +95,7 @@ def test_the_gradient_of_an_image_at_the_peak_has_channels_last(channels: tuple[
     [alone] = [call for call in calls if call.args[-1] == [True, False, False]]
     assert is_channels_last(alone.args[1].meta["val"]) is turns
     assert is_channels_last(alone.meta["val"][0]) is turns
-    assert alone.args[0].meta["val"].is_contiguous()
+    assert is_channels_last(alone.args[0].meta["val"]) is turns
+    takes = WORKSPACES[aten.convolution_backward.default](fx.map_arg(alone.args, fake_of), alone.meta["val"])
+    weight, incoming = 4 * one * two * 9, 4 * 2 * two * 1600
+    assert takes == (2 * weight if turns else incoming + weight)
