@@ -97,9 +97,11 @@ def _of_way(way: Row, model: str, where: str) -> Iterator[Failure]:
 
 
 def breaks_of(theirs: Row) -> int:
-    """torch.compile's breaks. It doesn't count a frame that it gives up on (a loop that breaks), although the callees
-    become separate graphs. So there are at least as many breaks as graphs minus one."""
-    return max(int(theirs.get("break count", 0)), len(theirs.get("graphs", ())) - 1)
+    """torch.compile's breaks. It doesn't count the break of a frame that it gives up on (a loop that breaks), although
+    the callees become separate graphs. There are at least as many breaks as graphs minus one, also in rows of old runs,
+    which don't have the number of such frames."""
+    counted = int(theirs.get("break count", 0)) + int(theirs.get("given up", 0))
+    return max(counted, len(theirs.get("graphs", ())) - 1)
 
 
 def _beside_incumbent(found: Row, model: str, phase: str) -> Iterator[Failure]:
@@ -108,7 +110,7 @@ def _beside_incumbent(found: Row, model: str, phase: str) -> Iterator[Failure]:
         return
     more = ours.get("break count", 0) > breaks_of(theirs)
     graphs = len(ours.get("graphs", ())) > len(theirs.get("graphs", ()))
-    if not (more or (graphs and len(theirs["graphs"]) == 1)):
+    if not (more or (graphs and len(theirs["graphs"]) == 1 and not breaks_of(theirs))):
         return
     counts = f"{ours['break count']} breaks for {breaks_of(theirs)}, "
     counts += f"{len(ours['graphs'])} graphs for {len(theirs['graphs'])}"
@@ -156,7 +158,7 @@ def summary(rows: Iterable[Row]) -> Summary:
         for phase in PHASES
         if "raised" not in row.get(phase, {}).get("torch.compile", {"raised": ""})
     ]
-    theirs = [(ours, their) for ours, their in pairs if len(their["graphs"]) == 1 and not their["break count"]]
+    theirs = [(ours, their) for ours, their in pairs if len(their["graphs"]) == 1 and not breaks_of(their)]
     return Summary(
         rows=len(rows),
         ran=len(ran),

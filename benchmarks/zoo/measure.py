@@ -257,6 +257,7 @@ class Measurement:
             reasons = counters["graph_break"]
             row["breaks"] = [" ".join(str(text).split())[:300] for text in list(reasons)[:KEPT]]
             row["break count"] = sum(reasons.values())
+            row["given up"] = counters["frames"]["total"] - counters["frames"]["ok"]
         return results
 
 

@@ -163,6 +163,7 @@ VALUE = {"group": "output", "path": "out", "kind": "value", "detail": "1e-1 off"
         (row(auto=way(fallbacks=["f: no kernel"])), ["fallback"]),
         (row(capture=way(**{"break count": 1, "breaks": [BREAK]}), theirs=way()), ["more breaks"]),
         (row(capture=way(**{"break count": 1}), theirs=way(**{"break count": 1})), []),
+        (row(capture=way(**{"break count": 1, "graphs": [1, 2]}), theirs=way(**{"given up": 1})), []),
         ({**row(), "stage": "infer: auto", "ended": "crashed: SIGSEGV"}, ["crash"]),
         ({**row(), "stage": "infer: torch.compile", "ended": "crashed: SIGSEGV"}, []),
         ({**row(), "stage": "train: capture", "ended": "over 90 s"}, ["timeout"]),
