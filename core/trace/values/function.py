@@ -373,7 +373,7 @@ CLOSURE_ATTRIBUTES: dict[str, Callable[[ClosureValue, Tracing], Value]] = {
     "__kwdefaults__": ClosureValue.open_keywords,
     "__call__": lambda closure, tracer: closure,
     "__annotations__": ClosureValue.annotated,
-}
+} | ({"__type_params__": lambda closure, tracer: TupleValue([])} if hasattr(FunctionType, "__type_params__") else {})
 
 
 @attrs.define(eq=False)

@@ -81,7 +81,7 @@ def is_new(key: Hashable) -> bool:
 
 def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> Hashable:
     """The key in a table. An address that is looked up among numbers is the number that it is now, which is guarded;
-    where the object is made in the frame, or a number is looked up among addresses, the graph breaks."""
+    where tracing does not hold the object, or a number is looked up among addresses, the graph breaks."""
     if _has_address(key) and any(map(_has_number, among)):
         return _as_number(tracer, key)
     if _has_number(key) and any(map(_has_address, among)):
@@ -90,13 +90,13 @@ def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> Hash
 
 
 def _as_number(tracer: Tracing, key: Hashable) -> Hashable:
-    if isinstance(key, (tuple, frozenset)):
-        return type(key)(_as_number(tracer, part) for part in key)
     if not isinstance(key, Address):
-        return key
-    if isinstance(key.of, Identity) and key.of.value.source is not None:
-        key.of.value.rely_on(tracer)
-        return id(key.of.value.as_key())
+        return type(key)(_as_number(tracer, part) for part in key) if isinstance(key, (tuple, frozenset)) else key
+    held = key.of.value if isinstance(key.of, Identity) else None
+    # Of containers, tracing holds only what is in them.
+    if held is not None and held.source and (held.is_tensor or not (held.is_constant or held.plain_items)):
+        held.rely_on(tracer)
+        return id(held.as_key())
     return key.of if isinstance(key.of, int) else tracer.graph_break("address-among-numbers")
 
 

@@ -186,6 +186,5 @@ def copied_by(call: fx.Node) -> int:
     target = call.target
     if not isinstance(target, torch._ops.OpOverload) or target not in WORKSPACES:
         return 0
-    if target is aten.convolution.default and not worth_on_cpu(call):
-        return 0
-    return WORKSPACES[target](fx.map_arg(call.args, fake_of), call.meta["val"])
+    copied = WORKSPACES[target](fx.map_arg(call.args, fake_of), call.meta["val"])  # 0 where sizes are symbols
+    return 0 if copied and target is aten.convolution.default and not worth_on_cpu(call) else copied

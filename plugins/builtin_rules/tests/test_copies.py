@@ -151,14 +151,22 @@ def test_which_objects_are_one_is_guarded() -> None:
         assert shown(compiled(torch.ones(1), *pair)) == shown(function(torch.ones(1), *pair))
 
 
-LIST = [1]
-PLACES = {id(LIST)}
+LIST, TUPLE, TENSORS = [1], (1, 2), [torch.ones(1)]
+PLACES = {id(LIST), id(TUPLE), id(TENSORS)}
 
 
-def test_an_address_is_not_looked_for_among_numbers() -> None:
-    for function in (lambda x: x + (id(LIST) in PLACES), lambda x: x + ({id(LIST): 1}.get(next(iter(PLACES)), 0))):
-        assert break_id(function, (torch.ones(1),))
-        assert torch.equal(armature.compile(function, backend="eager")(torch.ones(1)), function(torch.ones(1)))
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + (id(LIST) in PLACES),
+        lambda x: x + (id(TENSORS) in PLACES),
+        lambda x: x + (id(TUPLE) in PLACES),
+        lambda x: x + ({id(LIST): 1}.get(next(iter(PLACES)), 0)),
+    ],
+)
+def test_an_address_of_a_container_is_not_looked_for_among_numbers(function: Callable[..., torch.Tensor]) -> None:
+    assert break_id(function, (torch.ones(1),)) == "address-among-numbers"
+    assert torch.equal(armature.compile(function, backend="eager")(torch.ones(1)), function(torch.ones(1)))
 
 
 def test_a_copy_counts_as_written_to() -> None:
