@@ -27,8 +27,7 @@ from armature.trace.values.tensor import TensorValue
 
 @attrs.define(eq=False)
 class ValueWriter(ObjectWriter[Value, Write, Trace]):
-    """Writes code that pushes the objects of values. `main`: the code after the graph's call, which returns
-    `outputs`."""
+    """Writes code that pushes values' objects. `main`: the code after the graph's call, which returns `outputs`."""
 
     main: list[Instr] = attrs.field(factory=list)
     outputs: dict[fx.Node, int] = attrs.field(factory=dict)

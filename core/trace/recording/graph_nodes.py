@@ -90,8 +90,7 @@ def graph_call(
 
 
 def _of_numbers(tracer: Tracing, functions: Functions, fn: Called, args: Args, kwargs: Kwargs) -> Value | None:
-    """The result of a call with floats of the program, or with numbers known before the graph; None if it has none, or
-    needs their values."""
+    """The result of a call with floats or numbers known before the graph; None if it has none or needs their values."""
     state = tracer.overrides
     if (tracer.sizes.floats or tracer.precalls.calls) and not kwargs and not state.present:
         given = as_tensors(tracer, functions, fn, args)

@@ -23,6 +23,11 @@ class Identity:
     def __hash__(self) -> int:
         return id(self.value)
 
+    @property
+    def is_held(self) -> bool:  # of containers, tracing holds only what is in them
+        value = self.value
+        return bool(value.source) and (value.is_tensor or not (value.is_constant or value.plain_items))
+
 
 @attrs.frozen(eq=False)
 class TracedKey:
@@ -92,19 +97,16 @@ def looked_up(tracer: Tracing, key: Hashable, among: Iterable[Hashable]) -> Hash
 def _as_number(tracer: Tracing, key: Hashable) -> Hashable:
     if not isinstance(key, Address):
         return type(key)(_as_number(tracer, part) for part in key) if isinstance(key, (tuple, frozenset)) else key
-    held = key.of.value if isinstance(key.of, Identity) else None
-    # Of containers, tracing holds only what is in them.
-    if held is not None and held.source and (held.is_tensor or not (held.is_constant or held.plain_items)):
-        held.rely_on(tracer)
-        return id(held.as_key())
+    if isinstance(key.of, Identity) and key.of.is_held:
+        key.of.value.rely_on(tracer)
+        return id(key.of.value.as_key())
     return key.of if isinstance(key.of, int) else tracer.graph_break("address-among-numbers")
 
 
 def _has_number(key: Hashable) -> bool:
     """Whether it is or contains a number that may be an address."""
-    if isinstance(key, (tuple, frozenset)):
-        return any(map(_has_number, key))
-    return isinstance(key, int) and key >= NO_ADDRESS
+    within = key if isinstance(key, (tuple, frozenset)) else ()
+    return any(map(_has_number, within)) or (isinstance(key, int) and key >= NO_ADDRESS)
 
 
 def _has_address(key: Hashable) -> bool:
