@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 import attrs
@@ -21,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from armature.torch_abi import altering, training, undefined
 from armature.torch_abi.overrides import QuietSubclasses
-from armature.torch_abi.partition import draws_kept, storage_of
+from armature.torch_abi.partition import draws_kept, functorch, storage_of
 from armature.torch_abi.second_order import replay_of
 from armature.torch_abi.symbols import Symbols
 from armature.torch_abi.views import may_overlap_itself
@@ -29,11 +27,6 @@ from armature.torch_abi.wrappers import fake_mode_of, is_part_placeholder, is_wr
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
-
-
-def _module(name: str) -> ModuleType:
-    # AOTAutograd takes seconds to import, and a graph without gradients or mutations doesn't need it.
-    return importlib.import_module(f"torch._functorch.{name}")
 
 
 @runtime_checkable
@@ -306,13 +299,13 @@ def compile_functional(
     # Without wrapper subclasses, torch's own graph passes ask proxies (up to torch 2.12).
     asks = QuietSubclasses() if watch.merged else contextlib.nullcontext()
     quiet = without_elements_in_log() if watch.merged else contextlib.nullcontext()
-    options = _module("config").patch(
+    options = functorch("config").patch(
         unlift_effect_tokens=True, guess_tangent_strides_as_outputs=not returns_overlapping(module)
     )
     numbers = _reading_numbers(fake_mode, module)
     try:
         with guards.tracing(context), asks, quiet, options, numbers, code_when_called(), draws_kept():
-            whole: Callable[..., Any] = _module("aot_autograd").aot_module_simplified(
+            whole: Callable[..., Any] = functorch("aot_autograd").aot_module_simplified(
                 module if run is None else run,
                 list(fakes),
                 fw_compiler=lambda graph, inputs: boxed(watch.forward(graph, inputs)),
@@ -387,7 +380,7 @@ def _reading_numbers(fake_mode: Any, module: fx.GraphModule) -> Iterator[None]:
     if fake_mode is None or not any(node.target == "item" for node in module.graph.nodes):
         yield
         return
-    graphs: Any = _module("_aot_autograd.graph_compile")
+    graphs: Any = functorch("_aot_autograd.graph_compile")
     if not hasattr(graphs.tensorify_python_scalars, "__wrapped__"):
         graphs.tensorify_python_scalars = _unless_ours(graphs.tensorify_python_scalars)
     with fake_mode.shape_env.ignore_fresh_unbacked_symbols(), warnings.catch_warnings():

@@ -13,8 +13,8 @@ from torch import fx
 from torch.fx import node as fx_node
 
 
-def _module(name: str) -> ModuleType:
-    # It takes seconds to import, and a graph without gradients doesn't need it.
+def functorch(name: str) -> ModuleType:
+    """A module of AOTAutograd. It takes seconds to import, and a graph without gradients or writes doesn't need it."""
     return importlib.import_module(f"torch._functorch.{name}")
 
 
@@ -49,8 +49,8 @@ def min_cut(
     unused = _return_unused_draws(joint, num_fwd_outputs)
     forward: fx.GraphModule
     backward: fx.GraphModule
-    with _module("config").patch(cse=False):
-        forward, backward = _module("partitioners").min_cut_rematerialization_partition(
+    with functorch("config").patch(cse=False):
+        forward, backward = functorch("partitioners").min_cut_rematerialization_partition(
             joint,
             inputs,
             num_fwd_outputs=num_fwd_outputs + unused,

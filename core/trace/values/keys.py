@@ -24,9 +24,9 @@ class Identity:
         return id(self.value)
 
     @property
-    def is_held(self) -> bool:  # of containers, tracing holds only what is in them
-        value = self.value
-        return bool(value.source) and (value.is_tensor or not (value.is_constant or value.plain_items))
+    def is_held(self) -> bool:
+        """Whether tracing holds the object itself, which came from the program. Of containers it holds the contents."""
+        return (of := self.value).source is not None and (of.is_tensor or not (of.is_constant or of.plain_items))
 
 
 @attrs.frozen(eq=False)

@@ -35,7 +35,7 @@ def truth_of_draw(call: Call, tensor: Value) -> Value | None:
     tracing = call.tracing
     if not isinstance(tensor, TracedTensor) or tensor.node is None or tracing.overrides.present:
         return None
-    if tensor.python_type() is not Tensor or tensor.fake.numel() != 1 or is_written(tracing, tensor.node):
+    if tensor.python_type() is not Tensor or is_written(tracing, tensor.node):
         return None
     function = NAMES.get(function_of(tensor.node), function_of(tensor.node))
     if function not in ALWAYS or len(tensor.node.args) != 2:
@@ -46,7 +46,7 @@ def truth_of_draw(call: Call, tensor: Value) -> Value | None:
     if not isinstance(right, (int, float)) or not isinstance(left, fx.Node) or not is_draw(tracing, left):
         return None
     truth = ALWAYS[function](right)
-    return None if truth is None else tracing.constant(truth)
+    return None if truth is None or tensor.fake.numel() != 1 else tracing.constant(truth)
 
 
 def is_draw(tracing: Tracing, node: fx.Node) -> bool:
