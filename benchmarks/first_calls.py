@@ -18,7 +18,7 @@ from torch import nn
 import armature
 from armature.events import CompileEvent, EventKind
 from armature.pipeline.session import session
-from benchmarks.gpu import INCUMBENT, OURS, bound, compiled_by, first_call
+from benchmarks.gpu import INCUMBENT, OURS, bound, compiled_by, first_call, load_convolutions
 from benchmarks.models.case import Case
 from benchmarks.models.full_size import MODELS
 
@@ -48,6 +48,7 @@ def measure(name: str, incumbent: bool) -> None:
     case = case_of(name)
     model = case.model.cuda().bfloat16().train()
     args = tuple(a.cuda().bfloat16() if a.is_floating_point() else a.cuda() for a in case.args)
+    load_convolutions(model, args, "train")
     seconds: dict[str, float] = {}
     for compiler in ("eager", OURS, *([INCUMBENT] if incumbent else [])):
         made = copy.deepcopy(model)
