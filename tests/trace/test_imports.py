@@ -124,7 +124,85 @@ def test_functions_of_the_class_of_a_module_are_traced() -> None:
     assert run(torch.ones(2))[2] == "held_module"
 
 
-@pytest.mark.parametrize("program", [replaced_module, replaced_part, class_of_a_global_module, functions_of_the_class])
+class Lazy(ModuleType):
+    """A package that looks up its names in a table of its own."""
+
+    objects: dict[str, object]
+
+    def __getattr__(self, name: str) -> object:
+        if name in self.objects:
+            return self.objects[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+def lookup_of_the_class() -> Program:
+    held: Any = Lazy("lazy_package")
+    held.objects = {"version": "4.5"}
+
+    def function(t: torch.Tensor) -> tuple[object, ...]:
+        return t + len(held.version), held.version, hasattr(held, "other"), getattr(held, "other", 3)
+
+    return function, (
+        lambda: held.objects.update(version="4.5.1"),
+        lambda: held.objects.update(other=7),
+        lambda: setattr(held, "version", "own"),
+        lambda: setattr(Lazy, "version", "of the class"),
+        lambda: delattr(held, "version"),
+        lambda: delattr(Lazy, "version"),
+        lambda: setattr(held, "__getattr__", lambda name: "of the module"),
+        lambda: delattr(held, "__getattr__"),
+        lambda: setattr(held, "__class__", WithFallback),
+    )
+
+
+def lookup_of_the_module() -> Program:
+    old = {"rate": 3}
+
+    def lookup(name: str) -> object:
+        if name not in old:
+            raise AttributeError(f"no {name}")
+        return old[name]
+
+    held = module("lazy_module", __getattr__=lookup)
+
+    def function(t: torch.Tensor) -> tuple[object, ...]:
+        from lazy_module import rate  # type: ignore[import-not-found]
+
+        try:
+            other = held.other
+        except AttributeError as error:
+            other = str(error)
+        return t * held.rate, rate, other
+
+    return function, (
+        lambda: old.update(rate=4),
+        lambda: old.update(other=5),
+        lambda: setattr(held, "rate", 6),
+        lambda: setattr(held, "__getattr__", lambda name: 7),
+        lambda: delattr(held, "__getattr__"),
+    )
+
+
+def test_a_module_with_its_own_lookup_is_in_the_graph() -> None:
+    for program in (lookup_of_the_class, lookup_of_the_module):
+        function, _ = program()
+        t = torch.ones(2)
+        compiled = armature.compile(function, backend="eager", fullgraph=True)(t)
+        assert compiled[0].tolist() == function(t)[0].tolist()
+        assert compiled[1:] == function(t)[1:]
+
+
+PROGRAMS = (
+    replaced_module,
+    replaced_part,
+    class_of_a_global_module,
+    functions_of_the_class,
+    lookup_of_the_class,
+    lookup_of_the_module,
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_like_eager(program: Callable[[], Program]) -> None:
     like_eager(program)
 

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Hashable
 from types import FunctionType, ModuleType
+from typing import NoReturn
 
 import attrs
 
@@ -83,9 +84,7 @@ class PythonModuleValue(Value):
                     tracer.guards.answers(functools.partial(getattr, self.module, name), (), {}, obj)
                 return tracer.as_value(obj)
         else:
-            self._missing(tracer, name, trusted)
-            missing = f"module '{self.module.__name__}' has no attribute '{name}'"
-            tracer.raise_error(AttributeError, missing)
+            return self._missing(tracer, name, trusted)
         source: Source
         if trusted and self.module.__name__ in CHANGING and not callable(obj):
             source = AttrSource(object_source(self.module), name)
@@ -113,18 +112,28 @@ class PythonModuleValue(Value):
         if own or (found is not None and found.holder is not object and is_data_descriptor(found.obj)):
             tracer.graph_break("module-with-lookup", name=name, type=self.describe())
 
-    def _missing(self, tracer: Tracing, name: str, trusted: bool) -> None:
-        """Break the graph if the module or its class may provide the attribute; else guard that they don't."""
+    def _missing(self, tracer: Tracing, name: str, trusted: bool) -> Value:
+        """What `__getattr__` of the module or of its class returns, guarded; AttributeError if there is neither."""
         if trusted:
-            return
-        kind = type(self.module)
-        asked = ("__getattr__", name)
-        if "__getattr__" in self.module.__dict__ or any(find_in_class(kind, one) is not None for one in asked):
+            self._raise_missing(tracer, name)
+        kind, held = type(self.module), self.module.__dict__
+        in_class = find_in_class(kind, "__getattr__") is not None
+        if find_in_class(kind, name) is not None or ("__getattr__" in held and in_class):  # the class's follows
             tracer.graph_break("module-with-lookup", name=name, type=self.describe())
-        rely_on_class(tracer, kind, *asked)
-        if self.source is not None:
-            for unset in asked:
-                tracer.guards.absent(DictOfSource(self.source), unset)
+        rely_on_class(tracer, kind, "__getattr__", name)
+        names = DictOfSource(self.source or object_source(self.module))
+        tracer.guards.absent(names, name)
+        if "__getattr__" in held:
+            lookup = self.get_attribute(tracer, "__getattr__")
+        else:
+            tracer.guards.absent(names, "__getattr__")
+            if not in_class:
+                self._raise_missing(tracer, name)
+            lookup = tracer.python.class_attribute(self, kind, "__getattr__")
+        return lookup.call(tracer, (tracer.constant(name),), {})
+
+    def _raise_missing(self, tracer: Tracing, name: str) -> NoReturn:
+        tracer.raise_error(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
         if type(self.module) is not ModuleType or is_trusted(self.module):

@@ -234,8 +234,8 @@ def sets_library_attribute_mended(x: Tensor) -> object:
 class Lazy(types.ModuleType):
     """A module that creates attributes on demand."""
 
-    def __getattr__(self, name: str) -> int:
-        return len(name)
+    def __getattribute__(self, name: str) -> Any:
+        return 4 if name == "four" else super().__getattribute__(name)
 
 
 LAZY = Lazy("lazy")
