@@ -21,10 +21,14 @@ from armature.backend_api import (
 
 aten = torch.ops.aten
 Number = bool | int | float
-# They read the size of their first argument alone, or a part of it that is written first.
+# They read the size of their first argument alone, or a part of it that is written first; backward of averages and of
+# repeated borders, which are mostly loops, the size of the image.
 OVERWRITING = frozenset((
     aten.copy.default, aten.fill.Scalar, aten.fill.Tensor, aten.zero.default, aten.slice_scatter.default,
     aten.select_scatter.default, aten.zeros_like.default, aten.full_like.default,
+    aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default, aten._adaptive_avg_pool2d_backward.default,
+    aten._adaptive_avg_pool3d_backward.default, aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default, aten.replication_pad3d_backward.default,
 ))  # fmt: skip
 
 

@@ -27,6 +27,13 @@ OF_ACTIVATIONS = (  # backward operators of activations that are elementwise, al
     aten.hardtanh_backward.default, aten.leaky_relu_backward.default, aten.log_sigmoid_backward.default,
     aten.mish_backward.default, aten.softplus_backward.default,
 )  # fmt: skip
+OF_SIZES = (  # backward operators that read only the size and layout of their second argument, the image
+    aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default,
+    aten._adaptive_avg_pool2d_backward.default, aten._adaptive_avg_pool3d_backward.default,
+    aten.reflection_pad1d_backward.default, aten.reflection_pad2d_backward.default,
+    aten.reflection_pad3d_backward.default, aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default, aten.replication_pad3d_backward.default,
+)  # fmt: skip
 
 
 def drop_detached(module: object, ctx: object) -> object:
@@ -106,6 +113,22 @@ def keep_window_positions(module: object, ctx: object) -> object:
             else:
                 (found,) = inlined(node, window.unpacked, packed, recompute=True)
                 node.replace_input_with(places, found)
+    return module
+
+
+def keep_sizes(module: object, ctx: object) -> object:
+    """Backward of averages in windows and of padding only needs the size and layout of the image, so it is given new
+    memory in its place, which loops don't allocate."""
+    if not isinstance(module, fx.GraphModule):
+        return module
+    backward = depending_on_tangents(module.graph)
+    for target in OF_SIZES:
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            grad, image = args_of(node)[:2]
+            if image.op == "placeholder" or image in backward or not has_numbers(image):
+                continue
+            if all(reader is node or is_elementwise(reader) for reader in readers_in(backward, image)):
+                node.replace_input_with(image, memory_like(image, grad, node))
     return module
 
 

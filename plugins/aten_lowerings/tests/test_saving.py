@@ -232,6 +232,40 @@ def test_a_block_of_a_residual_network() -> None:
     assert total(kept) <= 2 * 8 * 256 * 4 + 2 * 8 * 64 * (1 + 4) + 1024
 
 
+RESIZED: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
+    "averages": (2, lambda image: functional.avg_pool2d(image, 2)),
+    "averages in 3 dimensions": (3, lambda image: functional.avg_pool3d(image, 2)),
+    "averages of a size": (2, lambda image: functional.adaptive_avg_pool2d(image, 3)),
+    "averages of a size in 3 dimensions": (3, lambda image: functional.adaptive_avg_pool3d(image, 3)),
+    "reflections": (2, lambda image: functional.pad(image, (1, 2, 2, 1), "reflect")),
+    "reflections in 1 dimension": (1, lambda image: functional.pad(image, (1, 2), "reflect")),
+    "repetitions": (2, lambda image: functional.pad(image, (1, 2, 2, 1), "replicate")),
+    "repetitions in 3 dimensions": (3, lambda image: functional.pad(image, (1,) * 6, "replicate")),
+}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", RESIZED)
+def test_an_image_is_not_kept_for_its_size(name: str, last: bool) -> None:
+    dims, resize = RESIZED[name]
+    x = torch.randn(2, 4, *[6] * dims)
+    x = x.contiguous(memory_format=torch.channels_last) if last and dims == 2 else x
+    kept = checked(lambda x: resize(functional.batch_norm(x, None, None, training=True).relu()) * 2, x)
+    assert total(kept) <= 4 * 8  # statistics of 4 channels
+
+
+def test_an_image_that_is_kept_anyway_gives_its_size_too() -> None:
+    w, x = torch.randn(4, 4, 1, 1), torch.randn(2, 4, 6, 6)
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        image = functional.conv2d(x, w).relu()
+        return functional.avg_pool2d(image, 2).sum() + functional.conv2d(image, w).sum()
+
+    checked(program, x, w, within=1e-4)
+    _, backward = session().compilations[-1].graphs
+    assert not backward.aten.module.graph.find_nodes(op="call_function", target=aten.new_empty_strided.default)
+
+
 def test_what_is_returned_stays_detached() -> None:
     graph = fx.Graph()
     x = graph.placeholder("x")
