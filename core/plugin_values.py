@@ -28,7 +28,7 @@ from armature.trace.values.tensor import TensorValue
 
 class EnteredAgain:
     """The context manager in which a graph has ended, for the next one to enter: a generator can be entered only
-    once."""
+    once. If the function that leaves it returns a tuple, these are the arguments to enter it with the next time."""
 
     def __init__(self, enter_by: Callable[..., Any], arguments: tuple[object, ...], leave_by: Callable[[Any], Any]):
         self.enter_by, self.arguments, self.leave_by = enter_by, arguments, leave_by
@@ -41,7 +41,9 @@ class EnteredAgain:
         self.opened.append(self.enter_by(*self.arguments))
 
     def __exit__(self, *error: object) -> None:
-        self.leave_by(self.opened.pop())
+        left = self.leave_by(self.opened.pop())
+        if isinstance(left, tuple):
+            self.arguments = left
 
 
 @attrs.define(eq=False)

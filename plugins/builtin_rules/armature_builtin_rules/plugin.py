@@ -32,6 +32,7 @@ from armature_builtin_rules import (
     regex,
     signatures,
     value_types,
+    warning_filters,
     weak,
 )
 from armature_builtin_rules.breaks import FAMILIES
@@ -62,6 +63,7 @@ def armature_handlers() -> Iterable[Handler]:
     """Handlers for Python's builtin functions, and for those of the standard library with side effects."""
     yield from builtin_functions.handlers()
     yield from collect(buffers, getters, handlers, reflection, regex, deques, partials, weak, randomness)
+    yield from collect(warning_filters)
 
 
 @hookimpl

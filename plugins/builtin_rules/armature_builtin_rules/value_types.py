@@ -18,6 +18,7 @@ from armature_builtin_rules import (
     randomness,
     regex,
     thread_locals,
+    warning_filters,
     weak,
 )
 from armature_builtin_rules.functions import dict_views, sets
@@ -38,4 +39,5 @@ VALUE_TYPES = (
     *randomness.VALUE_TYPES,
     *regex.VALUE_TYPES,
     *thread_locals.VALUE_TYPES,
+    *warning_filters.VALUE_TYPES,
 )
