@@ -38,7 +38,7 @@ from armature.torch_abi.eval_frame import (
 from armature.torch_abi.wrappers import in_dispatch
 
 EAGER_ENTRIES = 3  # most argument patterns cached as "run eagerly"; beyond that, all others run eagerly too
-OWNERS = 8  # compiled callables that share a code object and still get a recompile limit each
+OWNERS = 8  # callables, or modules with a class of their own, that share a code object and get a recompile limit each
 RECORDS = "records or reads programs for another tool of torch: its callees run uncompiled"
 EAGER = FrameOutcome(SKIP, False)
 """Run this one frame uncompiled."""
@@ -187,8 +187,10 @@ class FrameHook:
             return EAGER
         entries = [entry for entry in known if entry.idle is None]
         if entries:
-            own, limit = sum(entry.owner is self for entry in entries), self.compiler.recompile_limit(request)
-            if own >= limit or len(entries) >= OWNERS * limit:
+            own, limit = [entry for entry in entries if entry.owner is self], self.compiler.recompile_limit(request)
+            if len(own) >= limit:
+                own = recompile.for_the_same_modules(own, failures, request)
+            if len(own) >= limit or len(entries) >= OWNERS * limit:
                 return self._reach_limit(request, state, failures)
             self.compiler.recompiling(request, failures)
         try:
@@ -297,6 +299,7 @@ class FrameHook:
         if not state.limit_reported:
             state.limit_reported = True
             entries = state.entries_of(self._torchdynamo_orig_backend)
+            entries = recompile.for_the_same_modules(entries, failures, request)
             self.compiler.limit_reached(request, failures, recompile.changing_sizes(entries, request))
         return self._run_rest_eagerly(self, state)
 

@@ -88,6 +88,29 @@ def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[Mism
 
 
 @without_overrides
+def is_of_another_class(mismatch: Mismatch, request: FrameRequest) -> bool:
+    """Whether compiled code does not fit because a module has another class of the same name: torch makes one for each
+    module with parametrizations, so such code is for other modules, and not for other inputs."""
+    resolver = Resolver(request)
+    for text, mark in zip(mismatch.tree.texts, mismatch.tree.marks):
+        if mark.source is None or text not in mismatch.texts:
+            continue
+        try:
+            value = resolver.value(mark.source)
+        except Exception:  # as in `changing_sizes`
+            continue
+        if issubclass(type(value), nn.Module) and mark.kind.text_now(mark.source, value, mark.user) == text:
+            return True
+    return False
+
+
+def for_the_same_modules(entries: list[Entry], failures: tuple[Mismatch, ...], request: FrameRequest) -> list[Entry]:
+    """The entries without those that are for other modules with a class of their own."""
+    others = {id(one.tree) for one in failures if is_of_another_class(one, request)}
+    return [entry for entry in entries if id(entry.tree) not in others]
+
+
+@without_overrides
 def changing_sizes(entries: list[Entry], request: FrameRequest) -> tuple[str, ...]:
     """The `mark_dynamic` calls for sizes that compiled code treats as constants and that have changed since."""
     resolver = Resolver(request)
