@@ -33,7 +33,20 @@ def given(which: str, kind: Any, more: int) -> tuple[Any, Any]:
     return held, view
 
 
-@pytest.mark.parametrize("kind", [dict, collections.Counter, lambda **items: collections.defaultdict(int, **items)])
+class Ordered(collections.OrderedDict[Any, Any]):
+    """Its views are those of an ordered dict."""
+
+
+KINDS = [
+    dict,
+    collections.Counter,
+    lambda **items: collections.defaultdict(int, **items),
+    collections.OrderedDict,
+    Ordered,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("which", ["keys", "values", "items"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_as_in_eager_mode(program: str, which: str, kind: Any) -> None:
@@ -129,3 +142,15 @@ def test_the_attributes_of_a_class_as_a_dict() -> None:
         found, *numbers = compiled(torch.ones(2), Shared.__dict__)
         assert numbers == [Shared.number, Shared.number]
         assert torch.equal(found, torch.ones(2) * Shared.number)
+
+
+@pytest.mark.parametrize("shown", [dict, collections.OrderedDict])
+@pytest.mark.parametrize("made", [dict, collections.Counter, collections.OrderedDict, Ordered])
+def test_the_class_of_a_view_that_is_made(made: Any, shown: Any) -> None:
+    def program(x: torch.Tensor, proxy: Any) -> Any:
+        views = [view for d in (made(a=1), proxy) for view in (d.keys(), d.values(), d.items())]
+        return x * 2, [type(view) for view in views], [type(view).__name__ for view in views]
+
+    proxy = MappingProxyType(shown(a=1))
+    found = armature.compile(program, backend="eager", fullgraph=True)(torch.ones(2), proxy)
+    assert found[1:] == program(torch.ones(2), proxy)[1:]

@@ -29,6 +29,9 @@ from armature_builtin_rules.functions.sets import COMPARING, OPERATORS, Operand,
 from armature_builtin_rules.functions.targets import own_methods
 
 VIEW_TYPES: Mapping[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+ORDERED_VIEW_TYPES: Mapping[str, type] = {
+    which: type(getattr(collections.OrderedDict[object, object](), which)()) for which in VIEW_TYPES
+}
 DICTS: tuple[type, ...] = (dict, collections.OrderedDict, MappingProxyType)
 
 
@@ -52,7 +55,9 @@ class DictViewValue(SetLike):
         return self.owner
 
     def python_type(self) -> type:
-        return VIEW_TYPES[self.which]
+        shown = self.owner.mapping if isinstance(self.owner, MappingProxyValue) else self.owner
+        ordered = isinstance(shown, DictValue) and shown.kind is collections.OrderedDict
+        return (ORDERED_VIEW_TYPES if ordered else VIEW_TYPES)[self.which]
 
     def length(self, tracer: Tracing) -> int:
         return self.owner.length(tracer)
@@ -133,4 +138,8 @@ def of_program(which: str, obj: object, source: Source, tracer: Tracing) -> Valu
     return DictViewValue(owner, which, source=source) if isinstance(owner, DictValue) else None
 
 
-VALUE_TYPES = tuple(ValueType(kind, functools.partial(of_program, which)) for which, kind in VIEW_TYPES.items())
+VALUE_TYPES = tuple(
+    ValueType(kind, functools.partial(of_program, which))
+    for kinds in (VIEW_TYPES, ORDERED_VIEW_TYPES)
+    for which, kind in kinds.items()
+)
