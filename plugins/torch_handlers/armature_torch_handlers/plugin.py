@@ -57,6 +57,7 @@ from armature_torch_handlers.contexts import (
     attention,
     autocast,
     backend_flags,
+    devices,
     forward_ad,
     generators,
     grad,
@@ -64,6 +65,7 @@ from armature_torch_handlers.contexts import (
     profiler,
     saved_tensors,
     settings,
+    sparse_checks,
 )
 from armature_torch_handlers.programs import (
     autograd_function,
@@ -90,6 +92,8 @@ def armature_handlers() -> Iterable[Handler]:
         autocast,
         attention,
         backend_flags,
+        devices,
+        sparse_checks,
         generators,
         profiler,
         array_errors,

@@ -6,8 +6,9 @@ A generator can be entered only once, so the next graph enters an object of our 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, _GeneratorContextManager, suppress
 from functools import partial
+from types import FunctionType
 
 import attrs
 import torch
@@ -15,6 +16,7 @@ import torch
 from armature.plugin_api import (
     AttrSource,
     Call,
+    DictValue,
     EnteredAgain,
     PairedContextValue,
     Source,
@@ -43,6 +45,7 @@ READ_BY = existing(
     "torch._C._get_nnpack_enabled",
     "torch._C._get_miopen_immediate",
     "torch.backends.opt_einsum._get_enabled",
+    "torch._C._check_sparse_tensor_invariants",
 )
 PRECISION_READ_BY = existing("torch._C._get_fp32_precision_getter")
 PRECISIONS = (
@@ -104,6 +107,22 @@ def context_value(enter_by: Enter, arguments: tuple[object, ...], leave_by: Leav
 def leave_entered(entered: AbstractContextManager[object]) -> None:
     """Leave a context as at the end of a `with`."""
     entered.__exit__(None, None, None)
+
+
+@handles(_GeneratorContextManager._recreate_cm)
+def made_once_more(call: Call, manager: Value) -> Value | None:
+    """The context around a function that was decorated before the frame (`@torch.backends.cudnn.flags()`), as its
+    handler makes it."""
+    tracing = call.tracing
+    held = [manager.get_attribute(tracing, name) for name in ("func", "args", "kwds")]
+    function = held[0].as_object() if issubclass(held[0].python_type(), FunctionType) else None
+    if not isinstance(function, FunctionType) or not isinstance(held[2], DictValue):
+        return None
+    making = function.__globals__.get(function.__name__)
+    if not isinstance(making, FunctionType) or getattr(making, "__wrapped__", None) is not function:
+        return None
+    named = {str(key.as_constant()): value for key, value in held[2].realise(tracing).values()}
+    return tracing.calls.handled(making, tracing.unpack(held[1]), named)
 
 
 def of_program(obj: EnteredAgain, source: Source, tracer: Tracing) -> Value:
