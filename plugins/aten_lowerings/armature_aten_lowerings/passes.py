@@ -144,6 +144,8 @@ def write_out_products_with_vectors(module: object, ctx: Services) -> object:
             if not _is_short(left.meta["val"], right.meta["val"]):
                 continue
             alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
+            if not left.meta["val"].is_floating_point():
+                alpha, beta = int(alpha), int(beta)  # the operator drops their fractions
             with module.graph.inserting_before(node):
                 products = add_call(node, aten.mul.Tensor, left, right)
                 total = add_call(node, aten.sum.dim_IntList, products, [left.meta["val"].dim() - 1])

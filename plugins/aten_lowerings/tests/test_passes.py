@@ -152,6 +152,18 @@ def test_scaled_products_with_vectors(alpha: int, beta: int) -> None:
     assert session().totals().extern == 0
 
 
+@pytest.mark.parametrize("alpha, beta", [(3.9, 2.7), (0.6, 0.2), (2, 0.5)])
+def test_products_of_integers_drop_the_fractions_of_factors(alpha: float, beta: float) -> None:
+    z, a, x = (torch.randint(-9, 9, shape) for shape in ((9,), (9, 40), (40,)))
+
+    def program(z: Tensor, a: Tensor, x: Tensor) -> Tensor:
+        return torch.addmv(z, a, x, alpha=alpha, beta=beta)
+
+    armature.reset()
+    torch.testing.assert_close(armature.compile(program, fullgraph=True)(z, a, x), program(z, a, x))
+    assert session().totals().extern == 0
+
+
 def test_gradients_of_products_with_vectors() -> None:
     a, x = torch.randn(50, 40, requires_grad=True), torch.randn(40, requires_grad=True)
 
