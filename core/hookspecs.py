@@ -11,7 +11,7 @@ Each hook below says who calls it, when, with what, and what None means. docs/pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from armature.rules.data import Rule, Verdict
     from armature.run.replay import LaunchRecorder
     from armature.torch_abi.functions import Function
+    from armature.trace.base import FrameView, Tracing
     from armature.trace.handlers import Handler, Polyfill, ValueType
     from armature.trace.signatures import Signature
 
@@ -126,6 +127,19 @@ def armature_graph_break(event: BreakEvent) -> None:
 
     print(event.type.id, event.stack[-1])
     """
+
+
+@hookspec(firstresult=True)
+def armature_extend_break(frame: FrameView, tracing: Tracing) -> Collection[int] | None:
+    """The instructions that run as they are along with the one at which a frame is cut, because no graph pays there.
+
+    Called when a frame is cut at a graph break, before its instruction at `frame.position`. The positions are of
+    `decode(program_of(frame.code))`, are reached from that instruction, and include no handler of exceptions. None:
+    no opinion, the next plugin is asked; None from all: only that instruction.
+
+        return range(frame.position + 1, end) if reads_a_header(frame) else None
+    """
+    raise NotImplementedError
 
 
 @hookspec

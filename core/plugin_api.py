@@ -94,6 +94,7 @@ from armature.trace.base import (
     raise_missing,
     type_name,
 )
+from armature.trace.bytecode.instructions import Instruction, decode, loads_method
 from armature.trace.data import UNCOMPILED
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.handlers import (
@@ -111,6 +112,7 @@ from armature.trace.locations import Location, locations_of
 from armature.trace.recording.graph_nodes import from_fake as value_of_node
 from armature.trace.recording.graph_nodes import record as record_node
 from armature.trace.recording.tensor_state import AS_CAPTURED, BETWEEN_PIECES
+from armature.trace.resume.liveness import successors
 from armature.trace.semantics.iteration import advanced
 from armature.trace.signals import TraceSignal
 from armature.trace.signatures import Signature
@@ -229,6 +231,7 @@ __all__ = [
     "Hint",
     "HintKind",
     "Identity",
+    "Instruction",
     "ItemSource",
     "IteratorValue",
     "KnownValues",
@@ -300,6 +303,7 @@ __all__ = [
     "compute_before_graph",
     "computed_float",
     "data_parallel",
+    "decode",
     "derives",
     "dict_of",
     "end_lookup",
@@ -337,6 +341,7 @@ __all__ = [
     "kind_of_number",
     "known_before_graph",
     "layout",
+    "loads_method",
     "locations_of",
     "looked_up",
     "made_inside",
@@ -372,6 +377,7 @@ __all__ = [
     "set_data_",
     "skip_code",
     "strides_are_known",
+    "successors",
     "supportable",
     "symbolic_number",
     "tensor_method",

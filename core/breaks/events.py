@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
+
+import attrs
 
 from armature.breaks.types import BreakEvent, FrameSummary
 
@@ -51,6 +53,22 @@ class _Facts(dict[str, object]):
 
     def __missing__(self, key: str) -> _Placeholder:
         return _Placeholder(f"<{STANDS_FOR.get(key, key.replace('_', ' '))}>")
+
+
+RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
+EXTENDED = (
+    "the graph ends here; {lines} run eagerly with it, since a graph would not pay there, and tracing resumes "
+    "after them"
+)
+
+
+def resumed(event: BreakEvent, lines: Collection[int]) -> BreakEvent:
+    """The event of a break after which tracing resumes. lines: those that run eagerly with it, none if no others do."""
+    if not lines:
+        return attrs.evolve(event, outcome=RESUMED)
+    first, last = min(lines), max(lines)
+    place = f"more instructions of line {last}" if first == last else f"lines {first} to {last}"
+    return attrs.evolve(event, outcome=EXTENDED.format(lines=place))
 
 
 def in_general(template: str) -> str:

@@ -33,6 +33,7 @@ Install them: pip install 'torch-armature[cpu]', or [gpu], or [all]"""
 ANSWERS = frozenset(
     {
         "armature_decide",
+        "armature_extend_break",
         "armature_graph_break",
         "armature_device_backend",
         "armature_launch_recorder",

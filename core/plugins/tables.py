@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from armature.codegen.backend import DeviceBackend
     from armature.events import CompileEvent
     from armature.run.replay import LaunchRecorder
-    from armature.trace.base import Value
+    from armature.trace.base import FrameView, Tracing, Value
 
 T = TypeVar("T")
 Report = Callable[[PluginError], None]
@@ -285,13 +285,13 @@ class Tables:
     def device_backend(self, device_type: str) -> DeviceBackend | None:
         """The back end of a device type; the plugins are asked once per type."""
         if device_type not in self._backends:
-            self._backends[device_type] = self._first("armature_device_backend", device_type)
+            self._backends[device_type] = self._first("armature_device_backend", device_type=device_type)
         return self._backends[device_type]
 
     def launch_recorder(self, device_type: str) -> LaunchRecorder | None:
         """The launch recorder of a device type; the plugins are asked once per type."""
         if device_type not in self._recorders:
-            self._recorders[device_type] = self._first("armature_launch_recorder", device_type)
+            self._recorders[device_type] = self._first("armature_launch_recorder", device_type=device_type)
         return self._recorders[device_type]
 
     def deciders(self) -> tuple[Decider, ...]:
@@ -301,6 +301,10 @@ class Tables:
     def decide(self, subject: Subject) -> Verdict | None:
         """The first verdict that a plugin computes for a subject that no rule covers; None if there is none."""
         return next((verdict for decider in self.deciders() if (verdict := decider(subject)) is not None), None)
+
+    def extend_break(self, frame: FrameView, tracing: Tracing) -> Collection[int]:
+        """The positions of the instructions that run as they are along with the next one of a frame, which breaks."""
+        return self._first("armature_extend_break", frame=frame, tracing=tracing) or ()
 
     def observe_compile(self, event: CompileEvent) -> None:
         """Tell the observers of compilations."""
@@ -338,11 +342,11 @@ class Tables:
         found = {name: table.count(plugin) for name, table in tables.items()}
         return {name: count for name, count in found.items() if count}
 
-    def _first(self, hook: str, device_type: str) -> Any:
+    def _first(self, hook: str, **facts: object) -> Any:
         """The first answer of the hook; one that raises is reported, and counts as none."""
         for impl in self._hooks.get(hook, ()):
             try:
-                found = call(impl, device_type=device_type)
+                found = call(impl, **facts)
             except HookFailed as error:
                 self._report(error)
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING
 
+import attrs
+
 from armature.trace.signals import TraceSignal
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from armature.trace.locations import Location
 
 
+@attrs.define(eq=False, slots=False)
 class GraphBreak(TraceSignal):
     """The frame can't be captured in one graph. `event` says why and where, `guards` what tracing relied on so far.
 
@@ -22,15 +25,13 @@ class GraphBreak(TraceSignal):
     graph cannot check. idle: no tensor had been met.
     """
 
-    def __init__(self, event: BreakEvent, locations: tuple[Location, ...] = ()) -> None:
-        super().__init__(event)
-        self.event = event
-        self.locations = locations
-        self.blame: Value | None = None
-        self.not_resumed = ""
-        self.assumed = False
-        self.idle = False
-        self.guards: tuple[Guard, ...] = ()
+    event: BreakEvent
+    locations: tuple[Location, ...] = ()
+    blame: Value | None = attrs.field(default=None, init=False)
+    not_resumed: str = attrs.field(default="", init=False)
+    assumed: bool = attrs.field(default=False, init=False)
+    idle: bool = attrs.field(default=False, init=False)
+    guards: tuple[Guard, ...] = attrs.field(default=(), init=False)
 
     def blaming(self, value: Value) -> GraphBreak:
         """Set `blame` and return self, for use in `raise`. A frame that held the error by name would be part of its
@@ -43,6 +44,7 @@ class GraphBreak(TraceSignal):
         return f"{self.event.type.id}({facts})"
 
 
+@attrs.define(eq=False, slots=False)
 class SkipFrame(TraceSignal):
     """There is nothing to compile in the frame.
 
@@ -52,23 +54,15 @@ class SkipFrame(TraceSignal):
     if none of them does. guards: what tracing relied on so far.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        once: bool = False,
-        frees: bool = False,
-        idle: bool = False,
-        idle_codes: tuple[CodeType, ...] = (),
-        guards: tuple[Guard, ...] = (),
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.once = once
-        self.frees = frees
-        self.idle = idle
-        self.idle_codes = idle_codes
-        self.guards = guards
+    reason: str
+    once: bool = attrs.field(default=False, kw_only=True)
+    frees: bool = attrs.field(default=False, kw_only=True)
+    idle: bool = attrs.field(default=False, kw_only=True)
+    idle_codes: tuple[CodeType, ...] = attrs.field(default=(), kw_only=True)
+    guards: tuple[Guard, ...] = attrs.field(default=(), kw_only=True)
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class UserRaised(TraceSignal):

@@ -100,6 +100,11 @@ class Everything:
         self.seen["armature_graph_break"] = event
 
     @hookimpl
+    def armature_extend_break(self, frame: Any, tracing: Any) -> set[int]:
+        self.seen["armature_extend_break"] = (frame, tracing)
+        return {1}
+
+    @hookimpl
     def armature_decompositions(self) -> list[Decomposition]:
         return [Decomposition(OP, stand_in)]
 
@@ -158,6 +163,9 @@ CALLS: dict[str, Any] = {
     "armature_signatures": lambda m, p: m.tables().signature(math.sqrt).counts == (1, 1),
     "armature_break_types": lambda m, p: m.tables().break_type("mylib-io") is BREAK,
     "armature_graph_break": lambda m, p: m.tables().observe_break(BREAK_EVENT) or p.seen["armature_graph_break"],
+    "armature_extend_break": lambda m, p: (
+        m.tables().extend_break(GUIDE, OP) == {1} and p.seen["armature_extend_break"] == (GUIDE, OP)
+    ),
     "armature_decompositions": lambda m, p: m.tables().decompositions[OP].fn is stand_in,
     "armature_lowerings": lambda m, p: m.tables().lowerings[OP].fn is stand_in,
     "armature_operators": lambda m, p: m.tables().operators[OP].function is stand_in,
@@ -173,7 +181,7 @@ HOOKS = sorted(hook_specs())
 
 
 def test_the_design_has_these_hooks() -> None:
-    assert len(HOOKS) == 18
+    assert len(HOOKS) == 19
     assert CALLS.keys() == set(HOOKS)
 
 

@@ -34,20 +34,12 @@ def build_set(frame: Frame, inst: Instruction) -> None:
     frame.push(made)
 
 
-@opcode("BUILD_MAP")
+@opcode("BUILD_MAP", "BUILD_CONST_KEY_MAP")
 def build_map(frame: Frame, inst: Instruction) -> None:
-    items = frame.popn(2 * inst.arg)
+    keys = frame.tracer.unpack(frame.pop()) if inst.opname == "BUILD_CONST_KEY_MAP" else None
+    items = frame.popn(2 * inst.arg if keys is None else inst.arg)
     made = DictValue({})
-    for key, value in zip(items[::2], items[1::2]):
-        made.set_item(frame.tracer, key, value)
-    frame.push(made)
-
-
-@opcode("BUILD_CONST_KEY_MAP")
-def build_const_key_map(frame: Frame, inst: Instruction) -> None:
-    keys = frame.tracer.unpack(frame.pop())
-    made = DictValue({})
-    for key, value in zip(keys, frame.popn(inst.arg)):
+    for key, value in zip(items[::2], items[1::2]) if keys is None else zip(keys, items):
         made.set_item(frame.tracer, key, value)
     frame.push(made)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import TypeGuard
 
 from armature.introspection import MISSING, class_member
 from armature.trace.base import BoundMethod, Tracing, Value, type_name
@@ -69,15 +68,11 @@ def check_exc_match(frame: Frame, inst: Instruction) -> None:
 def exception_classes(frame: Frame, wanted: Value) -> tuple[type, ...]:
     """The classes that an `except` clause names."""
     found = native(wanted)
-    classes = [cls for cls in (found.items if isinstance(found, TupleValue) else [wanted]) if is_exception_class(cls)]
-    if len(classes) != (len(found.items) if isinstance(found, TupleValue) else 1):
-        text = "catching classes that do not inherit from BaseException is not allowed"
-        frame.tracer.raise_error(TypeError, text)
-    return tuple(cls.cls for cls in classes)
-
-
-def is_exception_class(value: Value) -> TypeGuard[ClassValue]:
-    return isinstance(value, ClassValue) and issubclass(value.cls, BaseException)
+    named = found.items if isinstance(found, TupleValue) else [wanted]
+    classes = [item.cls for item in named if isinstance(item, ClassValue) and issubclass(item.cls, BaseException)]
+    if len(classes) != len(named):
+        frame.tracer.raise_error(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    return tuple(classes)
 
 
 @opcode("LOAD_ASSERTION_ERROR")

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 SELF_MATCHED = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
-@opcode("MATCH_SEQUENCE")
-def match_sequence(frame: Frame, inst: Instruction) -> None:
-    kind = frame.stack[-1].python_type()
-    matches = issubclass(kind, collections.abc.Sequence) and not issubclass(kind, (str, bytes, bytearray))
-    frame.push(frame.tracer.constant(matches))
-
-
-@opcode("MATCH_MAPPING")
-def match_mapping(frame: Frame, inst: Instruction) -> None:
-    matches = issubclass(frame.stack[-1].python_type(), collections.abc.Mapping)
-    frame.push(frame.tracer.constant(matches))
+@opcode("MATCH_SEQUENCE", "MATCH_MAPPING")
+def match_collection(frame: Frame, inst: Instruction) -> None:
+    kind, abc = frame.stack[-1].python_type(), collections.abc
+    wanted = abc.Sequence if inst.opname == "MATCH_SEQUENCE" else abc.Mapping
+    frame.push(frame.tracer.constant(issubclass(kind, wanted) and not issubclass(kind, (str, bytes, bytearray))))
 
 
 @opcode("MATCH_KEYS")

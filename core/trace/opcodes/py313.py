@@ -19,12 +19,6 @@ def call_kw(frame: Frame, inst: Instruction) -> None:
     call(frame, inst)
 
 
-@opcode("MAKE_FUNCTION")
-def make_function(frame: Frame, inst: Instruction) -> None:
-    code = frame.stack.pop().as_constant()
-    frame.stack.append(ClosureValue(code, frame.namespace))
-
-
 @opcode("SET_FUNCTION_ATTRIBUTE")
 def set_function_attribute(frame: Frame, inst: Instruction) -> None:
     made = frame.stack.pop()
@@ -33,20 +27,12 @@ def set_function_attribute(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(made)
 
 
-def load_slot(frame: Frame, name: str) -> None:
-    """Push a local variable, or its cell if a closure is about to be made (3.13 has no LOAD_CLOSURE)."""
-    cell = frame.cells.get(name)
-    if cell is None:
-        load_variable(frame, name)
-    else:
-        frame.stack.append(cell)
-
-
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(frame: Frame, inst: Instruction) -> None:
-    value = frame.variables.get(inst.argval)
+    """Push a local variable, or its cell if a closure is about to be made (3.13 has no LOAD_CLOSURE)."""
+    value = frame.variables.get(inst.argval, frame.cells.get(inst.argval))
     if value is None:
-        load_slot(frame, str(inst.argval))
+        load_variable(frame, str(inst.argval))
     else:
         frame.stack.append(value)
 

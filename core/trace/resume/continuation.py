@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from armature.breaks import events
 from armature.frame.data import FrameRequest, program_of
 from armature.torch_abi.overrides import without_overrides
 from armature.trace import inlining
 from armature.trace.base import Tracing, Value
+from armature.trace.bytecode.instructions import decode
 from armature.trace.data import CompiledGraphSlot, TracedFrame
 from armature.trace.errors import GraphBreak, SkipFrame, UserRaised
 from armature.trace.frame_state import Frame, Stopped
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 6  # positions at which we try to cut a frame
 DEEPEST_CUT = 32  # frames that are cut together, each a piece of code; deeper calls are compiled on their own
-RESUMED = "the graph ends here; the instruction runs eagerly and tracing resumes after it"
 
 
 def is_cut(request: FrameRequest, stop: GraphBreak) -> bool:
@@ -100,13 +98,15 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
             tracer.stack.frames.extend(frames)
             check_generators(tracer.stack, tracer.breaks, frames[0])
             cuts = [cut_frame(frame, frame.position - 1) for frame in frames[:-1]]
-            cuts.append(cut_frame(frames[-1], frames[-1].position))
+            steps = ctx.tables.extend_break(frames[-1], tracer)
+            cuts.append(cut_frame(frames[-1], frames[-1].position, steps))
             leave_contexts(tracer, cuts)
         slot = CompiledGraphSlot()
         computes = tracer.recorder.computes
         out = CutWriter(tracer, request.code)
         code = out.write(cuts, slot if computes else None)
-        return traced_frame(tracer, out, code, slot, computes, (attrs.evolve(event, outcome=RESUMED),))
+        lines = [decode(cuts[-1].origin)[step].line for step in cuts[-1].steps]
+        return traced_frame(tracer, out, code, slot, computes, (events.resumed(event, lines),))
 
 
 def run_until(frame: Frame) -> tuple[Frame, ...]:

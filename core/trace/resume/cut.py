@@ -7,7 +7,7 @@ innermost piece runs the instruction; each outer one calls the next piece in pla
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from types import BuiltinFunctionType, CodeType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from armature.trace.bytecode.instructions import Instruction, decode, instructio
 from armature.trace.emit.rebuild import Rebuilder
 from armature.trace.emit.value_writer import output_name
 from armature.trace.frame_state import Frame
+from armature.trace.resume.eager_steps import states_of
 from armature.trace.resume.frame_writer import CELL, SPARE, CannotResume
 from armature.trace.resume.liveness import live_at, read_unbound, rebound
 from armature.trace.resume.splice import INNER, INNER_ARGS, NOT_ALONE, BreakWriter, code_lookup, in_order, stub_code
@@ -43,7 +44,7 @@ SUSPENDED = 0x20 | 0x80 | 0x100 | 0x200
 class CutFrame:
     """A frame and the point where it is cut. position: of the instruction in `origin`, the program's code (the frame's
     code may be a copy). names: the bound variables to hand on. retained: those among them that are only kept alive.
-    stack_values: the values of the stack's variables."""
+    stack_values: the values of the stack's variables. steps: further instructions that run as they are after it."""
 
     frame: Frame
     origin: CodeType
@@ -52,6 +53,7 @@ class CutFrame:
     retained: frozenset[str]
     layout: Layout
     stack_values: dict[str, Value]
+    steps: tuple[int, ...] = ()
 
     def leave_contexts(self) -> None:
         """Leave the torch context managers that the frame is inside. The grad mode inside each is saved for entering it
@@ -77,7 +79,7 @@ def why_not(code: CodeType) -> str | None:
     return None
 
 
-def cut_frame(frame: Frame, position: int) -> CutFrame:
+def cut_frame(frame: Frame, position: int, steps: Collection[int] = ()) -> CutFrame:
     """Collect what is needed to continue a frame at a position of its code. Raises CannotResume."""
     origin = program_of(frame.code)
     reason = why_not(origin)
@@ -103,7 +105,8 @@ def cut_frame(frame: Frame, position: int) -> CutFrame:
     bound = frozenset(frame.variables) | frozenset(frame.lazy)
     retained = retained_for_weak_references(frame, origin) & bound
     names = in_order(origin, bound & live_at(origin, position) | retained)
-    return CutFrame(frame, origin, position, names, retained, layout, held)
+    certain = states_of(origin, steps, (position, layout, frozenset(names)))
+    return CutFrame(frame, origin, position, names, retained, layout, held, tuple(sorted(certain.keys() & steps)))
 
 
 def with_function_of_method(frame: Frame, inst: Instruction) -> list[Value]:
@@ -175,7 +178,7 @@ class CutWriter(Rebuilder):
         written = [*prologue, *self._size_reads, *self.epilogue(slot), *self.main]
         table, resumed = self.tracer.request.resumes, resume_point(self.code) is not None
         cells = frozenset(self.code.co_cellvars)
-        out = BreakWriter(root.origin, cells, table=table, hands_back=resumed, retained=root.retained)
+        out = BreakWriter(root.origin, cells, table, resumed, root.steps, retained=root.retained)
         out.push_stack(root.layout)
         out.run(root.position, root.layout, frozenset(root.names), inner=len(cuts) > 1)
         spare = len(root.layout) + 2 * len(self.code.co_freevars + self.code.co_cellvars) + len(self.code.co_varnames)
@@ -250,9 +253,8 @@ class CutWriter(Rebuilder):
         inner: dict[str, str] = {}
         for index in range(len(cuts) - 1, 0, -1):
             cut, names = cuts[index], {**kept[index], **inner}
-            code, key = stub_code(
-                self.tracer.request.resumes, cut.origin, cut.position, cut.names, cut.layout, inner=bool(inner)
-            )
+            place = (cut.origin, cut.position, cut.names, cut.layout, cut.steps)
+            code, key = stub_code(self.tracer.request.resumes, place, inner=bool(inner))
             for name in code.co_varnames[: code.co_argcount]:
                 self.emit("LOAD_FAST", names[name])
             self.emit("BUILD_TUPLE", code.co_argcount)

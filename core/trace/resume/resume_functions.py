@@ -7,7 +7,7 @@ still run is made when a resume function runs in eager mode; it has the program'
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from types import CodeType
 from weakref import ref
 
@@ -19,7 +19,7 @@ from armature.frame.trampoline import Continue
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.bytecode.instructions import Protection, decode, remade_cells
 from armature.trace.resume.frame_writer import CannotResume, FrameWriter, copies
-from armature.trace.resume.liveness import names_read, reachable
+from armature.trace.resume.liveness import NO_NEXT, names_read, reachable
 from armature.trace.resume.stack_layout import Layout, kinds, variables_of
 
 MAX_CODES = 256  # pieces made for one code object and its callees
@@ -105,9 +105,9 @@ def label_of(labels: dict[int, Label], position: int) -> Label:
     return labels.setdefault(position, Label())
 
 
-def copy_all(out: FrameWriter, kept: list[int], labels: dict[int, Label]) -> None:
-    """Copy instructions with their jumps and handlers."""
-    instructions = decode(out.origin)
+def copy_all(out: FrameWriter, kept: Sequence[int], labels: dict[int, Label]) -> None:
+    """Copy instructions with their jumps and handlers. Those that they leave for get labels, to be placed behind."""
+    instructions, inside = decode(out.origin), frozenset(kept)
     for position in kept:
         inst = instructions[position]
         for target in (inst.target, inst.protection.target if inst.protection is not None else -1):
@@ -130,9 +130,13 @@ def copy_all(out: FrameWriter, kept: list[int], labels: dict[int, Label]) -> Non
             out.items.append(begin)
             if enters and inst.opname in INLINED:
                 out.emit("NOP")
-        if inst.target >= 0:
+        if inst.target < 0:
+            out.copy(position)
+        elif inst.target in inside:
             out.copy(position, labels[inst.target])
         else:
-            out.copy(position)
+            out.emit(inst.opname.replace("_BACKWARD", "_FORWARD"), labels[inst.target])
+        if position + 1 not in inside and inst.opname not in NO_NEXT:
+            out.emit("JUMP_FORWARD", label_of(labels, position + 1))
     if begin is not None:
         out.items.append(TryEnd(begin))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from types import CodeType
+from typing import TypeAlias
 from weakref import ref
 
 import attrs
@@ -15,9 +16,10 @@ from armature.frame.trampoline import Continue, forget_caller
 from armature.torch_abi.eval_frame import skip_code
 from armature.trace.bytecode.instructions import Protection, decode, loads_method, remade_cells
 from armature.trace.bytecode.versions import LOOP_END
+from armature.trace.resume.eager_steps import States, states_of
 from armature.trace.resume.frame_writer import CELL, SCRATCH, FrameWriter, copies
 from armature.trace.resume.liveness import accesses, live_at
-from armature.trace.resume.resume_functions import hand_back, resume_code
+from armature.trace.resume.resume_functions import copy_all, hand_back, label_of, resume_code
 from armature.trace.resume.stack_layout import CALLS, PLAIN, Layout, Slot, after, effect, kinds, variables_of
 
 INNER, INNER_ARGS = "__armature_inner", "__armature_inner_args"
@@ -37,10 +39,12 @@ NOT_ALONE = frozenset({
 @attrs.define(eq=False)
 class BreakWriter(FrameWriter):
     """Writes code that runs one instruction and continues after it. hands_back: the code is called by a loop in
-    another frame, and tells it what to run next."""
+    another frame, and tells it what to run next. steps: the instructions that run as they are after that one."""
 
     table: ResumeTable
     hands_back: bool
+    steps: tuple[int, ...] = ()
+    _labels: dict[int, Label] = attrs.field(factory=dict, init=False)
 
     def run(self, position: int, layout: Layout, bound: frozenset[str], *, inner: bool) -> None:
         """Run the instruction at a position and continue after it. `inner`: call the code that replaces its call."""
@@ -60,25 +64,35 @@ class BreakWriter(FrameWriter):
             self._one(position, taken)
             rest = after(inst, layout)
         ends = inst.opname in RAISES or (inst.opname in RETURNS and not inner)
-        following, rest, now = (
-            (position + 1, rest, bound) if ends else self._plain(position + 1, rest, bound, with_handler)
-        )
+        following = None if ends else self._plain(position + 1, rest, bound, with_handler)
         if with_handler is not None:
             self.items.append(TryEnd(begin))
-        if not ends:
-            self.leave(following, rest, now)
+        if following is not None:
+            self.leave(*following)
         if not inner and inst.target >= 0:
             self.items.append(taken)
-            skipped = 0
-            if inst.opname == "FOR_ITER":  # CPython jumps over the instructions that belong here
-                for name in LOOP_END:
-                    self.emit(name)
-                skipped = len(LOOP_END)
+            skipped = self._end_loop() if inst.opname == "FOR_ITER" else 0
             self.leave(inst.target + skipped, after(inst, layout, jump=True), bound)
         if with_handler is not None:
             self.items.append(handler)
-            last = (Slot.LAST_INSTRUCTION,) if with_handler.push_lasti else ()
+            last = [Slot.LAST_INSTRUCTION] * with_handler.push_lasti
             self.leave(with_handler.target, (*layout[: with_handler.depth], *last, Slot.VALUE), bound)
+        self._run_steps(states_of(self.origin, self.steps, (position, layout, bound)))
+
+    def _run_steps(self, states: States) -> None:
+        """Write the instructions that run as they are, and continue where they end."""
+        copy_all(self, self.steps, self._labels)
+        ends_at, self.steps = [position for position in self._labels if position not in self.steps], ()
+        for position in ends_at:
+            self.items.append(self._labels[position])
+            at_end_of_loop = (decode(self.origin)[position].opname,) == LOOP_END[:1]
+            self.leave(position + (self._end_loop() if at_end_of_loop else 0), *states[position])
+
+    def _end_loop(self) -> int:
+        """Write the instructions that CPython jumps over at the end of a loop. Returns how many there are."""
+        for name in LOOP_END:
+            self.emit(name)
+        return len(LOOP_END)
 
     def _call_inner(self) -> None:
         self.function(lambda: self.emit("LOAD_FAST", INNER))
@@ -131,7 +145,10 @@ class BreakWriter(FrameWriter):
             position += 1
 
     def leave(self, position: int, layout: Layout, bound: frozenset[str]) -> None:
-        """Continue at a position: in a resume function, or here if only a `return` is left."""
+        """Continue at a position: in a resume function, or here if it is one of `steps` or only a `return` is left."""
+        if position in self.steps:
+            self.emit("JUMP_FORWARD", label_of(self._labels, position))
+            return
         tail = self._tail(position, layout, bound)
         if tail:
             for step in tail:
@@ -212,16 +229,19 @@ def in_order(code: CodeType, names: frozenset[str]) -> tuple[str, ...]:
     return tuple(name for name in code.co_varnames if name in names)
 
 
-def stub_code(
-    table: ResumeTable, program: CodeType, position: int, names: tuple[str, ...], layout: Layout, *, inner: bool
-) -> tuple[CodeType, Hashable]:
+Cut: TypeAlias = tuple[CodeType, int, tuple[str, ...], Layout, tuple[int, ...]]
+"""The program's code, the position, the variables and the stack there, and the instructions that run as they are."""
+
+
+def stub_code(table: ResumeTable, cut: Cut, *, inner: bool) -> tuple[CodeType, Hashable]:
     """The code that replaces an inlined frame: it runs the one instruction, and continues in resume functions."""
+    program, position, names, layout, steps = cut
     origin = table.copy_of(program)
-    key = ("stub", id(origin), position, names, kinds(layout), inner)
+    key = ("stub", id(origin), position, names, kinds(layout), steps, inner)
     held = table.codes.get(key)
     if held is not None:
         return held, key
-    out = BreakWriter(origin, remade_cells(origin), table, hands_back=False)
+    out = BreakWriter(origin, remade_cells(origin), table, hands_back=False, steps=steps)
     out.location = copies(origin)[position].location
     free = out.begin()
     out.open_cells()

@@ -17,9 +17,8 @@ PUSHES_NOTHING = PLAIN | {
     "DELETE_SUBSCR", "DELETE_FAST", "DELETE_GLOBAL", "DELETE_DEREF", "DELETE_NAME", "LIST_APPEND", "LIST_EXTEND",
     "SET_ADD", "SET_UPDATE",
     "MAP_ADD", "DICT_UPDATE", "DICT_MERGE", "SETUP_ANNOTATIONS", "RAISE_VARARGS", "RERAISE", "RETURN_VALUE",
-    "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE",
-    "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP",
 }  # fmt: skip
+KEEPS_STACK = frozenset({"NOP", "PRECALL", "KW_NAMES", "JUMP_FORWARD", "JUMP_BACKWARD"})
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
@@ -65,6 +64,10 @@ def kinds(layout: Layout) -> tuple[str, ...]:
 
 def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
     """The layout after an instruction."""
+    if inst.opname in KEEPS_STACK:
+        return layout
+    if inst.opname == "PUSH_NULL":
+        return (*layout, Slot.NULL)
     if inst.opname == "FOR_ITER":
         return layout[:-1] if jump else (*layout, Slot.VALUE)
     if inst.opname in CALLS:
@@ -76,7 +79,7 @@ def after(inst: Instruction, layout: Layout, *, jump: bool = False) -> Layout:
     if grown > 0:
         return (*layout, *[Slot.VALUE] * grown)
     left = layout[: len(layout) + grown]
-    if inst.opname in PUSHES_NOTHING or not left:
+    if inst.opname in PUSHES_NOTHING or "_IF_" in inst.opname or not left:
         return left
     return (*left[:-1], Slot.VALUE)
 

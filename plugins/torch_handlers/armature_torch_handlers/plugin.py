@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 from armature.plugin_api import (
     BreakType,
+    FrameView,
     Handler,
     Pass,
     Polyfill,
+    Tracing,
     ValueType,
     collect,
     hookimpl,
 )
 from armature_torch_handlers import (
+    after_breaks,
     altering,
     arrays,
     breaks,
@@ -142,6 +145,12 @@ def armature_handlers() -> Iterable[Handler]:
         tensor_attributes,
         tensor_methods,
     )
+
+
+@hookimpl
+def armature_extend_break(frame: FrameView, tracing: Tracing) -> frozenset[int] | None:
+    """What leads to the next break and only reads numbers out of tensors."""
+    return after_breaks.extend_break(frame, tracing)
 
 
 @hookimpl

@@ -11,9 +11,7 @@ import torch
 from armature.plugin_api import (
     MISSING,
     Call,
-    CallSource,
     CellValue,
-    ClassValue,
     ObjectSource,
     ObjectValue,
     TracedTensor,
@@ -22,9 +20,7 @@ from armature.plugin_api import (
     class_member,
     handles,
     inherits,
-    is_trusted,
     namespace_of,
-    object_source,
     program_of,
     raise_missing,
     type_name,
@@ -122,31 +118,12 @@ def vars_of(call: Call, obj: Value | None = None) -> Value:
 
 @handles(dir)
 def names_of(call: Call, obj: Value) -> Value:
-    """The names that an object and its classes have, or a class and its bases."""
-    kind = obj.python_type()
-    if isinstance(obj, ClassValue) and all(inherits(kind, name, type) for name in ("__dir__", "__getattribute__")):
-        return call.new_value(list(names_of_class(call, obj, obj.cls)))
-    own_lookup = call.tracing.types.has_own(kind, "__getattribute__")
+    """The names that an object and its classes have."""
+    own_lookup = call.tracing.types.has_own(obj.python_type(), "__getattribute__")
     if not isinstance(obj, ObjectValue) or not inherits(obj.cls, "__dir__", object) or own_lookup:
         call.graph_break("dir-of-object", type=obj.describe())
     own = obj.open_dict(call.tracing).realise(call.tracing) if obj.cls.__dictoffset__ else {}
-    names = names_of_class(call, obj, obj.cls)
-    return call.new_value(sorted({*names, *(str(key.as_constant()) for key, _ in own.values())}))
-
-
-def names_of_class(call: Call, obj: Value, cls: type) -> tuple[str, ...]:
-    """`dir(cls)`, guarded. obj: the argument of the program's call."""
-    if any(holder in cls.__mro__ for holder, _ in call.tracing.effects.class_attributes):
-        call.graph_break("dir-of-object", type=obj.describe())
-    names = sorted_names(cls)
-    if not is_trusted(cls):
-        call.tracing.guards.equal(CallSource(object_source(cls), sorted_names, "dir({})"), names)
-    return names
-
-
-def sorted_names(cls: type) -> tuple[str, ...]:
-    """The names that `dir` gives for a class."""
-    return tuple(dir(cls))
+    return call.new_value(sorted({*dir(obj.cls), *(str(key.as_constant()) for key, _ in own.values())}))
 
 
 @handles(locals)
