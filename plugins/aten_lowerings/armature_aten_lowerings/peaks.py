@@ -33,6 +33,7 @@ BACKWARD = aten.convolution_backward.default
 SPARE = "spare"  # in the meta of a backward graph's input that nobody else is likely to hold
 MOST_COPIED = 2  # bytes for each one that a convolution may have copied to become faster
 WORTH_COPIES = 1 / 16  # part of the peak that has to be saved
+WEIGHT_IN_IMAGE = 4  # times its bytes an image has that is copied for the gradient of a weight: wide ones take longer
 MOST_TURNED = 4  # convolutions, each of which takes a copy of the graph
 
 
@@ -73,8 +74,11 @@ def turn_gradients_at_the_peak(module: object, ctx: object) -> object:
         return module
     held = _Line.of(module.graph).bytes_at_calls()
     near = max(held.values()) * (1 - WORTH_COPIES)
-    for call in [n for n in calls if held[n] >= near and gets_smaller(n)][:MOST_TURNED]:
+    chosen = [n for n in calls if held[n] >= near and gets_smaller(n)][:MOST_TURNED]
+    for call in chosen:
         _turn(call)
+    if chosen:
+        _turn_weights(module.graph)
     return module
 
 
@@ -95,6 +99,45 @@ def _turn(call: fx.Node) -> None:
         user.replace_all_uses_with(by_rows)
         call.graph.erase_node(user)
     call.graph.erase_node(call)
+
+
+def _turn_weights(graph: fx.Graph) -> None:
+    """Where the gradient of a weight sets the peak then, let it read the copy of the incoming gradient that is there
+    for that of the image, and a copy of the image: oneDNN's copies of both would be there too."""
+    held = _Line.of(graph).bytes_at_calls()
+    near = max(held.values()) * (1 - WORTH_COPIES)
+    for call in [n for n in held if n.target is BACKWARD and held[n] >= near]:
+        gradient, image, weight, *rest = args_of(call)
+        copied = [user for user in gradient.users if is_turned_copy(user)]
+        if rest[-1][0] or not copied or len(copied) + 1 < len(gradient.users) or not has_small_weight(call):
+            continue
+        with graph.inserting_before(call):
+            by_pixels = add_call(call, aten.clone.default, image, memory_format=torch.channels_last)
+            turned = add_call(call, aten.clone.default, gradient, memory_format=torch.channels_last)
+            made = add_call(call, BACKWARD, turned, by_pixels, weight, *rest)
+            for user in [user for user in call.users if user.users]:
+                result = add_call(user, operator.getitem, made, user.args[1])
+                if fake_of(result).stride() != fake_of(user).stride():
+                    result = add_call(user, aten.clone.default, result, memory_format=torch.contiguous_format)
+                user.replace_all_uses_with(result)
+        for user in list(call.users):
+            graph.erase_node(user)
+        graph.erase_node(call)
+        for copy in copied:
+            copy.replace_all_uses_with(turned)
+            graph.erase_node(copy)
+
+
+def is_turned_copy(node: fx.Node) -> bool:
+    """Whether a node copies an image to channels last for others."""
+    turned = node.target is aten.clone.default and is_image(node) and is_channels_last(fake_of(node))
+    return turned and bool(node.users)
+
+
+def has_small_weight(call: fx.Node) -> bool:
+    """Whether a call computes gradients of images by rows, whose weight has few bytes in comparison."""
+    gradient, image, weight = (fake_of(n) for n in args_of(call)[:3])
+    return are_by_rows(gradient, image, weight) and WEIGHT_IN_IMAGE * weight.nbytes <= image.nbytes
 
 
 def is_of_image_by_rows(node: fx.Node) -> bool:
