@@ -28,7 +28,7 @@ def locked(x):
         return x + 1
 
 def tabs(x):
-	if x:
+	if len(x):
 		größe = "漢字";	y =	x.sum().item()  # wide
 	return y
 

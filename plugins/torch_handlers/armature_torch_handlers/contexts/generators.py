@@ -18,6 +18,7 @@ from armature.plugin_api import (
     Call,
     DictValue,
     EnteredAgain,
+    NotConstant,
     PairedContextValue,
     Source,
     Tracing,
@@ -115,7 +116,10 @@ def made_once_more(call: Call, manager: Value) -> Value | None:
     handler makes it."""
     tracing = call.tracing
     held = [manager.get_attribute(tracing, name) for name in ("func", "args", "kwds")]
-    function = held[0].as_object() if issubclass(held[0].python_type(), FunctionType) else None
+    try:
+        function = held[0].as_object()
+    except NotConstant:  # a generator function that the frame has made
+        return None
     if not isinstance(function, FunctionType) or not isinstance(held[2], DictValue):
         return None
     making = function.__globals__.get(function.__name__)
