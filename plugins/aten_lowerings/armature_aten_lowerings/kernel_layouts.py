@@ -62,6 +62,11 @@ def in_format(args: Arguments, result: Tensor) -> Tensor:
     return in_layout(result, fake_layouts.suggested_format(args[0]))
 
 
+def gradient_in_format(args: Arguments, result: Tensor) -> Tensor:
+    """Like `in_format`, of the input, which follows the gradient among the arguments."""
+    return in_format(args[1:], result)
+
+
 def first_in_format(args: Arguments, result: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Like `in_format` for the first of several results; strides of axes of size 1 make no difference."""
     given, formats = args[0], {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -195,6 +200,14 @@ KEEPING = (
     aten.randn_like.default, aten.zeros_like.default,
 )  # fmt: skip
 AS_TOLD = (aten.clone.default, aten.mvlgamma.default)
+PADDED = (
+    aten.reflection_pad2d.default, aten.reflection_pad3d.default, aten.replication_pad2d.default,
+    aten.replication_pad3d.default,
+)  # fmt: skip
+PADDED_BACKWARD = (
+    aten.reflection_pad2d_backward.default, aten.reflection_pad3d_backward.default,
+    aten.replication_pad2d_backward.default, aten.replication_pad3d_backward.default,
+)  # fmt: skip
 NUMBER_IN_KERNEL = (aten.lerp.Scalar, aten.pow.Tensor_Scalar)
 # They copy what they change, or compute, in row-major order.
 ROW_MAJOR = (
@@ -231,6 +244,8 @@ LAYOUTS: Mapping[torch._ops.OpOverload, Rule] = {
     aten._fft_c2r.default: of_signal,
     aten.native_layer_norm.default: first_contiguous,
     **dict.fromkeys(ROW_MAJOR, contiguous),
+    **dict.fromkeys(PADDED, in_format),
+    **dict.fromkeys(PADDED_BACKWARD, gradient_in_format),
     **dict.fromkeys(DESCRIBED, as_sum),
     **dict.fromkeys(KEEPING, fake_layouts.as_first),
     **dict.fromkeys(NUMBER_IN_KERNEL, fake_layouts.without_numbers),

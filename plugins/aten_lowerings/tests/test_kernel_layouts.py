@@ -29,6 +29,7 @@ INPUTS: dict[str, Callable[[], Tensor]] = {
     "one of a batch, far apart": lambda: torch.rand(120).as_strided((1, 4, 3, 5), (7, 15, 5, 1)),
     "expanded": lambda: torch.rand(1, 4, 3, 5).expand(2, 4, 3, 5),
 }
+PAD3D = [1, 1, 1, 1, 0, 0]
 CALLS: dict[Any, Callable[[Tensor], Any]] = {
     aten.angle.default: lambda x: aten.angle.default(x.to(torch.complex64)),
     aten.pow.Scalar: lambda x: aten.pow.Scalar(2, x),
@@ -97,6 +98,22 @@ CALLS: dict[Any, Callable[[Tensor], Any]] = {
             aten.fmod.Scalar,
             aten.remainder.Scalar,
         )
+    },
+    **{
+        op: functools.partial(lambda op, x: op(x, [1, 1, 1, 1]), op)
+        for op in (aten.reflection_pad2d.default, aten.replication_pad2d.default)
+    },
+    **{
+        op: functools.partial(lambda op, x: op(x[:, :, None], PAD3D), op)
+        for op in (aten.reflection_pad3d.default, aten.replication_pad3d.default)
+    },
+    **{
+        op: functools.partial(lambda op, x: op(x.new_ones(2, 4, 5, 7)[: x.shape[0]], x, [1, 1, 1, 1]), op)
+        for op in (aten.reflection_pad2d_backward.default, aten.replication_pad2d_backward.default)
+    },
+    **{
+        op: functools.partial(lambda op, x: op(x.new_ones(2, 4, 5, 7)[: x.shape[0], :, None], x[:, :, None], PAD3D), op)
+        for op in (aten.reflection_pad3d_backward.default, aten.replication_pad3d_backward.default)
     },
     aten.where.self: lambda x: aten.where.self(x > 0.5, x, x.new_ones(x.shape)),
     aten.clamp.Tensor: lambda x: aten.clamp.Tensor(x, x.new_ones(x.shape)),
@@ -251,3 +268,18 @@ def test_numbers_in_vmap(backend: str, dtype: torch.dtype, trains: bool) -> None
             found = run(given, factor)
             results.append((found.detach(), *(torch.autograd.grad(found.sum(), given) if trains else ())))
         torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize(("dims", "layout"), [(2, torch.channels_last), (3, torch.channels_last_3d)])
+def test_padded_images_keep_their_layout(dims: int, layout: torch.memory_format, mode: str, trains: bool) -> None:
+    def padded(x: Tensor) -> Tensor:
+        return torch.nn.functional.pad(x, (1, 1) * dims, mode)
+
+    x = torch.randn(2, 4, *[6] * dims).contiguous(memory_format=layout).requires_grad_(trains)
+    results = []
+    for run in (armature.compile(padded, fullgraph=True), padded):
+        found = run(x)
+        results.append((found.detach(), *(torch.autograd.grad(found.square().sum(), x) if trains else ())))
+    torch.testing.assert_close(*results, check_stride=True)
