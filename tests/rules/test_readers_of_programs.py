@@ -25,6 +25,7 @@ def scaled(x: torch.Tensor, tree: ast.AST) -> torch.Tensor:
 
 
 def test_a_visitor_of_many_trees_is_not_compiled_for_each() -> None:
+    armature.reset()
     compiled = armature.compile(scaled, backend="eager")
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")

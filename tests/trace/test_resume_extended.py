@@ -62,8 +62,7 @@ def pools(t, mask):
             cluster[second] = number
             free[second] = False
         number += 1
-    left = int(free.sum())
-    return t[chosen] * 2, cluster + number, left
+    return t[chosen] * 2, cluster + number, free
 
 
 def nested(t, mask):
