@@ -237,7 +237,7 @@ class Compiler:
         code, limit = request.code, self.recompile_limit(request)
         seen = "\n".join(f"    {text}" for text in dict.fromkeys(map(str, failures)))
         sizes = f"mark the sizes that change, {', '.join(advice)}" if advice else "pass such values as tensors"
-        if all(is_of_another_class(one, request) for one in failures):
+        if failures and all(is_of_another_class(one, request) for one in failures):
             limit, sizes = len(failures), APART
         text = (
             f"armature compiled {code.co_qualname} {limit} times and now runs it eagerly for new inputs. "
