@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -62,7 +63,8 @@ def pools(t, mask):
             cluster[second] = number
             free[second] = False
         number += 1
-    return t[chosen] * 2, cluster + number, free
+    left = int(free.sum())
+    return t[chosen] * 2, cluster + number, left
 
 
 def nested(t, mask):
@@ -114,11 +116,13 @@ def in_a_callee(t, mask):
     return collects(t + 1, mask) * 3, reads_ints(t, mask) + 1
 
 
+# From Python 3.12 on a loop ends with instructions that it never runs, at which the search for more stops.
+AFTER_A_LOOP = ["number-of-tensor"] if sys.version_info >= (3, 12) else []
 LOOPS: list[tuple[Any, list[str]]] = [
     (reads_ints, ["number-of-tensor"]),
     (collects, ["data-dependent-branch"]),
     (compares, ["data-dependent-branch"]),
-    (pools, ["tensor-to-list"]),
+    (pools, ["tensor-to-list", *AFTER_A_LOOP]),
     (nested, ["data-dependent-branch"]),
     (counts_down, ["data-dependent-branch"]),
     (without_gradients, ["data-dependent-branch"]),
