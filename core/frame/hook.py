@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from types import CellType, CodeType
 from typing import Any, Protocol
+from weakref import ref
 
 import attrs
 
@@ -38,7 +39,7 @@ from armature.torch_abi.eval_frame import (
 from armature.torch_abi.wrappers import in_dispatch
 
 EAGER_ENTRIES = 3  # most argument patterns cached as "run eagerly"; beyond that, all others run eagerly too
-OWNERS = 8  # callables, or modules with a class of their own, that share a code object and get a recompile limit each
+OWNERS = 8  # compiled callables and modules that share a code object and get a recompile limit each
 RECORDS = "records or reads programs for another tool of torch: its callees run uncompiled"
 EAGER = FrameOutcome(SKIP, False)
 """Run this one frame uncompiled."""
@@ -113,9 +114,11 @@ class FrameCompiler(Protocol):
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         """Called before a code object is compiled again, with the failed guard of each earlier compilation."""
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
+    def limit_reached(
+        self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...], modules: int
+    ) -> None:
         """Called once per code object when it reaches the recompile limit. advice: `mark_dynamic` calls that would
-        help."""
+        help. modules: how many the code was compiled for, if it is their number that is too large; else 0."""
 
 
 COMPILE_LOCK = threading.RLock()
@@ -188,10 +191,9 @@ class FrameHook:
         entries = [entry for entry in known if entry.idle is None]
         if entries:
             own, limit = [entry for entry in entries if entry.owner is self], self.compiler.recompile_limit(request)
-            if len(own) >= limit:
-                own = recompile.for_the_same_modules(own, failures, request)
+            own = recompile.for_the_same_module(own, request)
             if len(own) >= limit or len(entries) >= OWNERS * limit:
-                return self._reach_limit(request, state, failures)
+                return self._reach_limit(request, state, failures, for_modules=len(own) < limit)
             self.compiler.recompiling(request, failures)
         try:
             compiled = self.compiler.compile(request)
@@ -290,22 +292,27 @@ class FrameHook:
         return built
 
     def _cached(self, compiled: CompiledFrame, entry: Entry, request: FrameRequest, state: CodeState) -> FrameOutcome:
+        module = recompile.module_of(request.code, request.locals)
+        entry.module = None if module is None else ref(module)
         state.entries.append(entry)
         self.compiler.installed(request, entry.tree.texts)
         strategy = COMPILE if state.visits_callees else COMPILE_ALONE
         return FrameOutcome(strategy, True, GuardedCode(compiled.code, entry.tree.holder))
 
-    def _reach_limit(self, request: FrameRequest, state: CodeState, failures: tuple[Mismatch, ...]) -> FrameOutcome:
+    def _reach_limit(
+        self, request: FrameRequest, state: CodeState, failures: tuple[Mismatch, ...], for_modules: bool
+    ) -> FrameOutcome:
         if not state.limit_reported:
             state.limit_reported = True
             entries = state.entries_of(self._torchdynamo_orig_backend)
-            entries = recompile.for_the_same_modules(entries, failures, request)
-            self.compiler.limit_reached(request, failures, recompile.changing_sizes(entries, request))
+            modules = recompile.modules_of(entries) if for_modules else 0
+            sizes = recompile.changing_sizes(recompile.for_the_same_module(entries, request), request)
+            self.compiler.limit_reached(request, failures, sizes, modules)
         return self._run_rest_eagerly(self, state)
 
     def _request(self, frame: InterpreterFrame, state: CodeState, promising: bool) -> FrameRequest:
         code = frame.f_code
-        first = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+        module = recompile.module_of(code, frame.f_locals)
         point = resume_point(code)
         cells = dict(zip(code.co_freevars, frame.closure, strict=True)) if code.co_freevars else {}
         return FrameRequest(
@@ -317,7 +324,7 @@ class FrameHook:
             fullgraph=self.compiler.fullgraph,
             dynamic=self.compiler.dynamic,
             # Without tensors, changing numbers don't become symbols: nothing would be compiled for either.
-            history=state.history(self._torchdynamo_orig_backend, first) if promising else History(),
+            history=state.history(self._torchdynamo_orig_backend, module) if promising else History(),
             resumes=(None if point is None else point.table()) or state.resumes,
             promising=promising,
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from types import CodeType
+from typing import Any, cast
 from weakref import ref
 
 import attrs
@@ -31,6 +32,7 @@ class Entry:
     eager: bool = False  # the frame's own code, unchanged, because it can't be compiled for such arguments
     idle: Idle | None = None  # the frame's own code, because there is nothing to compile for such arguments
     owner: object = None  # the hook that asked for it
+    module: ref[nn.Module] | None = None  # whose method the code is
 
     @property
     def alive(self) -> bool:
@@ -63,13 +65,13 @@ class CodeState:
         """Whether there is code other than the frame's own, whatever the backend."""
         return any(not entry.eager and entry.idle is None for entry in self.entries)
 
-    def history(self, key: object, first: Any) -> History:
+    def history(self, key: object, module: nn.Module | None) -> History:
         """The remembered inputs under a backend key; for a method of modules, of each module separately."""
-        if not issubclass(type(first), nn.Module):
+        if module is None:
             return self._histories.setdefault(key, History())
-        known = self._of_modules.get(id(first))
-        if known is None or known[0]() is not first:
-            known = self._of_modules[id(first)] = (ref(first), History())
+        known = self._of_modules.get(id(module))
+        if known is None or known[0]() is not module:
+            known = self._of_modules[id(module)] = (ref(module), History())
         return known[1]
 
 
@@ -87,27 +89,23 @@ def failures(entries: list[Entry], f_locals: Mapping[str, object]) -> tuple[Mism
     return tuple(mismatch for mismatch in found if mismatch.texts)
 
 
-@without_overrides
-def is_of_another_class(mismatch: Mismatch, request: FrameRequest) -> bool:
-    """Whether compiled code does not fit because a module has another class of the same name: torch makes one for each
-    module with parametrizations, so such code is for other modules, and not for other inputs."""
-    resolver = Resolver(request)
-    for text, mark in zip(mismatch.tree.texts, mismatch.tree.marks):
-        if mark.source is None or text not in mismatch.texts:
-            continue
-        try:
-            value = resolver.value(mark.source)
-        except Exception:  # as in `changing_sizes`
-            continue
-        if issubclass(type(value), nn.Module) and mark.kind.text_now(mark.source, value, mark.user) == text:
-            return True
-    return False
+def module_of(code: CodeType, variables: Mapping[str, object]) -> nn.Module | None:
+    """The module whose method a frame runs; None for frames of functions."""
+    first = variables.get(code.co_varnames[0]) if code.co_varnames else None
+    return cast(nn.Module, first) if issubclass(type(first), nn.Module) else None
 
 
-def for_the_same_modules(entries: list[Entry], failures: tuple[Mismatch, ...], request: FrameRequest) -> list[Entry]:
-    """The entries without those that are for other modules with a class of their own."""
-    others = {id(one.tree) for one in failures if is_of_another_class(one, request)}
-    return [entry for entry in entries if id(entry.tree) not in others]
+def modules_of(entries: list[Entry]) -> int:
+    """How many modules that still exist the entries were compiled for."""
+    found = [entry.module() for entry in entries if entry.module is not None]
+    return len({id(module) for module in found if module is not None})
+
+
+def for_the_same_module(entries: list[Entry], request: FrameRequest) -> list[Entry]:
+    """The entries without those that were compiled for other modules than the frame's: they say nothing about how its
+    inputs change."""
+    module = module_of(request.code, request.locals)
+    return [entry for entry in entries if entry.module is None or entry.module() in (module, None)]
 
 
 @without_overrides

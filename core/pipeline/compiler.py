@@ -38,7 +38,6 @@ from armature.frame import skip
 from armature.frame.data import FrameRequest, resume_point
 from armature.frame.guards.explain import Mismatch
 from armature.frame.hook import CompiledFrame, RunEagerly
-from armature.frame.recompile import is_of_another_class
 from armature.interrupts import GivenUp
 from armature.pipeline import logs, repro
 from armature.pipeline.backends import backend_for
@@ -58,9 +57,9 @@ ONE_GRAPH = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops":
 LOOP_FACTOR = (
     4  # factor on the recompile limit for code that resumes in a loop: one call may need code for each iteration
 )
-APART = (
-    "torch gives each module with parametrizations a class of its own, and each class needs code of its own: remove "
-    "parametrizations that inference does not need (torch.nn.utils.parametrize.remove_parametrizations)"
+MANY_MODULES = (
+    "{} modules run it and need code of their own: remove the graph break in the functions that call it "
+    "(armature.explain shows it), so that it is compiled as part of them"
 )
 WITH_CALLERS = "compiled with the functions that call it, or when it is given to armature.compile"
 KNOWN_IDLE = "tracing found no tensor in it, and none is in reach"
@@ -232,13 +231,15 @@ class Compiler:
         place = (code.co_qualname, code.co_filename, code.co_firstlineno)
         self.tables.observe_compile(CompileEvent(EventKind.RECOMPILE, -1, *place, "; ".join(map(str, failures))))
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
+    def limit_reached(
+        self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...], modules: int
+    ) -> None:
         """Warn once that the function is left to eager, with the failed guards and the sizes to mark."""
         code, limit = request.code, self.recompile_limit(request)
         seen = "\n".join(f"    {text}" for text in dict.fromkeys(map(str, failures)))
         sizes = f"mark the sizes that change, {', '.join(advice)}" if advice else "pass such values as tensors"
-        if failures and all(is_of_another_class(one, request) for one in failures):
-            limit, sizes = len(failures), APART
+        if modules:
+            limit, sizes = len(failures), MANY_MODULES.format(modules)
         text = (
             f"armature compiled {code.co_qualname} {limit} times and now runs it eagerly for new inputs. "
             f"Guards that failed, one per compilation:\n{seen}\n"

@@ -83,7 +83,9 @@ class ByHand:
     def recompiling(self, request: FrameRequest, failures: tuple[Mismatch, ...]) -> None:
         self.failures.append(failures)
 
-    def limit_reached(self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...]) -> None:
+    def limit_reached(
+        self, request: FrameRequest, failures: tuple[Mismatch, ...], advice: tuple[str, ...], modules: int
+    ) -> None:
         self.limits.append(failures)
 
 

@@ -155,11 +155,6 @@ class Guard:
         """The text of the current value at the source of a failed guard."""
         return shown_now(found)
 
-    @classmethod
-    def text_now(cls, source: Source, found: Any, user: str) -> str:
-        """The text of such a guard for the class of the current value; "" if it is not about a class."""
-        return ""
-
     @property
     def identity(self) -> object:
         """Equal for guards that check the same."""

@@ -55,10 +55,6 @@ class TypeGuard(Guard):
     def now(cls, found: Any) -> str:
         return type(found).__qualname__
 
-    @classmethod
-    def text_now(cls, source: Source, found: Any, user: str) -> str:
-        return cls(source, type(found), user).text
-
 
 @attrs.frozen(eq=False)
 class IdGuard(Guard):
