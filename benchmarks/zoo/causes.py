@@ -18,7 +18,7 @@ OURS = ("capture", "auto")
 KINDS = ("crash", "wrong", "raises", "timeout", "fallback", "more breaks", "layout", "unstable", "asks")
 FATAL = ("crash", "wrong", "raises")
 OWN = {
-    "unstable": "eager mode with weights shaken by 1e-6 differs as much",
+    "unstable": "eager mode with weights shaken by 1e-6, or in float64, differs as much",
     "asks": "eager mode differs likewise when torch.compiler.is_compiling() answers yes",
 }
 NOISE = (

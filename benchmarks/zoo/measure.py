@@ -210,6 +210,7 @@ class Measurement:
             found,
             differences(found, eager, exact),
             eager,
+            exact,
             lambda: self.told(phase),
             lambda number: shaken(self.build, self.settings.device, phase, number),
         )
