@@ -77,10 +77,14 @@ class RunEagerly(Exception):
 
 @attrs.frozen(eq=False)
 class CompiledFrame:
-    """Code that replaces the frame's, and the guards under which it is valid."""
+    """Code that replaces the frame's, and the guards under which it is valid.
+
+    computes: it computes something with tensors, or what follows a graph break in it may.
+    """
 
     code: CodeType
     guards: tuple[Guard, ...]
+    computes: bool = True
 
 
 class FrameCompiler(Protocol):
@@ -120,6 +124,8 @@ class FrameCompiler(Protocol):
         """Called once per code object when it reaches the recompile limit. advice: `mark_dynamic` calls that would
         help. modules: how many the code was compiled for, if it is their number that is too large; else 0."""
 
+
+NEVER_COMPUTED = "it was compiled up to the recompile limit, and computed nothing with tensors"
 
 COMPILE_LOCK = threading.RLock()
 """One compilation at a time: tracing and AOTAutograd share state of the process."""
@@ -281,7 +287,8 @@ class FrameHook:
         except Exception as error:
             self.compiler.guards_unbuildable(request, error)
             return self._run_eagerly(request.code, state, RunEagerly(str(error)))
-        return self._cached(compiled, Entry(self._torchdynamo_orig_backend, guards, owner=self), request, state)
+        entry = Entry(self._torchdynamo_orig_backend, guards, owner=self, computes=compiled.computes)
+        return self._cached(compiled, entry, request, state)
 
     def _build_tree(self, guards: tuple[Guard, ...], request: FrameRequest) -> tree.GuardTree:
         """Build the tree of the guards. Errors: GuardsDoNotHold, and those of reading a source."""
@@ -302,9 +309,12 @@ class FrameHook:
     def _reach_limit(
         self, request: FrameRequest, state: CodeState, failures: tuple[Mismatch, ...], for_modules: bool
     ) -> FrameOutcome:
-        if not state.limit_reported:
+        entries = state.entries_of(self._torchdynamo_orig_backend)
+        if not any(entry.computes or entry.eager for entry in entries if entry.idle is None):
+            # Nothing is lost: the hook still sees the functions that it calls.
+            self.compiler.skipped(request.code, NEVER_COMPUTED)
+        elif not state.limit_reported:
             state.limit_reported = True
-            entries = state.entries_of(self._torchdynamo_orig_backend)
             modules = recompile.modules_of(entries) if for_modules else 0
             sizes = recompile.changing_sizes(recompile.for_the_same_module(entries, request), request)
             self.compiler.limit_reached(request, failures, sizes, modules)

@@ -33,6 +33,7 @@ class Entry:
     idle: Idle | None = None  # the frame's own code, because there is nothing to compile for such arguments
     owner: object = None  # the hook that asked for it
     module: ref[nn.Module] | None = None  # whose method the code is
+    computes: bool = True  # whether it may compute something with tensors
 
     @property
     def alive(self) -> bool:

@@ -191,7 +191,7 @@ class Compiler:
             ctx.emit(event_of(record, EventKind.CACHE_REBUILD, what))
         ctx.emit(event_of(record, EventKind.FINISH, seconds=record.seconds))
         guards = (*traced.guards, *traced.size_guards())
-        return CompiledFrame(code, guards)
+        return CompiledFrame(code, guards, computes=traced.graph is not None or bool(traced.breaks))
 
     def installed(self, request: FrameRequest, guards: tuple[str, ...]) -> None:
         """Record the guards as text."""
