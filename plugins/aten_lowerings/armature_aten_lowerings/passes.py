@@ -204,7 +204,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("detached", "joint", saving.drop_detached),
     Pass("signs-for-backward", "joint", saving.keep_signs, after=("detached",)),
     Pass("places-in-windows", "joint", saving.keep_window_positions, after=("channels-last-training",)),
-    Pass("channels-last-training", "joint", layouts.use_channels_last),
+    Pass("channels-last-training", "joint", layouts.use_channels_last_in_training),
     Pass("rows-training", "joint", rows.lay_out_by_rows, after=("channels-last-training",)),
     Pass("sizes-for-backward", "joint", saving.keep_sizes, after=("signs-for-backward", "rows-training")),
     Pass("recomputed-norms", "joint", saving.recompute_norms, after=("places-in-windows", "sizes-for-backward")),

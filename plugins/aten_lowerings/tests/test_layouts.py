@@ -147,7 +147,23 @@ def test_on_a_cpu_an_image_of_few_channels_is_turned_for_a_wide_result() -> None
     assert [is_channels_last(n.args[0].meta["val"]) for n in convolutions()] == [True, False]
 
 
-def test_training_on_a_cpu_stays_row_major() -> None:
+def test_training_on_a_cpu_takes_channels_last_where_blocks_of_channels_would_be_filled_up() -> None:
+    armature.reset()
+    model, x = nn.Sequential(nn.Conv2d(8, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 24, 3)), torch.randn(2, 8, 32, 32)
+    model(x).square().mean().backward()
+    expected = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad(set_to_none=True)
+    result = armature.compile(model, fullgraph=True)(x)
+    assert result.is_contiguous()
+    result.square().mean().backward()
+    assert len(convolutions()) == 2
+    assert all(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
+    found = [parameter.grad for parameter in model.parameters()]
+    torch.testing.assert_close(found, expected)
+    assert [n.stride() for n in found if n is not None] == [n.stride() for n in expected if n is not None]
+
+
+def test_training_on_a_cpu_stays_row_major_where_most_blocks_are_full() -> None:
     armature.reset()
     armature.compile(Block(), fullgraph=True)(torch.randn(2, 8, 12, 12)).mean().backward()
     assert len(convolutions()) == 3
