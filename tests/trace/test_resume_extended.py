@@ -104,6 +104,19 @@ def behind_one_another(t, mask):
     return part * 2, places + 1
 
 
+def in_comprehensions(t, mask):
+    """As models of text and images do: rows of a table by their first number."""
+    table = torch.arange(12).reshape(6, 2) % 4
+    rows = [table[table[:, 0] == number] for number in table[:2, 0]]
+    return t + 1, rows, {len(row) for row in rows}
+
+
+def picks_in_a_comprehension(t, mask):
+    places = torch.topk(t, 3)[1]
+    table = torch.stack([t, t + 1])
+    return torch.stack([table[:, places[at]] for at in range(3)]) * 2
+
+
 def several(t, mask):
     rows = mask.nonzero()
     picked = t[mask]
@@ -127,6 +140,8 @@ LOOPS: list[tuple[Any, list[str]]] = [
     (counts_down, ["data-dependent-branch"]),
     (without_gradients, ["data-dependent-branch"]),
     (behind_one_another, ["dynamic-shape-operator"]),
+    (in_comprehensions, ["dynamic-shape-operator"]),
+    (picks_in_a_comprehension, ["data-dependent-operator"]),
     (several, ["dynamic-shape-operator"]),
     (in_a_callee, ["data-dependent-branch", "number-of-tensor"]),
 ]

@@ -11,6 +11,9 @@ follows a loop may break once more.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import attrs
 
 from armature.plugin_api import FrameView, Instruction, Tracing, decode, loads_method, program_of, successors
@@ -20,7 +23,8 @@ from armature_torch_handlers.kinds import ANY, NULL, PLAIN, VIEW, Kind, NotCheap
 MOST_VISITS = 2_000  # instructions looked at, in one search
 NOTHING = frozenset({"NOP", "PRECALL", "KW_NAMES", "JUMP_FORWARD", "JUMP_BACKWARD", "FOR_ITER"})
 NEW = {"BUILD_LIST": kinds.LIST, "BUILD_MAP": kinds.DICT, "BUILD_SET": kinds.SET, "BUILD_SLICE": VIEW}
-COMPUTES = {"BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_NEGATIVE": 1, "UNARY_INVERT": 1, "UNARY_POSITIVE": 1}
+ADDS_TO = {"LIST_APPEND": 1, "SET_ADD": 1, "MAP_ADD": 2}  # what a comprehension keeps
+COMPUTES = {"BINARY_OP": 2, "UNARY_NEGATIVE": 1, "UNARY_INVERT": 1, "UNARY_POSITIVE": 1}
 
 
 @attrs.define
@@ -146,6 +150,8 @@ class Search:
         elif name == "UNPACK_SEQUENCE":
             (whole,) = state.pop(1)
             stack += [kinds.item_of(whole, place) for place in reversed(range(inst.arg))]
+        elif name in ADDS_TO:
+            state.pop(ADDS_TO[name])
         elif name == "STORE_SUBSCR":
             value, holder, index = state.pop(3)
             kinds.stored(holder, index, value)
@@ -161,24 +167,27 @@ class Search:
         if ends:
             self.breaks.add(position)
 
+    def _read(self, position: int, find: Callable[[], tuple[Kind, bool]]) -> Kind:
+        """The kind of what an instruction reads, noting whether that ends a graph. Errors: NotCheap, but not of the
+        instruction that breaks anyway."""
+        try:
+            result, ends = find()
+        except NotCheap:
+            if position != self.frame.position:
+                raise
+            return ANY
+        self._reads(position, ends)
+        return result
+
     def _result(self, inst: Instruction, position: int, state: State) -> Kind:
         """What an instruction pushes. Errors: NotCheap."""
         name = inst.opname
         if name in ("CALL", "CALL_KW"):
             args = state.pop(inst.arg + (name == "CALL_KW"))[: inst.arg]
             function = next((kind for kind in state.pop(2) if kind != NULL), ANY)
-            try:
-                result, ends = kinds.called(function, args)
-            except NotCheap:
-                if position != self.frame.position:
-                    raise
-                return ANY
-            self._reads(position, ends)
-            return result
+            return self._read(position, functools.partial(kinds.called, function, args))
         if name == "BINARY_SUBSCR":
-            result, ends = kinds.subscript(*state.pop(2))
-            self._reads(position, ends)
-            return result
+            return self._read(position, functools.partial(kinds.subscript, *state.pop(2)))
         if name in ("UNARY_NOT", "TO_BOOL"):
             self._reads(position, state.pop(1)[0].is_tensor)
             return PLAIN
@@ -192,6 +201,8 @@ class Search:
             return PLAIN
         if name == "GET_ITER":
             return kinds.iterator_over(*state.pop(1))
+        if name == "COMPARE_OP":
+            return kinds.compared(*state.pop(2))
         if name in COMPUTES:
             return kinds.computed(*state.pop(COMPUTES[name]))
         raise NotCheap

@@ -157,9 +157,10 @@ def subscript(holder: Kind, index: Kind) -> tuple[Kind, bool]:
     """The kind of `holder[index]`, and whether it ends a graph. Errors: NotCheap."""
     if holder.is_tensor:
         parts = index.items if index.name == "tuple" else (index,)
-        masked = any(part.is_tensor and part.mask for part in parts)
-        if all(part in (PLAIN, VIEW) or part.mask for part in parts):
-            return (ANY_TENSOR if masked else part_of(holder, sum(part == PLAIN for part in parts))), masked
+        masked = any(part.mask for part in parts)
+        numbers = [part for part in parts if part in (PLAIN, NUMBER)]  # a tensor as index is read
+        if all(part == VIEW or part.mask or part in numbers for part in parts):
+            return (ANY_TENSOR if masked else part_of(holder, len(numbers))), masked or NUMBER in numbers
     elif holder == PLAIN and index in (PLAIN, VIEW):
         return PLAIN, False
     elif holder.name in HOLDERS and (index.is_tensor or index == PLAIN):
@@ -182,6 +183,16 @@ def computed(*operands: Kind) -> Kind:
     if not all(operand.is_number for operand in operands):
         raise NotCheap
     return PLAIN if all(operand == PLAIN for operand in operands) else NUMBER
+
+
+def compared(*operands: Kind) -> Kind:
+    """The kind of a comparison's result. One that gives a mask is a single operator, for the break that reads it: as a
+    graph of its own it would not pay. Errors: NotCheap."""
+    tensors = [operand for operand in operands if operand.is_tensor]
+    if tensors and all(operand.is_tensor or operand == PLAIN for operand in operands):
+        ranks = {tensor.rank for tensor in tensors}
+        return Kind("tensor", None if None in ranks else max(rank or 0 for rank in ranks), mask=True)
+    return computed(*operands)
 
 
 def called(function: Kind, args: Sequence[Kind]) -> tuple[Kind, bool]:
