@@ -117,6 +117,10 @@ def picks_in_a_comprehension(t, mask):
     return torch.stack([table[:, places[at]] for at in range(3)]) * 2
 
 
+def masks_in_a_call(t, mask):
+    return torch.dot(t[mask], t[mask]) + t.relu()
+
+
 def several(t, mask):
     rows = mask.nonzero()
     picked = t[mask]
@@ -142,6 +146,7 @@ LOOPS: list[tuple[Any, list[str]]] = [
     (behind_one_another, ["dynamic-shape-operator"]),
     (in_comprehensions, ["dynamic-shape-operator"]),
     (picks_in_a_comprehension, ["data-dependent-operator"]),
+    (masks_in_a_call, ["dynamic-shape-operator"]),
     (several, ["dynamic-shape-operator"]),
     (in_a_callee, ["data-dependent-branch", "number-of-tensor"]),
 ]

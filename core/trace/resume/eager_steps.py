@@ -43,8 +43,9 @@ def states_of(code: CodeType, steps: Collection[int], start: State) -> States:
             if position in steps:
                 todo += next_states(instructions[position], (position, layout, now))
     set_here = {name for step in found if step in steps for name in accesses(instructions[step])[1]}
+    untouched = max(0, min((len(layout) for layout, _ in found.values()), default=1) - 1)  # what the frame held before
     for position in found.keys() - steps:
         layout, bound = found[position]
-        if Slot.NULL in layout or not bound.issuperset(set_here & live_at(code, position)):
+        if Slot.NULL in layout[untouched:] or not bound.issuperset(set_here & live_at(code, position)):
             return {}
     return found
