@@ -8,6 +8,7 @@ to write. The answer is "", or what the compiler says. Neither torch nor the cor
 from __future__ import annotations
 
 import os
+import time
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
@@ -18,6 +19,7 @@ from armature_gpu_triton import first_kernel, toolchain
 from armature_gpu_triton.spec import KernelSpec
 
 IDLE = 60.0  # seconds without a job, after which a process ends
+KEPT = 900.0  # seconds for which the process that the others are forks of waits for more: another takes longer to start
 
 Job = tuple[str, str, KernelSpec, int, str]
 
@@ -85,12 +87,14 @@ def serve(descriptor: int) -> None:
         try:
             toolchain.compile_function(first_kernel.add, first_kernel.SPEC, first_kernel.CAPABILITY)
             program.send("")
-            while program.poll(IDLE) or forks.running:
+            until = time.monotonic() + KEPT
+            while forks.running or time.monotonic() < until:
+                is_asked = program.poll(min(IDLE, KEPT))
                 for pid in tuple(forks.running):
                     forks.wait(pid, os.WNOHANG)
-                if not program.poll():
+                if not is_asked:
                     continue
-                asked = program.recv()
+                asked, until = program.recv(), time.monotonic() + KEPT
                 if asked is None:
                     forks.start(program)
                 else:

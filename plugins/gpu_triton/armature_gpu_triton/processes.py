@@ -2,8 +2,9 @@
 
 Most of Triton's work is done in Python, so that threads of one process do it one after the other. Importing Triton and
 compiling a first kernel, for which it reads its whole installation, takes a second or two: one process does that while
-the program is still being traced, and the others are forks of it. They end a minute after the last kernel, or with the
-program. One that crashes (LLVM does, at times) makes one kernel fail, not the program.
+the program is still being traced, and the others are forks of it. They end a minute after the last kernel, the first
+one a quarter of an hour after it, or with the program. One that crashes (LLVM does, at times) makes one kernel fail,
+not the program.
 """
 
 from __future__ import annotations

@@ -189,12 +189,31 @@ def alive(pid: int) -> bool:
         return False
 
 
+def impatient(monkeypatch: pytest.MonkeyPatch, kept: float) -> Processes:
+    """A pool whose processes end at once without work, and the first one after `kept` seconds."""
+    limits = f"compiling.IDLE, compiling.KEPT = 0.1, {kept}"
+    program = processes.PROGRAM.replace("serve(", f"{limits}; serve(")
+    program = program.replace("from armature", "from armature_gpu_triton import compiling; from armature")
+    monkeypatch.setattr(processes, "PROGRAM", program)
+    return Processes()
+
+
 def test_process_without_work_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    impatient = processes.PROGRAM.replace("serve(", "compiling.IDLE = 0.1; serve(")
-    impatient = impatient.replace("from armature", "from armature_gpu_triton import compiling; from armature")
-    monkeypatch.setattr(processes, "PROGRAM", impatient)
-    pool = Processes()
+    pool = impatient(monkeypatch, 0.1)
     assert pool.compile(job(tmp_path), 1) == ""
     (child,), (original,) = children(pool), pool._original
     assert original.process.wait(20) == 0 and not alive(child.pid)
     assert pool.compile(job(tmp_path), 1) == ""
+
+
+def test_the_first_process_is_there_for_later_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another model may be compiled minutes later, and would wait until Triton is imported again."""
+    pool = impatient(monkeypatch, 60)
+    assert pool.compile(job(tmp_path), 1) == ""
+    (child,), (original,) = children(pool), pool._original
+    end = time.monotonic() + 20
+    while alive(child.pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not alive(child.pid) and original.process.poll() is None
+    assert pool.compile(job(tmp_path), 1) == ""
+    assert pool._original == [original]
