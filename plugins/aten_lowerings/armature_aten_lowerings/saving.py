@@ -35,6 +35,9 @@ OF_SIZES = (  # backward operators that read only the size and layout of their s
     aten.replication_pad2d_backward.default, aten.replication_pad3d_backward.default,
 )  # fmt: skip
 
+OF_NORMS: Mapping[object, int] = {aten.native_layer_norm_backward.default: 1}
+"""Backward operators of norms that are loops, and the position of the argument that they read element by element."""
+
 
 def drop_detached(module: object, ctx: object) -> object:
     """Remove `detach` from the joint graph, where gradients are explicit.
@@ -135,7 +138,8 @@ def keep_sizes(module: object, ctx: object) -> object:
 def recompute_norms(module: object, ctx: object) -> object:
     """In backward, recompute the result of a normalisation, and activations of it, instead of saving them.
 
-    They are cheap functions of the normalisation's input and statistics, which its own backward needs anyway.
+    They are cheap functions of the normalisation's input and statistics, which its own backward needs anyway. Backward
+    of another normalisation of them recomputes them too.
     """
     if not isinstance(module, fx.GraphModule):
         return module
@@ -194,7 +198,14 @@ def functions_of(value: fx.Node, backward: set[fx.Node], places: Mapping[fx.Node
 def cheap_readers(value: fx.Node, backward: set[fx.Node]) -> list[fx.Node]:
     """The nodes of backward that read a value; empty if one of them needs it in memory."""
     readers = readers_in(backward, value)
-    return readers if all(reader in value.users and is_elementwise(reader) for reader in readers) else []
+    return readers if all(reader in value.users and reads_elements(reader, value) for reader in readers) else []
+
+
+def reads_elements(reader: fx.Node, value: fx.Node) -> bool:
+    """Whether an operator can compute the value's elements itself: it is elementwise, or backward of a norm of it."""
+    place = OF_NORMS.get(reader.target)
+    normed = place is not None and all((arg is value) == (k == place) for k, arg in enumerate(reader.args))
+    return normed or is_elementwise(reader)
 
 
 def compute_for(

@@ -367,6 +367,57 @@ def test_normalized_is_kept_where_a_product_reads_it() -> None:
     assert not computes_again()
 
 
+def normalized_twice(x: Tensor, w: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The first result is added to what follows, as in a layer with a residual connection."""
+    normal = functional.layer_norm(x @ w, (16,), first, second)
+    return functional.layer_norm(normal, (16,), second, first) @ w + normal
+
+
+def test_of_what_is_normalized_twice_only_the_input() -> None:
+    """The products' inputs, and four statistics of 8 rows: not what the second norm reads."""
+    inputs = torch.randn(8, 16), torch.randn(16, 16) / 4, torch.rand(16) + 0.5, torch.rand(16)
+    assert total(checked(normalized_twice, *inputs, within=1e-4)) <= (2 * 128 + 4 * 8) * 4
+    assert computes_again()
+
+
+def with_positions(x: Tensor, w: Tensor, positions: Tensor) -> Tensor:
+    active = functional.gelu(x @ w)
+    return functional.layer_norm(active + positions.cos().cumsum(0), (16,)) @ w
+
+
+def with_others(x: Tensor, w: Tensor, other: Tensor) -> Tensor:
+    return functional.layer_norm((x @ w).cos() + (other @ w), (16,)) @ w
+
+
+def test_a_norm_s_argument_is_computed_again_from_what_is_kept() -> None:
+    """Kept: the activation's argument, the positions, the product's input and two statistics of 32 rows."""
+    inputs = torch.randn(4, 8, 16), torch.randn(16, 16) / 4, torch.randn(8, 16)
+    assert total(checked(with_positions, *inputs, within=1e-4)) <= (2 * 512 + 128 + 2 * 32) * 4
+
+
+def test_a_norm_s_argument_is_kept_where_it_takes_as_much_to_compute_it() -> None:
+    """Kept: the cosine's argument, the norm's argument, the product's input and two statistics of 32 rows, but not the
+    other product."""
+    inputs = torch.randn(4, 8, 16), torch.randn(16, 16) / 4, torch.randn(4, 8, 16)
+    kept = checked(with_others, *inputs, within=1e-4)
+    assert total(kept) == (3 * 512 + 2 * 32) * 4
+
+
+def test_a_norm_s_argument_is_kept_where_its_source_is_written_to() -> None:
+    """Computed again, it would be made of the new positions."""
+
+    def function(x: Tensor, w: Tensor, table: Tensor) -> Tensor:
+        positions = table.detach()
+        made = functional.layer_norm(functional.gelu(x @ w) + positions, (16,)) @ w
+        positions.add_(1)
+        return made
+
+    x, w = torch.randn(4, 8, 16), torch.randn(16, 16) / 4
+    compiled = armature.compile(function, fullgraph=True)
+    found = [gradients(lambda x, w, f=each: f(x, w, torch.zeros(8, 16)), x, w) for each in (function, compiled)]
+    assert difference(*found) <= 1e-4
+
+
 def computes_again() -> bool:
     """Whether backward subtracts a mean, other than in a gradient of a normalisation."""
     graphs = session().compilations[-1].graphs
