@@ -26,14 +26,16 @@ def recompute_normed(module: object, ctx: object) -> object:
     if not isinstance(module, fx.GraphModule):
         return module
     backward = depending_on_tangents(module.graph)
-    for target, place in OF_NORMS.items():
-        for node in module.graph.find_nodes(op="call_function", target=target):
-            value = args_of(node)[place]
-            if value in backward or is_returned(value) or "recompute" in value.meta:
-                continue
-            if all(reads_elements(reader, value) for reader in readers_in(backward, value)):
-                for computed in steps_to(value, backward):
-                    computed.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
+    for node in module.graph.nodes:
+        place = OF_NORMS.get(node.target)
+        if place is None:
+            continue
+        value = args_of(node)[place]
+        if value in backward or is_returned(value) or "recompute" in value.meta:
+            continue
+        if all(reads_elements(reader, value) for reader in readers_in(backward, value)):
+            for computed in steps_to(value, backward):
+                computed.meta["recompute"] = CheckpointPolicy.PREFER_RECOMPUTE
     return module
 
 

@@ -19,7 +19,7 @@ from armature_gpu_triton import first_kernel, toolchain
 from armature_gpu_triton.spec import KernelSpec
 
 IDLE = 60.0  # seconds without a job, after which a process ends
-KEPT = 900.0  # seconds for which the process that the others are forks of waits for more: another takes longer to start
+IDLE_FIRST = 900.0  # seconds for which the process that the others are forks of waits: another starts slowly
 
 Job = tuple[str, str, KernelSpec, int, str]
 
@@ -87,14 +87,14 @@ def serve(descriptor: int) -> None:
         try:
             toolchain.compile_function(first_kernel.add, first_kernel.SPEC, first_kernel.CAPABILITY)
             program.send("")
-            until = time.monotonic() + KEPT
+            until = time.monotonic() + IDLE_FIRST
             while forks.running or time.monotonic() < until:
-                is_asked = program.poll(min(IDLE, KEPT))
+                is_asked = program.poll(min(IDLE, IDLE_FIRST))
                 for pid in tuple(forks.running):
                     forks.wait(pid, os.WNOHANG)
                 if not is_asked:
                     continue
-                asked, until = program.recv(), time.monotonic() + KEPT
+                asked, until = program.recv(), time.monotonic() + IDLE_FIRST
                 if asked is None:
                     forks.start(program)
                 else:

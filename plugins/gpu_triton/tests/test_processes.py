@@ -191,7 +191,7 @@ def alive(pid: int) -> bool:
 
 def impatient(monkeypatch: pytest.MonkeyPatch, kept: float) -> Processes:
     """A pool whose processes end at once without work, and the first one after `kept` seconds."""
-    limits = f"compiling.IDLE, compiling.KEPT = 0.1, {kept}"
+    limits = f"compiling.IDLE, compiling.IDLE_FIRST = 0.1, {kept}"
     program = processes.PROGRAM.replace("serve(", f"{limits}; serve(")
     program = program.replace("from armature", "from armature_gpu_triton import compiling; from armature")
     monkeypatch.setattr(processes, "PROGRAM", program)
