@@ -106,7 +106,7 @@ def for_the_same_module(entries: list[Entry], request: FrameRequest) -> list[Ent
     """The entries without those that were compiled for other modules than the frame's: they say nothing about how its
     inputs change."""
     module = module_of(request.code, request.locals)
-    return [entry for entry in entries if entry.module is None or entry.module() in (module, None)]
+    return [entry for entry in entries if entry.module is None or (made := entry.module()) is None or made is module]
 
 
 @without_overrides

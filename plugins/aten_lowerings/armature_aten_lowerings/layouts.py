@@ -80,8 +80,8 @@ def worth_in_training(node: fx.Node) -> int:
 
 def fill_blocks(convolutions: Sequence[fx.Node]) -> bool:
     """Whether most operations of convolutions on a CPU read or write a number of channels that oneDNN's own layout
-    fills up to whole blocks. With channels last, forward and backward of those take 0.55 to 0.75 of the time, and of
-    others 0.7 to 1.0, which loops around them that reduce over pixels may lose."""
+    fills up to whole blocks. With channels last, forward and backward of those took 0.55 to 0.79 of the time (two cores
+    of an EPYC), and of others 0.72 to 1.14, while loops around them that reduce over pixels took more."""
     filled = every = 0
     for node in convolutions:
         image, weight, result = (fake_of(given) for given in (*args_of(node)[:2], node))
