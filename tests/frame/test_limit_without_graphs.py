@@ -52,6 +52,7 @@ def warnings_of(names: list[str], x: Tensor) -> list[str]:
 
 
 def test_a_cache_of_tensors_reaches_the_limit_without_a_warning() -> None:
+    armature.reset()
     cache, keys = LastOnes(3), [Key() for _ in range(20)]
 
     def step(key: Key, value: Tensor) -> None:

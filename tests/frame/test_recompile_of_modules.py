@@ -59,6 +59,7 @@ class Model(nn.Module):
 
 def warnings_of(model: nn.Module, *inputs: Tensor) -> list[str]:
     """What armature warns of; results are compared with eager mode's."""
+    armature.reset()
     compiled = armature.compile(model, backend="eager", dynamic=False, options={"recompile_limit": 2})
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
