@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import CellType, CodeType
 from typing import Any, Protocol, TypeVar, cast
@@ -61,6 +62,15 @@ if HASATTR_MAKES_ERRORS:
     _class.__getattribute__ = {"__class__": Key}.__getitem__
 
 
+class Life:
+    """Dies first when torch drops the code cached for a code object: it is the oldest value of torch's dict for it."""
+
+    __slots__ = ("__weakref__",)
+
+
+_LIFE = "armature.life"
+
+
 class GuardHolder:
     """The guards in torch's cache: torch reads `root` and sets the next three attributes.
 
@@ -74,6 +84,7 @@ class GuardHolder:
         self.cache_entry: Any = None
         self.extra_state: Any = None
         self.diff_guard_root: Any = None
+        self.life: weakref.ref[Life] | None = None  # of the code object's cache; set when the code is cached
         self.keep_alive: list[object] = []  # weak references with their callbacks, objects guarded by id
         self.id_matched_objs: dict[str, object] = {}
         self.invalidation_reason = "compiled by armature"
@@ -146,9 +157,13 @@ def callback(method: C) -> C:
     @functools.wraps(method)
     def call(self: object, frame: InterpreterFrame, cache_entry: object, frame_state: dict[Any, Any]) -> Any:
         code = frame.f_code
+        life = frame_state.setdefault(_LIFE, Life())  # before the method stores anything there
         _in_callback.append(code)
         try:
-            return method(self, frame, cache_entry, frame_state)
+            outcome = method(self, frame, cache_entry, frame_state)
+            if outcome.guarded_code is not None:
+                outcome.guarded_code.guard_manager.life = weakref.ref(life)
+            return outcome
         finally:
             del _in_callback[next(at for at, busy in enumerate(_in_callback) if busy is code)]
 
@@ -163,7 +178,11 @@ def framelocals_index(code: CodeType) -> dict[str, int]:
 
 def invalidate(holder: GuardHolder, never: Any) -> None:
     """Make cached code unreachable by replacing its guards with `never`. No effect if torch dropped it."""
-    if holder.extra_state is not None and holder.cache_entry is not None:
+    # While torch deletes the entries of a code object, one of them may take along an object that another watches.
+    # Invalidating that one now would move it within the list being deleted, so that torch skips those after it: their
+    # holders would go on pointing to freed memory.
+    deleting = holder.life is not None and holder.life() is None
+    if holder.extra_state is not None and holder.cache_entry is not None and not deleting:
         entry, state = holder.cache_entry, holder.extra_state
         holder.cache_entry = holder.extra_state = None
         state.invalidate(entry, GuardHolder(never))

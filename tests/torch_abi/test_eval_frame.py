@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import itertools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -123,6 +125,44 @@ def test_invalidated_code_is_not_used_again() -> None:
     assert holder.cache_entry is None
     recorder.run(f, 1)
     assert len(recorder.seen) == 2
+
+
+@pytest.mark.parametrize("ends", ["reset", "dies"])
+@pytest.mark.parametrize(("owner", "watcher"), list(itertools.permutations(range(4), 2)))
+def test_deleted_code_may_own_what_other_code_of_its_function_watches(owner: int, watcher: int, ends: str) -> None:
+    class Owned:
+        pass
+
+    class Hook(Recorder):
+        __call__ = eval_frame.callback(Recorder.__call__)
+
+    def original(x: Any) -> Any:
+        return (x, "owned")
+
+    code = original.__code__.replace(co_name="f")
+    f = FunctionType(code, {})
+    holders: list[GuardHolder] = []
+    owned: list[Owned] = [Owned()]
+    never = guard_tree.never()
+    watched = weakref.ref(owned[0], lambda _: eval_frame.invalidate(holders[watcher], never))
+
+    def answer(frame: Any) -> FrameOutcome:
+        outcome = with_guard(frame, replaced(frame.f_code, "owned", owned[0] if len(holders) == owner else 1))
+        assert outcome.guarded_code is not None
+        holders.append(outcome.guarded_code.guard_manager)
+        return outcome
+
+    hook = Hook(f=answer)
+    for x in (1, "a", 2.0, None):
+        hook.run(f, x)
+    assert len(hook.seen) == 4 and all(holder.extra_state is not None for holder in holders)
+    owned.clear()
+    assert watched() is not None  # the cached code owns it
+    if ends == "reset":
+        assert eval_frame.reset_code(code)
+    del f, code
+    assert watched() is None
+    assert [holder.extra_state for holder in holders] == [None] * 4
 
 
 @pytest.mark.parametrize("below", [False, True])
