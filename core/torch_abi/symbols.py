@@ -244,6 +244,8 @@ class Symbols(ShapeEnv):
     def _maybe_guard_rel(self, expr: Any) -> None:  # type: ignore[override]  # torch's is cached
         """torch's method, which simplifies symbols by a relation that holds; skipped if solving the relation might
         divide by zero."""
+        if isinstance(expr, sympy.Eq) and expr.rhs in (0, 1):
+            self.size_like.discard(expr.lhs)  # of a size that counts as neither, torch's method would not learn it
         if not isinstance(expr, sympy.Rel) or not divides_by_zero(self.simplify(expr)):
             super()._maybe_guard_rel(expr)
 

@@ -132,6 +132,16 @@ def test_operators_ask_whether_an_unknown_number_is_1() -> None:
         bool(number == 0)
 
 
+@pytest.mark.parametrize("rows", [0, 4])
+def test_sizes_known_only_at_run_time_become_what_an_operator_requires(rows: int) -> None:
+    world = FakeWorld(Symbols(output_shapes=True))
+    with world.mode:
+        chosen = torch.rand(5, 3)[torch.ones(5, dtype=torch.bool)]
+        assert symbols.is_unbacked(chosen.shape[0])
+        assert (torch.rand(rows, 3) + chosen).shape == (rows, 3)
+    assert not symbols.is_unbacked(chosen.shape[0]) and symbols.plain(chosen.shape[0]) == rows
+
+
 def test_graphs_that_only_read_known_numbers_depend_on_none() -> None:
     graph = fx.Graph()
     place = graph.placeholder("number")

@@ -69,6 +69,27 @@ def test_as_many_rows_as_the_mask_has_are_written_one_by_one() -> None:
     torch.testing.assert_close(compiled(x, mask, rows), by_item(x, mask, rows))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_no_rows_are_written_where_no_element_is_masked(dynamic: bool | None) -> None:
+    def program(x: Tensor, mask: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        rows = rows * 2  # used twice, so that its gradients are added up
+        return by_item(x, mask, rows), rows * 3
+
+    mask = torch.zeros(3, 4, dtype=torch.bool)
+    x, rows = torch.rand(3, 4, 5, requires_grad=True), torch.rand(0, 5, requires_grad=True)
+    compiled = armature.compile(program, fullgraph=True, dynamic=dynamic)
+    found, expected = compiled(x, mask, rows), program(x, mask, rows)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    gradients = [torch.rand_like(result) for result in expected]
+    for ours, theirs in zip(
+        torch.autograd.grad(found, (x, rows), gradients),
+        torch.autograd.grad(expected, (x, rows), gradients),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_what_eager_mode_refuses_is_refused() -> None:
     x = torch.rand(3, 4)
