@@ -216,7 +216,7 @@ def _sum(terms: Mapping[Atom, int], const: int) -> Index:
 def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
     """Turn `(x // k) * (k*m) + (x % k) * m` back into `x * m`; returns the terms, and the constant part of x."""
     const = 0
-    todo = [f for f in terms if isinstance(f, Mod)]
+    todo = [f for f in terms if _has_remainder(f)]
     while todo:
         factor = todo.pop()
         coefficient = terms.get(factor, 0)
@@ -232,15 +232,20 @@ def _rejoin(terms: dict[Atom, int]) -> tuple[dict[Atom, int], int]:
             terms[f] = terms.get(f, 0) + c
             if not terms[f]:
                 del terms[f]
-        todo = [f for f in terms if isinstance(f, Mod)]  # the result may be the quotient that another remainder needs
+        todo = [f for f in terms if _has_remainder(f)]  # the result may be the quotient that another remainder needs
     return terms, const
 
 
-def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tuple[list[Atom], int, Index] | None:
+def _has_remainder(factor: Atom) -> bool:
+    """Whether the factor is a remainder, or a product with one."""
+    return isinstance(factor, Mod) or (isinstance(factor, Product) and any(isinstance(f, Mod) for f in factor.factors))
+
+
+def _quotient_of(factor: Atom, coefficient: int, terms: Mapping[Atom, int]) -> tuple[list[Atom], int, Index] | None:
     """Terms that make `num // den` times `coefficient * den`, the missing constant, and the number that they are parts
     of."""
-    if not isinstance(factor.den, int):
-        return None
+    if not isinstance(factor, Mod) or not isinstance(factor.den, int):
+        return _symbolic_quotient_of(factor, coefficient, terms)
     wanted = coefficient * factor.den
     quotient, shift = _terms(floordiv(factor.num, factor.den))
     if quotient and all(terms.get(f) == c * wanted for f, c in quotient.items()):
@@ -258,6 +263,23 @@ def _quotient_of(factor: Mod, coefficient: int, terms: Mapping[Atom, int]) -> tu
     return None
 
 
+def _symbolic_quotient_of(
+    factor: Atom, coefficient: int, terms: Mapping[Atom, int]
+) -> tuple[list[Atom], int, Index] | None:
+    """The same where the remainder has a symbolic divisor or is multiplied by sizes."""
+    parts = factor.factors if isinstance(factor, Product) else (factor,)
+    for k, part in enumerate(parts):
+        if not isinstance(part, Mod):
+            continue
+        step: Index = 1
+        for other in (*parts[:k], *parts[k + 1 :]):
+            step = mul(step, other)
+        quotient, shift = _terms(mul(mul(floordiv(part.num, part.den), mul(part.den, step)), coefficient))
+        if quotient and all(terms.get(f) == c for f, c in quotient.items()):
+            return list(quotient), shift, mul(part.num, step)
+    return None
+
+
 def add(*values: Index) -> Index:
     """Sum of the values."""
     terms: dict[Atom, int] = {}
@@ -270,7 +292,7 @@ def add(*values: Index) -> Index:
         const += extra
         for factor, coefficient in more.items():
             terms[factor] = terms.get(factor, 0) + coefficient
-    if any(isinstance(f, Mod) for f in terms):
+    if any(map(_has_remainder, terms)):
         terms, extra = _rejoin({f: c for f, c in terms.items() if c})
         const += extra
     return _sum(terms, const)
@@ -323,8 +345,8 @@ def floordiv(num: Index, den: Index) -> Index:
     low, high = bounds(rest)
     if low is not None and high is not None and low // den == high // den:
         return add(whole, low // den)
-    if isinstance(rest, FloorDiv) and isinstance(rest.den, int):
-        return add(whole, floordiv(rest.num, rest.den * den))
+    if isinstance(rest, FloorDiv):
+        return add(whole, floordiv(rest.num, mul(rest.den, den)))
     parts = _coarse(rest, den)
     if parts is not None:
         step, coarse, _ = parts
@@ -375,6 +397,8 @@ def _divide_symbolic(num: Index, den: Index) -> Index:
     remainder = add(*rest)
     if _below(remainder, den):
         return add(*whole)
+    if isinstance(remainder, FloorDiv):
+        return add(*whole, floordiv(remainder.num, mul(remainder.den, den)))
     return add(*whole, FloorDiv(remainder, den))
 
 

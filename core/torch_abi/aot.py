@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from armature.torch_abi import altering, training, undefined
+from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.partition import draws_kept, functorch, storage_of
 from armature.torch_abi.second_order import replay_of
@@ -244,12 +245,14 @@ class _CompiledOnFirstCall:
 
 
 def boxed(fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Mark a function as taking a single list, which it may empty."""
+    """Mark a function as taking a single list, which it may empty. It runs with the frame hook off: the first call may
+    compile a backward graph, and torch makes that call from the program's frames."""
 
     def call(args: list[Any]) -> Any:
         return fn(args)
 
     vars(call)["_boxed_call"] = True
+    skip_code(call.__code__, below=True)
     return call
 
 

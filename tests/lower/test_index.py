@@ -191,6 +191,37 @@ def test_symbolic_sizes_cancel() -> None:
     assert ix.delinear(flat, (4, s)) == (j, k)
 
 
+SIZE_VALUES = {"a": 3, "b": 4, "c": 5}
+SYMBOLS = {name: Size(name, number) for name, number in SIZE_VALUES.items()}
+SYMBOLIC_SHAPES = st.lists(st.sampled_from([*SYMBOLS.values(), 2, 3]), min_size=1, max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SYMBOLIC_SHAPES, st.sampled_from([1, 2, *SYMBOLS.values()]))
+def test_back_and_linear_with_symbolic_sizes(shape: list[Index], step: Index) -> None:
+    """Rows of a tensor that are joined to one axis have one stride."""
+    flat = Var("x", ix.numel(shape))
+    strides = [ix.mul(s, step) for s in ix.contiguous_strides(shape)]
+    assert ix.linear(ix.delinear(flat, shape), strides) == ix.mul(flat, step)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SYMBOLIC_SHAPES, SYMBOLIC_SHAPES, st.lists(st.integers(-2, 3), min_size=4, max_size=4))
+def test_symbolic_divisions_keep_their_values(shape: list[Index], other: list[Index], steps: list[int]) -> None:
+    sizes = {symbol: SIZE_VALUES[name] for name, symbol in SYMBOLS.items()}
+    flat = Var("x", ix.numel(shape))
+    parts = ix.delinear(flat, other)
+    found = ix.linear(parts, [ix.mul(s, n) for s, n in zip(ix.contiguous_strides(other), steps, strict=False)])
+    assert len(parts) == len(other)
+    numbers = [value(n, {}, sizes) for n in other]
+    for x in range(value(flat.extent, {}, sizes)):
+        wanted, rest, step = 0, x, 1
+        for k, (size, factor) in reversed(list(enumerate(zip(numbers, steps, strict=False)))):
+            wanted += (rest % size if k else rest) * step * factor
+            rest, step = rest // size, step * size
+        assert value(found, {flat: x}, sizes) == wanted
+
+
 def test_time_is_linear_in_the_expression() -> None:
     def seconds(count: int) -> float:
         space = [Var(f"v{k}", 2) for k in range(count)]
