@@ -186,8 +186,8 @@ class Ending(Generic[E]):
     """What to undo and to check when tracing ends.
 
     undo: functions and arguments that undo tracing's changes to torch's state if it ends here. checks E: called where
-    the graph ends, with the frame and its result (None at a break): whether the code may be used. breaks: where to end
-    the graph if the frame can't be rerun.
+    the graph ends, with the frame and its result (None at a break, the frame too until it is cut there): whether the
+    code may be used. breaks: where to end the graph if the frame can't be rerun.
     """
 
     undo: list[tuple[Callable[[Any], Any], Any]] = attrs.field(factory=list)

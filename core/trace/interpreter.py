@@ -125,9 +125,9 @@ def _run(tracer: Trace, request: FrameRequest) -> Value:
         tracer.stack.frames.append(frame)
         raise tracer.breaks.break_at(tracer.stack.too_deep, "recursion-depth") from None
     check_generators(tracer.stack, tracer.breaks, frame)
+    tracer.stack.frames.append(frame)  # for the line at which the graph ends
     for check in tracer.ending.checks:
         check(tracer, frame, result)
-    tracer.stack.frames.append(frame)  # for the line at which the graph ends
     check_left(tracer.effects, tracer.breaks)
     end_grad(tracer)
     tracer.stack.ended = (tracer.stack.frames.pop(),)
@@ -181,8 +181,7 @@ def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
     if not meets_tensors(tracer.objects, tracer.recorder):
         codes, guards = tuple(tracer.stack.codes.values()), guards_so_far(tracer)
         raise SkipFrame("it computes nothing with tensors", idle=True, idle_codes=codes, guards=guards)
-    slot = CompiledGraphSlot()
-    computes = tracer.recorder.computes
+    slot, computes = CompiledGraphSlot(), tracer.recorder.computes
     out = Rebuilder(tracer, request.code)
     code = out.finish(result, slot if computes else None)
     return traced_frame(tracer, out, code, slot, computes)

@@ -254,6 +254,13 @@ def gb0229(x: Any) -> Any:
     return nn.Parameter(x) + 1
 
 
+def gb0230(x):
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    y = x + 1
+    torch.use_deterministic_algorithms(False)
+    return y
+
+
 def gb0231(x: Any) -> Any:
     return torch.from_numpy(np.ones(3)) + 1
 

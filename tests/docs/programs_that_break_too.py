@@ -177,13 +177,6 @@ def gb0147(x):
     return x + (sys.getsizeof([]) > 0)
 
 
-def gb0230(x):
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    y = x + 1
-    torch.use_deterministic_algorithms(False)
-    return y
-
-
 def gb0233(x):
     return torch.nested.nested_tensor([x[0], x[1]], layout=torch.strided).to_padded_tensor(0.0)
 

@@ -104,7 +104,6 @@ SETTINGS: dict[str, Callable[[], Any]] = {
         torch.__future__.get_overwrite_module_params_on_conversion
     ),
     "torch.set_warn_always": torch.is_warn_always_enabled,
-    "torch.use_deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
 }
 
 

@@ -101,8 +101,7 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
             steps = ctx.tables.extend_break(frames[-1], tracer)
             cuts.append(cut_frame(frames[-1], frames[-1].position, steps))
             leave_contexts(tracer, cuts)
-        slot = CompiledGraphSlot()
-        computes = tracer.recorder.computes
+        slot, computes = CompiledGraphSlot(), tracer.recorder.computes
         out = CutWriter(tracer, request.code)
         code = out.write(cuts, slot if computes else None)
         lines = [decode(cuts[-1].origin)[step].line for step in cuts[-1].steps]
@@ -122,6 +121,8 @@ def run_until(frame: Frame) -> tuple[Frame, ...]:
 
 def leave_contexts(tracer: Tracing, cuts: list[CutFrame]) -> None:
     """End the graph in the torch state in which it began; the code after it enters the context managers itself."""
+    for check in tracer.ending.checks:
+        check(tracer, cuts[-1].frame, None)
     for each in reversed(cuts):
         each.leave_contexts()
     end_grad(tracer)

@@ -67,6 +67,7 @@ from armature_torch_handlers.contexts import (
     overrides,
     profiler,
     saved_tensors,
+    setting_calls,
     settings,
     sparse_checks,
 )
@@ -102,6 +103,7 @@ def armature_handlers() -> Iterable[Handler]:
         array_errors,
         forward_ad,
         saved_tensors,
+        setting_calls,
         overrides,
         autograd_function,
         function_context,

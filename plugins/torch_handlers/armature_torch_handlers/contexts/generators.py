@@ -47,6 +47,9 @@ READ_BY = existing(
     "torch._C._get_miopen_immediate",
     "torch.backends.opt_einsum._get_enabled",
     "torch._C._check_sparse_tensor_invariants",
+    "torch._C._get_cublas_allow_tf32",
+    "torch.get_float32_matmul_precision",
+    "torch._C._get_float32_matmul_precision",
 )
 PRECISION_READ_BY = existing("torch._C._get_fp32_precision_getter")
 PRECISIONS = (

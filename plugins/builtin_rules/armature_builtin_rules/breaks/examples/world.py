@@ -210,7 +210,7 @@ def another_compiler_mended(x: Tensor) -> Tensor:
 
 
 def global_state(x: Tensor) -> Tensor:
-    torch.use_deterministic_algorithms(False)
+    torch.set_flush_denormal(False)
     return x + 1
 
 
