@@ -44,7 +44,6 @@ SETTERS = (
     "torch.random.initial_seed",
     "torch.random.get_rng_state",
     "torch.random.set_rng_state",
-    "torch.random.fork_rng",
     "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
     "torch.cuda.set_device",

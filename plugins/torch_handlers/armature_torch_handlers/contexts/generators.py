@@ -9,17 +9,22 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, _GeneratorContextManager, suppress
 from functools import partial
 from types import FunctionType
+from typing import NoReturn
 
 import attrs
 import torch
 
 from armature.plugin_api import (
+    Args,
     AttrSource,
     Call,
+    ContextValue,
     DictValue,
     EnteredAgain,
+    Kwargs,
     NotConstant,
     PairedContextValue,
+    Rebuilding,
     Source,
     Tracing,
     Value,
@@ -111,6 +116,30 @@ def context_value(enter_by: Enter, arguments: tuple[object, ...], leave_by: Leav
 def leave_entered(entered: AbstractContextManager[object]) -> None:
     """Leave a context as at the end of a `with`."""
     entered.__exit__(None, None, None)
+
+
+@attrs.define(eq=False)
+class ForkedDrawsValue(ContextValue):
+    """`torch.random.fork_rng()`. Making it changes nothing, so the graph ends only where it is entered and left. args,
+    kwargs: what the function was called with."""
+
+    args: Args = attrs.field(kw_only=True)
+    kwargs: Kwargs = attrs.field(kw_only=True)
+
+    def enter(self, tracer: Tracing) -> NoReturn:
+        tracer.graph_break("global-state", function="torch.random.fork_rng")
+
+    def clone(self) -> Value:
+        return ForkedDrawsValue(self.kind, args=self.args, kwargs=self.kwargs)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.spread(torch.random.fork_rng, tuple(self.args), dict(self.kwargs))
+
+
+@handles(torch.random.fork_rng)
+def fork_rng(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """The context manager, which has not been entered."""
+    return ForkedDrawsValue(_GeneratorContextManager, args=args, kwargs=kwargs)
 
 
 @handles(_GeneratorContextManager._recreate_cm)
