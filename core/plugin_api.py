@@ -22,6 +22,7 @@ from armature.frame.data import program_of
 from armature.frame.dynamic import STATIC_MARK, is_registered
 from armature.frame.guards.kinds import ValueGuard
 from armature.frame.guards.values import has_layout, layout, same_members
+from armature.frame.rounds import remember_rounds
 from armature.frame.source import Resolver
 from armature.frame.sources import (
     AttrSource,
@@ -370,6 +371,7 @@ __all__ = [
     "record_node",
     "registered_class",
     "rely_on_class",
+    "remember_rounds",
     "rewriting",
     "running_graphs",
     "same_members",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import CellType, CodeType
 from weakref import ReferenceType
 
@@ -58,7 +58,7 @@ class ResumePoint:
     function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
     position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
     globals and attributes that the program may look up from there on. offset: the byte offset of the instruction at
-    `entry`. loops: the expressions that the surrounding loops iterate over, outermost first; computed on first use.
+    `entry`. loops: the surrounding loops, outermost first (`guards.loops.Loop`); found on first use.
     """
 
     origin: CodeType
@@ -68,7 +68,7 @@ class ResumePoint:
     write: Callable[[], CodeType]
     names: frozenset[str]
     offset: int = 0
-    loops: list[str] | None = None
+    loops: Sequence[object] | None = None
     _eager_code: CodeType | None = None
 
     def eager_code(self) -> CodeType:

@@ -390,7 +390,7 @@ def break_before_the_last_rounds(t):
 
 @pytest.mark.parametrize(
     ("program", "breaks"),
-    [(three_rounds, 3), (last_rounds_of_pairs, 2), (last_rounds_of_a_dict, 2), (break_before_the_last_rounds, 1)],
+    [(three_rounds, 2), (last_rounds_of_pairs, 2), (last_rounds_of_a_dict, 2), (break_before_the_last_rounds, 1)],
 )
 def test_the_last_rounds_of_a_loop_break_only_where_the_program_does(program: Callable[..., Any], breaks: int) -> None:
     found = resumes(program, one)

@@ -1,4 +1,5 @@
-"""Finds, for a graph break inside loops, the expressions that those loops iterate over, as the program writes them."""
+"""Finds, for a graph break inside loops, what those loops iterate over, as the program writes it, and what each round
+sets."""
 
 from __future__ import annotations
 
@@ -6,15 +7,34 @@ import ast
 import dis
 import linecache
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
+from typing import cast
+
+import attrs
 
 from armature.frame.data import STACK, FrameRequest, resume_point
+
+Path = tuple[int, ...]  # the items that lead to a part of a value: (1, 0) is value[1][0]
+
+
+@attrs.frozen
+class Loop:
+    """A loop around an instruction. expression: what it iterates over, as the program writes it; "" where source code
+    is missing. targets: the local variables that each round sets, and where in the iterator's value theirs is."""
+
+    expression: str
+    targets: tuple[tuple[str, Path], ...]
 
 
 def iterated(request: FrameRequest) -> Mapping[str, str]:
     """Map the variable that holds a loop's iterator to the expression after `in`. Loops without source code are left
     out."""
+    return {name: loop.expression for name, loop in resumed_in(request).items() if loop.expression}
+
+
+def resumed_in(request: FrameRequest) -> Mapping[str, Loop]:
+    """The loops that a frame resumes in, by the variable that holds the iterator; none for other frames."""
     point = resume_point(request.code)
     if point is None:
         return {}
@@ -23,15 +43,33 @@ def iterated(request: FrameRequest) -> Mapping[str, str]:
     if point.loops is None:
         point.loops = loops_around(point.origin, point.offset)
     # The stack may hold further iterators, but each is below those of the loops inside its own loop.
-    pairs = zip(reversed(held), reversed(point.loops))
-    return {name: text for name, text in pairs if text}
+    return dict(zip(reversed(held), reversed(cast("list[Loop]", point.loops))))
 
 
-def loops_around(code: CodeType, offset: int) -> list[str]:
-    """The expression that each loop around an instruction iterates over, outermost first; "" where source code is
-    missing."""
-    starts = (inst for inst in dis.get_instructions(code) if inst.opname == "FOR_ITER")
-    return [expression_of(code, inst) for inst in starts if inst.offset <= offset < inst.argval]
+def loops_around(code: CodeType, offset: int) -> list[Loop]:
+    """The loops around an instruction, outermost first."""
+    every = list(dis.get_instructions(code))
+    return [
+        Loop(expression_of(code, inst), tuple(_targets(every[place + 1 :])))
+        for place, inst in enumerate(every)
+        if inst.opname == "FOR_ITER" and inst.offset <= offset < inst.argval
+    ]
+
+
+def _targets(after: Sequence[dis.Instruction]) -> Iterator[tuple[str, Path]]:
+    """The variables that the instructions after FOR_ITER set, up to a target that is no local variable."""
+    stack: list[Path] = [()]
+    for inst in after:
+        if inst.opname == "UNPACK_SEQUENCE":
+            path = stack.pop()
+            stack += [(*path, item) for item in reversed(range(inst.argval))]
+        elif inst.opname in ("STORE_FAST", "STORE_FAST_STORE_FAST"):
+            names = (inst.argval,) if isinstance(inst.argval, str) else inst.argval
+            yield from ((name, stack.pop()) for name in names)
+        else:
+            return
+        if not stack:
+            return
 
 
 def expression_of(code: CodeType, inst: dis.Instruction) -> str:

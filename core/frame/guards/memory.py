@@ -102,6 +102,19 @@ def families(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int], ...]:
     )
 
 
+def traced_families(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[tuple[int, int], ...] | None:
+    """The families of tensors. pairs: each tensor, and the fake one that it is traced with. None if the fake ones are
+    related otherwise to one that acquires a history, which can happen if sizes are symbols."""
+    real, fake = families([real for real, _ in pairs]), families([fake for _, fake in pairs])
+    changed = [at for at, (before, after) in enumerate(pairs) if before.requires_grad != after.requires_grad]
+    return real if all(_relatives(real, at) == _relatives(fake, at) for at in changed) else None
+
+
+def _relatives(found: tuple[tuple[int, int], ...], at: int) -> list[tuple[bool, bool]]:
+    """For each tensor, whether it is a view of the same base as one of them, and whether it is in the same memory."""
+    return [(base == found[at][0], held == found[at][1]) for base, held in found]
+
+
 def family_condition(
     sources: Sequence[Source], known: tuple[tuple[int, int], ...], request: FrameRequest
 ) -> Callable[[dict[str, Any]], bool]:

@@ -140,14 +140,14 @@ def _families(tracer: Tracing, inputs: list[TensorValue]) -> list[Guard]:
     all views of that, in the graph or not."""
     if not any(value.real is not None and value.fake.requires_grad != value.real.requires_grad for value in inputs):
         return []
-    found: dict[Source, TensorValue] = {}
+    found: dict[Source, tuple[torch.Tensor, torch.Tensor]] = {}
     for value in tracer.objects.by_fake.values():
         if value.source is None or value.real is None or _is_temporary(value.source):
             continue
         if _has_memory(value.source, value.real, tracer) and not (value.real.is_leaf and value.real.requires_grad):
-            found[value.source] = value
-    families = memory.families([value.real for value in found.values() if value.real is not None])
-    if memory.families([value.fake for value in found.values()]) != families:  # they may differ if sizes are symbols
+            found[value.source] = (value.real, value.fake)
+    families = memory.traced_families([*found.values()])
+    if families is None:
         raise SkipFrame("it writes to one of several views, and so gives all of them a history")
     return [FamilyGuard(tuple(found), families)] if len(found) > 1 else []
 

@@ -26,6 +26,7 @@ from armature.plugin_api import (
     Value,
     ValueType,
     Write,
+    remember_rounds,
     skip_code,
     type_name,
 )
@@ -340,14 +341,15 @@ def moving(tracer: Tracing, obj: object, source: Source) -> Value | None:
     if found is None:
         return None
     place = CallSource(source, ahead, "<next values of {}>")
+    places = [PartSource(place, at, f"<{words} of {source.expr}>") for at, words in enumerate(NEXT_VALUES)]
+    remember_rounds(tracer.request, obj, [item for item in found if item is not END], places)
 
     def values() -> Iterator[Value]:
-        for position, item in enumerate(found):
-            part = PartSource(place, position, f"<{NEXT_VALUES[position]} of {source.expr}>")
+        for item, part in zip(found, places):
             if item is END:
                 tracer.guards.same(part, END)
                 return
-            if position == LAST_ROUNDS:
+            if part is places[LAST_ROUNDS]:
                 tracer.graph_break("next-of-iterator", type=type(obj).__name__)
             yield tracer.objects.wrap(item, part)
 
