@@ -83,10 +83,21 @@ def as_input(*places: int) -> Check:
 
 
 def values_to_put(args: Arguments) -> bool:
-    """Check that values have the dtype of their target; a single number under a mask may have any."""
+    """Check that values have the dtype of their target; a single number under a mask may have any. Where there is no
+    mask, check that they fit the part that the indices select, which decides which sizes that vary are equal."""
     target, indices, values = args[:3]
-    masked = any(isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8) for one in indices)
-    return target.dtype == values.dtype or (masked and values.dim() <= 1 and values.numel() == 1)
+    given = [one for one in indices if isinstance(one, torch.Tensor)]
+    if any(one.dtype in (torch.bool, torch.uint8) for one in given):
+        return target.dtype == values.dtype or (values.dim() <= 1 and values.numel() == 1)
+    if target.dtype != values.dtype:
+        return False
+    if any(is_unbacked(size) for one in (*given, values) for size in one.shape):
+        return True
+    try:
+        part = aten.index.Tensor(target, indices)
+        return bool(torch.broadcast_shapes(part.shape, values.shape) == part.shape)
+    except (IndexError, RuntimeError):
+        return False
 
 
 def index_is_integer(args: Arguments) -> bool:
@@ -171,7 +182,7 @@ CHECKS: Mapping[Overload, Check] = {
     **{packet.default: is_wide for packet in SPECIAL},
     **dict.fromkeys(OF_TWO, are_wide),
     **dict.fromkeys((aten.igamma.default, aten.igammac.default), are_floats),
-    **dict.fromkeys((aten.index_put.default, aten.index_put_.default), values_to_put),
+    **dict.fromkeys((aten.index_put.default, aten.index_put_.default, aten._unsafe_index_put.default), values_to_put),
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), same(0, 3)),
     **dict.fromkeys((aten.index_copy.default, aten.index_copy_.default), same(0, 3)),
     aten.select.int: index_in_range,

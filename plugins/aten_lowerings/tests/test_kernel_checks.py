@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import armature
+from armature import config
 from armature.errors import ArmatureWarning
 from armature.plugins import manager
 from armature.torch_abi.fake import FakeWorld
@@ -148,6 +149,7 @@ DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
     aten._log_softmax.default: lambda x, v: aten._log_softmax.default(x, 1, False),
     aten.index_put.default: lambda x, v: aten.index_put.default(x, [torch.arange(2)], v[:2]),
     aten.index_put_.default: lambda x, v: aten.index_put_.default(x, [torch.arange(2)], v[:2]),
+    aten._unsafe_index_put.default: lambda x, v: aten._unsafe_index_put.default(x, [torch.arange(2)], v[:2]),
     aten.index_add.default: lambda x, v: aten.index_add.default(x, 0, torch.arange(2), v[:2]),
     aten.index_add_.default: lambda x, v: aten.index_add_.default(x, 0, torch.arange(2), v[:2]),
     aten.index_copy.default: lambda x, v: aten.index_copy.default(x, 0, torch.arange(2), v[:2]),
@@ -182,6 +184,29 @@ DIRECT: dict[Any, Callable[[Tensor, Tensor], Any]] = {
     **{packet.default: lambda x, v, op=packet.default: (op(x.detach()),) for packet in SPECIAL},
     **{op: lambda x, v, op=op: (op(*operands(op, x.detach(), v)),) for op in (*OF_TWO, *GAMMA)},
 }
+
+
+def put_at(x: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
+    x = x * 1
+    x[rows, columns] = values
+    return x
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_numbers_of_places_that_vary_are_equal_where_eager_mode_wants_them_to_be(dynamic: bool | None) -> None:
+    """torch's fakes of `index_put` compare neither the indices nor the values."""
+    armature.reset()
+    compiled, x = armature.compile(put_at, dynamic=dynamic), torch.rand(8, 9)
+    with config.patch(strict=True):
+        for rows, columns, values in ((3, 3, 3), (5, 5, 5), (4, 4, 1), (6, 6, 6), (1, 6, 6), (6, 1, 6)):
+            given = x, torch.randperm(8)[:rows], torch.randperm(8)[:columns], torch.rand(values)
+            torch.testing.assert_close(compiled(*given), put_at(*given), rtol=0, atol=0)
+        for rows, columns, values in ((5, 3, 5), (3, 5, 3), (5, 5, 4), (1, 1, 5)):
+            given = x, torch.randperm(8)[:rows], torch.randperm(8)[:columns], torch.rand(values)
+            with pytest.raises((IndexError, RuntimeError), match="shape mismatch"):
+                put_at(*given)
+            with pytest.raises((IndexError, RuntimeError), match="shape mismatch"):
+                compiled(*given)
 
 
 def forth_and_back(result: Any) -> None:
