@@ -395,7 +395,36 @@ def leaving(run: Callable[..., Any], entered: tuple[tuple[str, Leave], ...]) -> 
 
 
 def steps_of(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[Piece | fx.Node] | None:
-    """The pieces and the calls between them, in order; None if some value can't be passed between pieces."""
+    """The pieces and the calls between them, in order; None if some value can't be passed between pieces. A gradient of
+    what another piece computes is taken between pieces: a piece only knows the history that it makes."""
+    asked = [node for node in graph.nodes if node.target is torch.autograd.grad]
+    between: set[fx.Node] = set()
+    while True:
+        steps = _steps(graph, lambda node: node in between or stands_apart(node))
+        places = {node: step for step in steps or () if isinstance(step, Piece) for node in step.nodes}
+        crossing = [one for one in asked if one in places and any(places.get(n) != places[one] for n in leads(one))]
+        if not crossing:
+            return steps
+        between.update(crossing)
+
+
+def leads(gradient: fx.Node) -> set[fx.Node]:
+    """The nodes that lead from the inputs of a call of `torch.autograd.grad` to its outputs, with the outputs."""
+    named = gradient.kwargs | dict(zip(("outputs", "inputs"), gradient.args, strict=False))
+    outputs, inputs = (
+        {node for node in tree_leaves(named[name]) if isinstance(node, fx.Node)} for name in ("outputs", "inputs")
+    )
+    before, after = set(outputs), set(inputs)
+    for node in reversed(gradient.graph.nodes):
+        if node in before:
+            before.update(node.all_input_nodes)
+    for node in gradient.graph.nodes:
+        if not after.isdisjoint(node.all_input_nodes):
+            after.add(node)
+    return (before & after) - inputs
+
+
+def _steps(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[Piece | fx.Node] | None:
     groups: list[list[fx.Node]] = [[]]
     apart: list[fx.Node] = []
     first = new_parameters(graph)

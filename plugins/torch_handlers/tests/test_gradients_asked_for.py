@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import armature
+from armature import config
 from armature.pipeline.session import session
 from armature_torch_handlers.programs import transforms
 
@@ -137,3 +138,40 @@ def test_a_leaf_that_has_a_history_later() -> None:
     torch.testing.assert_close(quick(x, torch.ones(3, requires_grad=True))[0], torch.ones(3))
     torch.testing.assert_close(quick(x, x * 3)[0], torch.full((3,), 4.0))
     assert len(session().compilations) >= 2
+
+
+def score(x: Tensor) -> Any:
+    """As score functions and energies of samplers are written."""
+    with torch.enable_grad():
+        x = x.clone().requires_grad_()
+        y = loss(x)
+    return grad(y, x)[0], y.detach()
+
+
+def outside_of_the_mode(x: Tensor) -> Any:
+    with torch.enable_grad():
+        x = x.clone().requires_grad_()
+        hidden = MODEL[0](x).tanh()
+    scale = x.detach() * 2
+    with torch.enable_grad():
+        y = (MODEL[2](hidden) * scale[:, :2]).square().sum(-1)
+        first = grad(y.sum(), x, create_graph=True)[0].sum()
+    return grad(first, x)[0] + scale, first.detach()
+
+
+def in_steps(x: Tensor) -> Any:
+    for _ in range(3):
+        x = x - 0.1 * score(x)[0]
+    return x
+
+
+@pytest.mark.parametrize("fn", [score, outside_of_the_mode, in_steps])
+def test_of_what_was_computed_in_another_grad_mode(fn: Callable[[Tensor], Any]) -> None:
+    armature.reset()
+    quick = armature.compile(fn, fullgraph=True)
+    with config.patch(strict=True):
+        for rows in (4, 5, 6):
+            x = torch.linspace(-1, 1, 3 * rows).view(rows, 3)
+            for mode in (torch.no_grad, torch.enable_grad):
+                with mode():
+                    torch.testing.assert_close(quick(x), fn(x))
