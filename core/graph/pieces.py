@@ -425,6 +425,7 @@ def leads(gradient: fx.Node) -> set[fx.Node]:
 
 
 def _steps(graph: fx.Graph, stands_apart: Callable[[fx.Node], bool]) -> list[Piece | fx.Node] | None:
+    """The same for calls that are known to stand apart."""
     groups: list[list[fx.Node]] = [[]]
     apart: list[fx.Node] = []
     first = new_parameters(graph)
