@@ -88,7 +88,7 @@ def values_to_put(args: Arguments) -> bool:
     target, indices, values = args[:3]
     given = [one for one in indices if isinstance(one, torch.Tensor)]
     if any(one.dtype in (torch.bool, torch.uint8) for one in given):
-        return target.dtype == values.dtype or (values.dim() <= 1 and values.numel() == 1)
+        return bool(target.dtype == values.dtype or (values.dim() <= 1 and values.numel() == 1))
     if target.dtype != values.dtype:
         return False
     if any(is_unbacked(size) for one in (*given, values) for size in one.shape):
