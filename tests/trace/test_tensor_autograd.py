@@ -416,3 +416,24 @@ def test_gradients_that_the_engine_alone_can_add(
     torch.testing.assert_close(armature.compile(function)(*ours), function(*theirs))
     torch.testing.assert_close(ours[0].grad, theirs[0].grad)
     assert [found.type.id for found in armature.explain(function)(*ours).breaks] == ["tensor-backward"]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_break_gives_a_result_that_another_one_needs_a_gradient_of_its_own(broken: bool) -> None:
+    """Otherwise both results come from one autograd node, where the other doesn't lead to this one."""
+
+    def two_results(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features = x * 2
+        if broken:
+            armature.graph_break()
+        return features.sin(), features
+
+    x = torch.linspace(-1.0, 1.0, 5, requires_grad=True)
+    result, features = armature.compile(two_results)(x)
+    features.retain_grad()
+    result.sum().backward()
+    if broken:
+        torch.testing.assert_close(features.grad, features.detach().cos())
+    else:
+        assert features.grad is None
+    torch.testing.assert_close(x.grad, 2 * (2 * x.detach()).cos())
