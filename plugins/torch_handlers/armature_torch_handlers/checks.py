@@ -131,12 +131,6 @@ def assertion(call: Call, condition: Value, message: Value | None = None) -> Val
     return call.constant(None)
 
 
-@handles(*existing("torch.distributions.utils._lazy_property_and_property"))
-def property_of_distributions(call: Call, wrapped: Value) -> Value | None:
-    """The result of a distribution's lazy property for the class, because argument checks ask whether it exists."""
-    return call.new_value(call.fn(wrapped.as_object()))
-
-
 if torch.__version__ < "2.12":  # later versions keep the check in the graphs that AOTAutograd makes
 
     @handles(torch.nn.functional.one_hot)
