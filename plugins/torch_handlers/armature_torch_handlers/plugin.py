@@ -87,7 +87,6 @@ from armature_torch_handlers.programs import (
     transforms,
 )
 
-
 FAMILIES = (
     own,
     altering,
