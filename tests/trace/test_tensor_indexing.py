@@ -41,7 +41,7 @@ READS_THAT_BREAK = [
 WRITES = [
     "x[x>0]=0", "x[m]=1.5", "x[m,1]=torch.tensor(2.)", "x[i]=x[i]*2", "x[i,i]=torch.tensor([7.,8.])", "x[:,i]=0",
     "x[0]=x[1]", "x[0,0]=5", "x[...]=1", "x[...,0]=torch.tensor([1,2,3])", "x[1:,::2]=torch.ones(2,2)", "x[None]=3",
-    "x[j]=torch.ones(4)", "x[[0,2]]=0", "x[i,i]=torch.ones(3)", "x[True]=0", "x[torch.tensor(1)]=0", "x[0]=True",
+    "x[j]=torch.ones(4)", "x[[0,2]]=0", "x[True]=0", "x[torch.tensor(1)]=0", "x[0]=True",
     "x[0,0]=x.sum()", "x.index_put_((i,i),torch.ones(2),accumulate=True)", "x.index_put_((i,),torch.tensor(2.))",
     "x.index_add_(0,i,torch.ones(2,4),alpha=2)", "x.index_copy_(0,i,torch.ones(2,4))", "x.index_fill_(0,i,3)",
     "x.scatter_(1,j,9.)", "x.scatter_add_(1,j,torch.ones(2,2))", "x.scatter_reduce_(1,j,torch.ones(2,2),'amax')",
@@ -55,7 +55,7 @@ WRITES = [
 ]  # fmt: skip
 WRITES_THAT_BREAK = [
     "x[m]=x[m]+1", "x[5]=0", "x[0]='a'", "x[m]+=1", "x.data=torch.zeros(2)", "x.copy_(torch.arange(5))",
-    "x.resize_(2,2)", "x.requires_grad_()",
+    "x.resize_(2,2)", "x.requires_grad_()", "x[i,i]=torch.ones(3)",
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def _(x: Tensor) -> Tensor:
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     armature.reset()
+    set_first()
     before = generators.settings_now()
     yield
     set_first()
