@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import CellType, CodeType
+from typing import TypeAlias
 from weakref import ReferenceType
 
 import attrs
@@ -50,6 +51,18 @@ class CodeReference:
         return table.codes[self.key]
 
 
+Path: TypeAlias = tuple[int, ...]  # the items that lead to a part of a value: (1, 0) is value[1][0]
+
+
+@attrs.frozen
+class Loop:
+    """A loop around an instruction. expression: what it iterates over, as the program writes it; "" where source code
+    is missing. targets: the local variables that each round sets, and where in the iterator's value theirs is."""
+
+    expression: str
+    targets: tuple[tuple[str, Path], ...]
+
+
 @attrs.define(eq=False)
 class ResumePoint:
     """Where a resume function continues. It is the last constant of that function's code.
@@ -58,7 +71,7 @@ class ResumePoint:
     function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
     position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
     globals and attributes that the program may look up from there on. offset: the byte offset of the instruction at
-    `entry`. loops: the surrounding loops, outermost first (`guards.loops.Loop`); found on first use.
+    `entry`. loops: the surrounding loops, outermost first; found on first use.
     """
 
     origin: CodeType
@@ -68,7 +81,7 @@ class ResumePoint:
     write: Callable[[], CodeType]
     names: frozenset[str]
     offset: int = 0
-    loops: Sequence[object] | None = None
+    loops: Sequence[Loop] | None = None
     _eager_code: CodeType | None = None
 
     def eager_code(self) -> CodeType:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from armature.frame.data import FrameRequest
+from armature.frame.data import FrameRequest, Path
 from armature.frame.guards.loops import resumed_in
 from armature.frame.history import History
 from armature.frame.source import Source
@@ -43,7 +43,7 @@ def _remember(history: History, value: object, source: Source) -> None:
             _remember(history, item, ItemSource(source, position))
 
 
-def _part(value: object, path: Sequence[int]) -> object:
+def _part(value: object, path: Path) -> object:
     """The part of a value that a loop assigns to one of its targets; None if the value has other parts."""
     for position in path:
         if type(value) is not tuple or position >= len(value):

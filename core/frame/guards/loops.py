@@ -9,22 +9,8 @@ import linecache
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
-from typing import cast
 
-import attrs
-
-from armature.frame.data import STACK, FrameRequest, resume_point
-
-Path = tuple[int, ...]  # the items that lead to a part of a value: (1, 0) is value[1][0]
-
-
-@attrs.frozen
-class Loop:
-    """A loop around an instruction. expression: what it iterates over, as the program writes it; "" where source code
-    is missing. targets: the local variables that each round sets, and where in the iterator's value theirs is."""
-
-    expression: str
-    targets: tuple[tuple[str, Path], ...]
+from armature.frame.data import STACK, FrameRequest, Loop, Path, resume_point
 
 
 def iterated(request: FrameRequest) -> Mapping[str, str]:
@@ -43,7 +29,7 @@ def resumed_in(request: FrameRequest) -> Mapping[str, Loop]:
     if point.loops is None:
         point.loops = loops_around(point.origin, point.offset)
     # The stack may hold further iterators, but each is below those of the loops inside its own loop.
-    return dict(zip(reversed(held), reversed(cast("list[Loop]", point.loops))))
+    return dict(zip(reversed(held), reversed(point.loops)))
 
 
 def loops_around(code: CodeType, offset: int) -> list[Loop]:

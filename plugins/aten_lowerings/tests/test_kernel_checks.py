@@ -209,6 +209,14 @@ def test_numbers_of_places_that_vary_are_equal_where_eager_mode_wants_them_to_be
                 compiled(*given)
 
 
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+def test_values_that_do_not_fit_the_places_raise_in_the_first_call_too(backend: str) -> None:
+    armature.reset()
+    places = torch.tensor([0, 1])
+    with pytest.raises(RuntimeError, match="shape mismatch: value tensor of shape"):
+        armature.compile(put_at, backend=backend)(torch.zeros(3, 4), places, places, torch.ones(3))
+
+
 def forth_and_back(result: Any) -> None:
     if isinstance(result, Tensor):
         result.sum().backward()

@@ -14,10 +14,9 @@ def interpolate(
     """Ints that vary from call to call are constants as scale factors."""
     if scale_factor is None:
         return None
-    several = isinstance(scale_factor, (ListValue, TupleValue))
-    numbers = list(scale_factor.items) if isinstance(scale_factor, (ListValue, TupleValue)) else [scale_factor]
+    numbers = [*scale_factor.items] if isinstance(scale_factor, (ListValue, TupleValue)) else [scale_factor]
     if not any(number.is_symbolic and number.python_type() is int for number in numbers):
         return None
     fixed = [call.constant(number.as_constant()) for number in numbers]
-    scale = ListValue(fixed) if several else fixed[0]
+    scale = fixed[0] if numbers[0] is scale_factor else ListValue(fixed)
     return call.graph_call(call.fn, input, call.constant(None) if size is None else size, scale, *rest, **named)
