@@ -2,7 +2,7 @@
 
 A test file holds scenarios, functions of `(rank, world)` that return plain values. `run` starts the file as a script in
 each process, whose last line is `serve(SCENARIOS)`; the test looks at what they returned. Each scenario has a process
-group of its own (gloo), so that one that fails does not disturb the next.
+group of its own, so that one that fails does not disturb the next.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _DIST: Any = dist  # not all that it has is in its types
 Scenario = Callable[[int, int], Any]
 ROOT = Path(__file__).resolve().parents[2]  # a script has the folder of its own on the path, not this one
 PATIENCE = datetime.timedelta(seconds=30)  # of a process that waits for another one
+LONGER = datetime.timedelta(seconds=120)  # where kernels for a GPU are built in between
 
 
 @attrs.frozen
@@ -77,17 +78,20 @@ def _wait(started: list[subprocess.Popen[bytes]], end: float) -> None:
         time.sleep(0.05)
 
 
-def serve(scenarios: Mapping[str, Scenario]) -> None:
-    """Run the scenarios in one of the processes."""
+def serve(scenarios: Mapping[str, Scenario], backend: str = "gloo") -> None:
+    """Run the scenarios in one of the processes, which with the back end "nccl" has the GPU of its rank."""
     rank, world, folder = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), Path(os.environ["PROCESSES_FOLDER"])
     torch.set_num_threads(1)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
     store = _DIST.FileStore(str(folder / "store"), world)
-    found = {name: _one(name, scenario, rank, world, store) for name, scenario in scenarios.items()}
+    found = {name: _one(name, scenario, rank, world, store, backend) for name, scenario in scenarios.items()}
     (folder / f"found{rank}").write_bytes(pickle.dumps(found))
 
 
-def _one(name: str, scenario: Scenario, rank: int, world: int, store: Any) -> Any:
-    dist.init_process_group("gloo", store=_DIST.PrefixStore(name, store), rank=rank, world_size=world, timeout=PATIENCE)
+def _one(name: str, scenario: Scenario, rank: int, world: int, store: Any, backend: str) -> Any:
+    own, patience = _DIST.PrefixStore(name, store), PATIENCE if backend == "gloo" else LONGER
+    dist.init_process_group(backend, store=own, rank=rank, world_size=world, timeout=patience)
     try:
         return scenario(rank, world)
     except Exception:
