@@ -143,13 +143,19 @@ def with_blind_queries(mixed: Tensor, value: Tensor, mask: Tensor, masking: str,
     the values if all scores are equal, and NaN if they are minus infinity."""
     if masking == "added":
         blind = mask.amax(-1, True) == -math.inf
-        return mixed * torch.where(blind, math.nan, 1.0)  # a product, so that gradients become NaN too
+        return mixed * nan_where(blind, value)  # a product, so that gradients become NaN too
     blind = mask.all(-1, True) if masking == "filled" else torch.logical_not(mask.any(-1, True))
     mean = value.mean(-2, True)
     if fill == -math.inf:
         # NaN only if a query is blind: otherwise gradients of zero would become NaN.
-        mean = mean * torch.where(blind.any(-2, True) if fake_of(node_of(mask)).dim() > 1 else blind, math.nan, 1.0)
+        mean = mean * nan_where(blind.any(-2, True) if fake_of(node_of(mask)).dim() > 1 else blind, value)
     return torch.where(blind, mean, mixed)
+
+
+def nan_where(condition: Tensor, like: Tensor) -> Tensor:
+    """Factors: NaN under the condition, 1 elsewhere. They have the dtype of `like`; torch takes two numbers for
+    float32."""
+    return torch.where(condition, math.nan, 1.0).to(fake_of(node_of(like)).dtype)
 
 
 def number_of(value: object) -> float | None:

@@ -82,6 +82,27 @@ def test_masks(mask: str, training: bool, blind: bool) -> None:
     assert len(fused()) == 1 + training
 
 
+@pytest.mark.parametrize("blind", [False, True], ids=["", "a query sees nothing"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mask", ["filled", "chosen", "added"])
+def test_masks_in_16_bits(mask: str, dtype: torch.dtype, blind: bool) -> None:
+    def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+        scores = q @ k.transpose(-2, -1) / 4
+        if mask == "added":
+            scores = scores + torch.zeros(m.shape, dtype=dtype).masked_fill(m, float("-inf"))
+        else:
+            scores = SHOWN[mask](scores, m)
+        return scores.softmax(-1) @ v
+
+    q, k, v, m = given()
+    m[..., 3, :] |= blind
+    armature.reset()
+    found = armature.compile(program, fullgraph=True)(*(x.to(dtype) for x in (q, k, v)), m)
+    assert found.dtype is dtype and len(fused()) == 1
+    exact = program(*(x.to(dtype).to(torch.float64) for x in (q, k, v)), m).to(dtype)
+    torch.testing.assert_close(found, exact, rtol=0.02, atol=0.01, equal_nan=True)
+
+
 @pytest.mark.parametrize("scale", SCALED)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_ways_to_write_it(scale: str, weights: str) -> None:
