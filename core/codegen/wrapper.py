@@ -18,6 +18,7 @@ from armature.lower.data import Argument, AsNumber, Buffer, ExternCall, Origin, 
 from armature.lower.index import FloorDiv, Index, Mod, Product, Size, Sum, Var, contiguous_strides, numel
 from armature.schedule.data import Allocate, KernelPlan, Launch, Release, Segment, Step
 from armature.torch_abi.alloc import empty_strided, laid_out, overlaid, reinterpret
+from armature.torch_abi.devices import current_index, index_of, on_device
 
 
 class _Definitions(dict[Var | Size, str]):
@@ -47,6 +48,14 @@ def _returned_layouts(plan: KernelPlan) -> dict[str, View]:
         for v in returned
         if v.buffer in made and v.buffer not in reused and uses[v.buffer] == 1 and _covers(v, plan.buffers[v.buffer])
     }
+
+
+def _home(plan: KernelPlan) -> torch.device | None:
+    """The device that is the current one while the wrapper runs: the accelerator on which most memory is taken."""
+    devices = Counter(plan.buffers[step.buffer].device for step in plan.steps if isinstance(step, Allocate))
+    devices.update(launch.kernel.device for launch in plan.steps if isinstance(launch, Launch))
+    indexed = Counter({device: count for device, count in devices.items() if index_of(device) is not None})
+    return indexed.most_common(1)[0][0] if indexed else None
 
 
 def _views(values: Iterable[Argument]) -> Iterator[View]:
@@ -79,14 +88,19 @@ class Wrapper:
     returned_views: dict[View, str] = attrs.field(factory=dict)  # views that are returned and were also needed earlier
     ending: list[str] = attrs.field(factory=list)  # released, but not yet deleted
     functions: list[str] = attrs.field(factory=list)  # texts of the segments
+    home: torch.device | None = None  # the current device while the wrapper runs, if it needs one
 
     def print(self) -> str:
         """The whole function."""
         plan = self.plan
         self.reused = frozenset(s.reuse for s in plan.steps if isinstance(s, Allocate) and s.reuse is not None)
         self.layouts = _returned_layouts(plan)
+        self.home = _home(plan)
         self.lines.add(f"# {plan.name}: {len(plan.launches)} kernels")
-        with self.lines.indented(f"def call({'args' if self.boxed else ', '.join(plan.inputs)}):"):
+        given = "args" if self.boxed else ", ".join(plan.inputs)
+        with self.lines.indented(f"def call({given}):"):
+            if self.home is not None:
+                self.at_home(self.home, given)
             if self.boxed and plan.inputs:
                 self.lines.add(f"{_tuple(plan.inputs)} = args")
             if self.boxed:
@@ -103,6 +117,13 @@ class Wrapper:
                 number = segment.span.stop if segment else number + 1
             self.lines.add(f"return {_tuple([self.output(o) for o in plan.outputs])}")
         return "\n".join([*self.functions, str(self.lines)])
+
+    def at_home(self, home: torch.device, given: str) -> None:
+        """Memory is taken on the current device, which must be that of the tensors."""
+        self.bindings |= {"current_index": current_index, "on_device": on_device}
+        index = str(index_of(home))
+        with self.lines.indented(f"if current_index() != {index}:"):
+            self.lines.add(f"return on_device({', '.join(filter(None, (index, 'call', given)))})")
 
     def segment(self, segment: Segment) -> None:
         """A function of its steps, and its call here."""
@@ -159,8 +180,9 @@ class Wrapper:
             self.lines.add(f"{buffer.name} = overlaid({step.over}, {shape}, {strides}, {dtype})")
             return
         if step.reuse is None:
-            name = f"empty_strided_{buffer.device.type}"
-            self.bindings[name] = empty_strided(buffer.device.type)
+            away = self.home is not None and buffer.device.type == self.home.type and buffer.device != self.home
+            name = f"empty_strided_{buffer.device.type}" + (f"_{buffer.device.index}" if away else "")
+            self.bindings[name] = empty_strided(buffer.device, current=not away)
             layout = self.layouts.get(step.buffer, buffer)
             shape, strides, dtype = self.tuple(layout.shape), self.tuple(layout.strides), self.dtype(buffer.dtype)
             self.lines.add(f"{buffer.name} = {name}({shape}, {strides}, {dtype})")

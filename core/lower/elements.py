@@ -146,7 +146,7 @@ class Elements:
         """The element of `value` at `position`, in the tensor's own dtype."""
         self.need_dtype(value.dtype)
         self.need_sizes((*value.shape, *value.strides))
-        if value.device.type != torch.device(self.device).type:
+        if value.device != torch.device(self.device):
             raise NotSupported("a loop over tensors of two devices")
         where = layout.at(value, position)
         used = frozenset().union(*(ix.variables(part) for part in where)) if where else frozenset()

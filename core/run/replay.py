@@ -23,6 +23,7 @@ from armature.lower.data import ExternCall
 from armature.run.arenas import Arena, Arenas, ResultMemory
 from armature.schedule.data import KernelPlan, Launch
 from armature.torch_abi.alloc import reinterpret
+from armature.torch_abi.devices import current_index, index_of, on_device
 from armature.torch_abi.memory import (
     Layout,
     StorageWeakRef,
@@ -185,10 +186,16 @@ class Replayed:
     owner: int | None = None
     built: set[Hashable] = attrs.field(factory=set)
     given_up: bool = False
+    index: int | None = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.index = index_of(self.device)
 
     def __call__(self, args: list[Any]) -> tuple[Any, ...]:
         """Replay a recording that fits, or run the graph. The first call of a kind runs it, because kernels are built
         then, and so does each owner's first, unless it is given results of recordings."""
+        if self.index is not None and current_index() != self.index:
+            return on_device(self.index, self, args)
         place = None if self.given_up else self.recorder.place(self.device)
         if place is None:
             return self.call(args)

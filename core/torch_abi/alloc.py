@@ -1,7 +1,8 @@
 """The fastest tensor allocator that torch offers, per device type.
 
-`empty_strided(device_type)` returns `fn(sizes: tuple[int, ...], strides: tuple[int, ...], dtype) -> Tensor` for
-uninitialised memory. Where torch has no fast path for a device, `fn` is the public `torch.empty_strided`.
+`empty_strided(device)` returns `fn(sizes: tuple[int, ...], strides: tuple[int, ...], dtype) -> Tensor` for
+uninitialised memory. Torch's fast path takes it on the current device of a type. Where torch has none, or for a device
+that need not be the current one, `fn` is the public `torch.empty_strided`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def _public(device: torch.device, sizes: tuple[int, ...], strides: tuple[int, ..
     return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
-def empty_strided(device_type: str) -> Allocator:
-    """The allocator for the current device of a type ("cpu", "cuda", ...)."""
-    short: Allocator | None = getattr(_C, f"_empty_strided_{device_type}", None)
-    return short if short is not None else partial(_public, torch.device(device_type))
+def empty_strided(device: torch.device, *, current: bool = True) -> Allocator:
+    """The allocator for a device. current: it is the current one of its type whenever the allocator is called."""
+    short: Allocator | None = getattr(_C, f"_empty_strided_{device.type}", None) if current else None
+    return short if short is not None else partial(_public, device)
 
 
-_ONE = empty_strided("cpu")
+_ONE = empty_strided(torch.device("cpu"))
 
 
 def laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

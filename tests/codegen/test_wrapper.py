@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import attrs
 import pytest
 import torch
 
+from armature.codegen import wrapper
 from armature.codegen.data import Program
 from armature.codegen.program import generate
 from armature.codegen.show import show
@@ -53,6 +57,45 @@ def test_wrapper_reads_like_a_program() -> None:
         "add_1(add_3)",
         "return (add_3,)",
     ]
+
+
+@pytest.mark.parametrize("boxed", [True, False])
+def test_memory_is_taken_while_the_device_of_the_tensors_is_the_current_one(
+    boxed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = [0]
+
+    def on_device(index: int, function: Callable[..., Any], *args: Any) -> Any:
+        current.append(index)
+        try:
+            return function(*args)
+        finally:
+            current.pop()
+
+    monkeypatch.setattr(wrapper, "index_of", lambda device: 1)
+    monkeypatch.setattr(wrapper, "current_index", lambda: current[-1])
+    monkeypatch.setattr(wrapper, "on_device", on_device)
+    w = LoopWriter()
+    graph = w.graph(w.extern(aten.mm.default, w.op("tanh", w.input(4, 4)), w.input(4, 4), shape=(4, 4)))
+    ctx = context((), PlanBackend())
+    program = generate(schedule(graph, ctx), ctx, boxed=boxed)
+    given = "args" if boxed else "in_0, in_1"
+    steps = [line.strip() for line in program.wrapper.splitlines()[1:4]]
+    assert steps == [f"def call({given}):", "if current_index() != 1:", f"return on_device(1, call, {given})"]
+    seen: list[int] = []
+    names = {**program.bindings, **{kernel: lambda *args: seen.append(current[-1]) for kernel in kernels(program)}}
+    exec(program.wrapper, names)
+    call: Any = names["call"]
+    for outside in (0, 1):
+        current[0] = outside
+        inputs = [torch.ones(4, 4, dtype=torch.float64) for _ in range(2)]
+        assert len(call(inputs) if boxed else call(*inputs)) == 1
+    assert seen == [1, 1]
+    verify(program)
+
+
+def kernels(program: Program) -> list[str]:
+    return [name for source in program.sources for name in source.kernels]
 
 
 def test_a_wrapper_that_takes_its_inputs_one_by_one() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import armature
+from armature.run import replay
 from armature.run.replay import MOST
 from tests.support.recording import MEMORY, OPTIONS, Recorder, recording, told
 
@@ -30,6 +32,29 @@ def test_the_second_call_is_recorded_and_others_replay(recorder: Recorder) -> No
         torch.testing.assert_close(compiled(x), (x.sin() * 2 + 1).softmax(-1))
     assert (recorder.records, recorder.replays) == (1, 4)
     assert told() == ["_lambda__inference: recorded: 0 inputs stay where they are, 1 are copied"]
+
+
+def test_recorded_while_the_device_of_the_tensors_is_the_current_one(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = [0]
+
+    def on_device(index: int, function: Callable[..., Any], *args: Any) -> Any:
+        current.append(index)
+        try:
+            return function(*args)
+        finally:
+            current.pop()
+
+    monkeypatch.setattr(replay, "index_of", lambda device: 1)
+    monkeypatch.setattr(replay, "current_index", lambda: current[-1])
+    monkeypatch.setattr(replay, "on_device", on_device)
+    monkeypatch.setattr(type(recorder), "place", lambda self, device: 7 if current[-1] == 1 else None)
+    compiled = armature.compile(lambda x: (x.sin() * 2 + 1).softmax(-1), **OPTIONS)
+    for _ in range(4):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(compiled(x), (x.sin() * 2 + 1).softmax(-1))
+    assert (recorder.records, recorder.replays) == (1, 3)
 
 
 def test_without_the_mode_nothing_is_recorded(recorder: Recorder) -> None:

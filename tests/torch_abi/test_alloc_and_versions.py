@@ -16,13 +16,14 @@ from armature.torch_abi.versions import Versions, of_process
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
 def test_empty_strided(device: str, dtype: torch.dtype) -> None:
-    made = alloc.empty_strided(device)((2, 3), (1, 2), dtype)
-    assert (made.shape, made.stride(), made.dtype, made.device.type) == ((2, 3), (1, 2), dtype, device)
-    assert not made.requires_grad
+    for current in (True, False):
+        made = alloc.empty_strided(torch.device(device), current=current)((2, 3), (1, 2), dtype)
+        assert (made.shape, made.stride(), made.dtype, made.device.type) == ((2, 3), (1, 2), dtype, device)
+        assert not made.requires_grad
 
 
 def test_sizes_of_zero_and_rank_zero() -> None:
-    make = alloc.empty_strided("cpu")
+    make = alloc.empty_strided(torch.device("cpu"))
     assert make((), (), torch.float32).shape == ()
     assert make((0, 4), (4, 1), torch.float32).numel() == 0
 
