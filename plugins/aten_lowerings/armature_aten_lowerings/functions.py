@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from armature.plugin_api import Function, tensors_of
 from armature_aten_lowerings.differentiable_numbers import DIFFERENTIABLE
+from armature_aten_lowerings.masked_writes import gathers_unknown_number
 
 # Functions that give the same for the same arguments, once arguments are named as those of the second one.
 SAME: Mapping[Callable[..., object], Callable[..., object]] = {
@@ -137,6 +138,7 @@ AS_TENSOR: Mapping[str, frozenset[int]] = {
 }
 # No operator says so.
 CHANGES_STATE = r"(requires_grad_|set_data_|rename_|share_memory_)$"
+WRITES_AT_INDICES = r"(setitem|index_put_?)$"
 SUBTRACTIONS = r"(r?sub|isub|sub_|subtract_?|__[ri]?sub__)$"
 
 
@@ -156,6 +158,7 @@ def rows() -> Iterable[Function]:
     yield from (Function(re.compile(names), raises=raises) for names, raises in RAISING.items())
     yield Function(re.compile(SUBTRACTIONS), as_captured=subtracts_bools)
     yield Function(sum, as_captured=always)  # adds in another order
+    yield Function(re.compile(WRITES_AT_INDICES), as_captured=gathers_unknown_number)
     yield Function(re.compile(WITH_SPARSE_GRADIENTS), sparse_gradients=chooses_sparse)
     yield Function(re.compile(ANY_NUMBER), any_number=True)
     yield Function(re.compile(NEEDS_NUMBERS), needs_numbers=True)

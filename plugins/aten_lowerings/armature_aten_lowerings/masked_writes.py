@@ -39,6 +39,8 @@ WRITES: Mapping[object, Callable[..., Write]] = {
     "index_put": _into_copy,
     torch.index_put_: Write,
     torch.index_put: _into_copy,
+    Tensor.index_put_: Write,
+    Tensor.index_put: _into_copy,
 }
 
 
@@ -46,11 +48,26 @@ def choose_by_mask(module: object, ctx: object) -> object:
     """The pass: turn such writes into choices."""
     if isinstance(module, fx.GraphModule):
         for node in list(module.graph.nodes):
-            if node.op in ("call_function", "call_method") and node.target in WRITES and node.kwargs.keys() <= NAMED:
-                write = WRITES[node.target](*node.args, **node.kwargs)
-                if (mask := mask_of(write)) is not None:
-                    replace(module.graph, node, write, mask)
+            if (write := write_of(node)) is not None and (mask := mask_of(write)) is not None:
+                replace(module.graph, node, write, mask)
     return module
+
+
+def write_of(node: fx.Node) -> Write | None:
+    """What the node writes, if it calls one of WRITES."""
+    called = node.op in ("call_function", "call_method") and node.target in WRITES and node.kwargs.keys() <= NAMED
+    return WRITES[node.target](*node.args, **node.kwargs) if called else None
+
+
+def gathers_unknown_number(node: fx.Node) -> bool:
+    """Whether the gradient of what the node writes is gathered at a mask and other tensors together: how many elements
+    the mask has is then a size of no result, which torch's fakes refuse."""
+    write = write_of(node)
+    value = _value(write.values) if write is not None else None
+    if write is None or value is None or not value.requires_grad or not isinstance(write.indices, (tuple, list)):
+        return False
+    indices = [index for index in map(_value, write.indices) if index is not None and index.dim()]
+    return len(indices) > 1 and any(index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 def mask_of(write: Write) -> fx.Node | None:

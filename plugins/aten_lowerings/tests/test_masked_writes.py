@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -85,6 +87,39 @@ def test_no_rows_are_written_where_no_element_is_masked(dynamic: bool | None) ->
     for ours, theirs in zip(
         torch.autograd.grad(found, (x, rows), gradients),
         torch.autograd.grad(expected, (x, rows), gradients),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+FIRST, SECOND, PLACES = torch.tensor([True, False, True]), torch.tensor([True, True, False]), torch.tensor([0, 2])
+TOGETHER = {
+    "two masks": (FIRST, SECOND),
+    "a mask and places": (FIRST, PLACES),
+    "places and a mask": (PLACES, slice(None), FIRST),
+    "bytes": (FIRST.byte(), PLACES),
+}
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+@pytest.mark.parametrize("size", [(), (2,)], ids=["number", "pair"])
+@pytest.mark.parametrize("way", [operator.setitem, Tensor.index_put_])
+@pytest.mark.parametrize("at", TOGETHER.values(), ids=TOGETHER)
+def test_masks_beside_other_tensors(at: tuple[Any, ...], way: Callable[..., object], size: tuple[int, ...]) -> None:
+    def program(x: Tensor, value: Tensor) -> Tensor:
+        x = x * 1
+        way(x, at, value * 2)
+        return x.sin()
+
+    if way is Tensor.index_put_:
+        at = tuple(index for index in at if isinstance(index, Tensor))
+    x, value = torch.rand(3, 3, 3, requires_grad=True), torch.rand(*size, 1).requires_grad_()
+    found, expected = armature.compile(program, fullgraph=True)(x, value), program(x, value)
+    torch.testing.assert_close(found, expected)
+    gradient = torch.rand_like(expected)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, (x, value), gradient),
+        torch.autograd.grad(expected, (x, value), gradient),
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs)
