@@ -89,6 +89,14 @@ class LoweringError(ArmatureError):
     hint = "Run with ARMATURE_STRICT=0 to use eager for this frame, and report the operator with its input shapes."
 
 
+class PluginLoweringFailed(LoweringError):
+    """A plugin's lowering raised, or gave another result than its operator."""
+
+    code = "A402"
+    text = "lowering {op} of plugin {plugin} failed: {message}"
+    hint = "Report it to {plugin}. With ARMATURE_STRICT=0 the operator stays an ATen call."
+
+
 class PluginError(ArmatureError):
     """A problem with a plugin. Facts of all: plugin, distribution, version, hook ("" if none)."""
 

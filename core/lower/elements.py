@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import attrs
 import torch
 
-from armature.errors import invariant
 from armature.lower import index as ix
 from armature.lower import layout
 from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Scan
@@ -98,18 +97,34 @@ class Elements:
         self.need_sizes((value,))
         return self.const(value, dtype) if isinstance(value, int) else IndexValue(value, dtype)
 
-    def op(self, name: str, *args: Node, dtype: torch.dtype | None = None) -> Node:
-        """An operation of `armature.lower.ops.OPS`. Arguments of one dtype; the result's is theirs, or bool for
-        comparisons."""
-        invariant(
-            name in OPS and OPS[name].arity == len(args), "no such operation of that arity", op=name, args=len(args)
-        )
+    def op(self, name: str, *args: Node | Scalar, dtype: torch.dtype | None = None) -> Node:
+        """An operation of `armature.lower.ops.OPS`. Arguments of one dtype, which numbers among them take on; the
+        result's is theirs, or bool for comparisons. Errors: TypeError for an argument of another kind."""
+        if name not in OPS or OPS[name].arity != len(args):
+            raise TypeError(f"there is no operation {name} of {len(args)} arguments")
         if name not in self.features.ops:
             raise NotSupported(name, "operation")
+        values = self._values(name, args)
         if dtype is None:
-            dtype = torch.bool if OPS[name].gives_bool else args[1 if name == "where" else 0].dtype
+            dtype = torch.bool if OPS[name].gives_bool else values[1 if name == "where" else 0].dtype
         self.need_dtype(dtype)
-        return Op(name, args, dtype, self.origin)
+        return Op(name, values, dtype, self.origin)
+
+    def _values(self, name: str, args: tuple[Node | Scalar, ...]) -> tuple[Node, ...]:
+        """The arguments, with numbers as literals in the dtype of the last value among them: a choice's first argument
+        is its condition. Errors: TypeError for other arguments, and for a fraction beside integers."""
+        dtype = next((arg.dtype for arg in reversed(args) if isinstance(arg, Node)), None)
+        values: list[Node] = []
+        for arg in args:
+            if isinstance(arg, Node):
+                values.append(arg)
+            elif (
+                dtype is None or not isinstance(arg, Scalar) or (isinstance(arg, float) and not dtype.is_floating_point)
+            ):
+                raise TypeError(f"{arg!r} as an argument of {name}, beside {dtype}")
+            else:
+                values.append(self.number(arg, dtype))
+        return tuple(values)
 
     def cast(self, value: Node, dtype: torch.dtype) -> Node:
         """The value in `dtype`; the value itself when it is that already."""

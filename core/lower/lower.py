@@ -5,6 +5,7 @@ Nothing is inlined here, so time and result are linear in the graph; fusion is t
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
@@ -14,8 +15,8 @@ import torch
 from torch import fx
 
 from armature import interrupts
-from armature.errors import LoweringError, invariant
-from armature.graph.data import AtenGraph
+from armature.errors import LoweringError, PluginLoweringFailed, invariant
+from armature.graph.data import AtenGraph, Lowering
 from armature.graph.facts import Operator, Rows, may_write
 from armature.graph.numbers import COMPUTED, TAKES_NUMBER
 from armature.lower import index as ix
@@ -241,7 +242,8 @@ class _Lowering:
         used = _used_results(node, len(specs)) if several else [True]
         back = bool(self.mutations) and is_written_back(node, self.ctx.operators)
         self.builder.begin(node.name, target, specs, origin, used, tuple(node.users), back, node.all_input_nodes)
-        results = self._try_lowerings(target, cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
+        given = (cast("Sequence[object]", args), cast("dict[str, object]", kwargs))
+        results = self._try_lowerings(target, *given, specs, _where(node))
         wanted = [spec if read else None for spec, read in zip(specs, used, strict=True)]
         if isinstance(results, Reason) and _computes_nothing(target, wanted, self.ctx.operators):
             b = self.builder
@@ -250,47 +252,55 @@ class _Lowering:
             reason, run = _of_call(target, results)
             row = self.ctx.operators.get(target)
             view = row is not None and row.may_return_view
-            given = (cast("Any", args), cast("Any", kwargs))
             workspace = _workspace(row, node, fake) if run is None else 0
             results = call_extern(self.builder, target, *given, specs, reason, used, run, view, workspace)
-        fixed = tuple(self._checked(target, r, s) for r, s in zip(results, specs, strict=True))
-        self.values[node] = fixed if several else fixed[0]
+        self.values[node] = tuple(results) if several else results[0]
 
     def _try_lowerings(
-        self, target: torch._ops.OpOverload, args: Sequence[object], kwargs: dict[str, object]
+        self,
+        target: torch._ops.OpOverload,
+        args: Sequence[object],
+        kwargs: dict[str, object],
+        specs: Sequence[Spec | None],
+        where: str = "",
     ) -> tuple[TensorValue | None, ...] | CallInstead | Reason:
-        """The results of the first lowering that takes the arguments, or why there are no loops."""
+        """The results of the first lowering that takes the arguments, or why there are no loops.
+
+        Errors: in strict mode PluginLoweringFailed, if a lowering raises or gives another result than its operator.
+        """
         # A decomposition that is still there has declined.
         tried = Reason("arguments") if target in self.ctx.tables.decompositions else None
         for row in self.ctx.tables.lowering_chain(target):
             try:
                 with self.builder.attempt():
-                    if not takes(row.fn, args, kwargs):
-                        raise NotSupported("a number among the arguments", "changing")
-                    result = row.fn(self.builder, *args, **kwargs)
-                    if result is None:
-                        raise NotSupported("")
+                    return self._tried(row, args, kwargs, specs)
             except NotSupported as missing:
                 tried = missing.reason
-                continue
-            if isinstance(result, CallInstead):
-                return result
-            return tuple(result) if isinstance(result, (list, tuple)) else (cast(TensorValue, result),)
+            except LoweringError:
+                raise
+            except Exception as error:
+                message, plugin = f"{type(error).__name__}: {error}", self.ctx.tables.owner_of_lowering(row)
+                if self.ctx.config.strict:
+                    raise PluginLoweringFailed(op=str(target), plugin=plugin, message=message, where=where) from error
+                return Reason("failed", f"{plugin}: {message}")
         return reason_for(target, self.ctx.operators, tried)
 
-    def _checked(
-        self, target: torch._ops.OpOverload, value: TensorValue | None, spec: Spec | None
-    ) -> TensorValue | None:
-        if value is None or spec is None:
-            return None
-        invariant(
-            value.shape == spec.shape and value.dtype == spec.dtype,
-            "a lowering gave another shape or dtype than the operator",
-            op=str(target),
-            wanted=(spec.shape, spec.dtype),
-            given=(value.shape, value.dtype),
-        )
-        return attrs.evolve(value, strides=spec.strides)
+    def _tried(
+        self, row: Lowering, args: Sequence[object], kwargs: dict[str, object], specs: Sequence[Spec | None]
+    ) -> tuple[TensorValue | None, ...] | CallInstead:
+        """The results of one lowering. Errors: NotSupported, if it declines; TypeError, if they are not the
+        operator's."""
+        if not takes(row.fn, args, kwargs):
+            raise NotSupported("a number among the arguments", "changing")
+        found = row.fn(self.builder, *args, **kwargs)
+        if found is None:
+            raise NotSupported("")
+        if isinstance(found, CallInstead):
+            return found
+        results = tuple(found) if isinstance(found, (list, tuple)) else (found,)
+        if len(results) != len(specs):
+            raise TypeError(f"it gives {len(results)} results, not {len(specs)}")
+        return tuple(itertools.starmap(_as_specified, zip(results, specs, strict=True)))
 
     def _save_before_mutation(self) -> None:
         """Copy views of written inputs that are read after the first write, so that the readers see the old values."""
@@ -359,11 +369,23 @@ class _Lowering:
         if name not in self.copies:
             target, whole = torch.ops.aten.clone.default, self.builder.whole(name)
             self.builder.begin(name, target, [whole.spec], None)
-            results = self._try_lowerings(target, (whole,), {})
+            results = self._try_lowerings(target, (whole,), {}, [whole.spec])
             if isinstance(results, (CallInstead, Reason)):
                 results = call_extern(self.builder, target, (whole,), {}, [whole.spec], _of_call(target, results)[0])
             self.copies[name] = cast(TensorValue, results[0]).buffer
         return self.copies[name]
+
+
+def _as_specified(value: object, spec: Spec | None) -> TensorValue | None:
+    """A lowering's result with the strides of the operator's. Errors: TypeError, if it is another."""
+    if value is None or spec is None:
+        return None
+    if not isinstance(value, TensorValue):
+        raise TypeError(f"it gives an object of type {type(value).__name__}, no tensor")
+    if value.shape != spec.shape or value.dtype != spec.dtype:
+        given, wanted = (f"{one.dtype}[{', '.join(map(str, one.shape))}]" for one in (value, spec))
+        raise TypeError(f"it gives {given}, not {wanted}")
+    return attrs.evolve(value, strides=spec.strides)
 
 
 def _of_call(target: torch._ops.OpOverload, found: CallInstead | Reason) -> tuple[Reason, Callable[..., object] | None]:

@@ -24,6 +24,7 @@ KINDS: Mapping[str, str] = {
     "changing": "a number or size that changes",
     "cost": "a library's kernel is faster here",
     "arguments": "not lowered for these arguments",
+    "failed": "its lowering failed, which is a fault of a plugin",
     "number": "a number that the host computes",
     "no-lowering": "no plugin lowers it",
 }

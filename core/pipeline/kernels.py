@@ -14,7 +14,7 @@ from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.passes import run_passes
 from armature.graph.show import show as show_aten
 from armature.lower import verify as lower_spec
-from armature.lower.data import LoopGraph
+from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.lower import lower
 from armature.lower.show import show as show_loops
 from armature.pipeline import logs
@@ -29,6 +29,7 @@ from armature.schedule.schedule import schedule
 from armature.schedule.show import show as show_plan
 
 T = TypeVar("T")
+FAILED_LOWERING = "{} is called as it is, since its lowering failed; plugin {}"
 NOT_MEASURED = "max-autotune: {} measures no kernels; they are those of the default mode"
 
 
@@ -70,8 +71,13 @@ class KernelCompiler:
                 warn_once(self.record, text, text)
 
     def lowered(self, aten: AtenGraph, ctx: CompileContext) -> LoopGraph:
-        """The loops after the passes of their stage."""
-        return after_passes("loops", lower(aten, ctx), lower_spec.verify, show_loops, ctx)
+        """The loops after the passes of their stage. Warns of lowerings that failed."""
+        loops = lower(aten, ctx)
+        for node in loops.nodes:
+            if isinstance(node, ExternCall) and node.reason.kind == "failed":
+                text = FAILED_LOWERING.format(node.target, node.reason.detail)
+                warn_once(self.record, text, text)
+        return after_passes("loops", loops, lower_spec.verify, show_loops, ctx)
 
     def scheduled(self, loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
         """The kernels after the passes of their stage."""

@@ -274,6 +274,11 @@ class Tables:
         """All lowerings of an operator: the next is tried when one returns None."""
         return self.registries.lowerings.chain(op)
 
+    def owner_of_lowering(self, lowering: Lowering) -> str:
+        """The plugin that provides a lowering."""
+        rows = self.registries.lowerings.rows[self.registries.lowerings.key(lowering.op)]
+        return next(row.plugin.title for row in rows if row.value is lowering)
+
     def passes(self, stage: str) -> tuple[Pass, ...]:
         """The passes of a stage in execution order."""
         return self._ordered[stage]

@@ -82,6 +82,10 @@ class KitTables:
         """The passes of a stage, in the given order."""
         return tuple(p for p in self.all_passes if p.stage == stage)
 
+    def owner_of_lowering(self, lowering: Lowering) -> str:
+        """The plugin under test."""
+        return "the plugin under test"
+
     def owner_of_pass(self, name: str) -> str:
         """The plugin under test."""
         return "the plugin under test"
