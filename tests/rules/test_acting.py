@@ -103,7 +103,6 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     "torch.__future__.set_overwrite_module_params_on_conversion": (
         torch.__future__.get_overwrite_module_params_on_conversion
     ),
-    "torch.set_warn_always": torch.is_warn_always_enabled,
 }
 
 

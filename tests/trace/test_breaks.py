@@ -126,7 +126,7 @@ def abandons(t):
 
 
 def switches(t):
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = True
     return t + 1
 
 

@@ -136,6 +136,11 @@ class PythonModuleValue(Value):
         tracer.raise_error(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
 
     def set_attribute(self, tracer: Tracing, name: str, value: Value) -> None:
+        found = find_in_class(type(self.module), name)
+        if found is not None and is_trusted(self.module) and isinstance(setter(found.obj), FunctionType):
+            property_of_class = tracer.objects.wrap(found.obj, object_source(found.obj))
+            property_of_class.get_attribute(tracer, "__set__").call(tracer, (self, value), {})
+            return
         if type(self.module) is not ModuleType or is_trusted(self.module):
             tracer.graph_break("sets-library-attribute", name=name, type=self.describe())
         tracer.python.store_global(self.module.__dict__, name, value)
@@ -148,6 +153,12 @@ def is_function_of_class(kind: type, name: str) -> bool:
     """Whether a module's class, one of the program's own, has a function of the name."""
     found = find_in_class(kind, name)
     return found is not None and isinstance(found.obj, (FunctionType, staticmethod, classmethod))
+
+
+def setter(obj: object) -> object:
+    """The function that an object's class calls where an attribute that the object describes is set."""
+    found = find_in_class(type(obj), "__set__")
+    return None if found is None else found.obj
 
 
 def of_program(module: ModuleType, source: Source, tracer: Tracing) -> Value:

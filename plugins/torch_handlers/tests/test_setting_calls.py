@@ -29,6 +29,10 @@ def settings() -> tuple[object, ...]:
         torch.get_deterministic_debug_mode(),
         torch.get_float32_matmul_precision(),
         torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.deterministic,
+        torch.backends.mkldnn.enabled,
+        torch.is_warn_always_enabled(),
     )
 
 
@@ -59,6 +63,9 @@ def set_first() -> None:
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
     torch.backends.cuda.enable_flash_sdp(True)
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
+    torch.backends.mkldnn.enabled = True
+    torch.set_warn_always(False)
 
 
 def noted(x: Tensor) -> Tensor:
@@ -116,7 +123,30 @@ def in_a_block(x: Tensor) -> Tensor:
     return x * 2
 
 
-PROGRAMS = [set_and_reset, left_set, changed_again, by_attribute, of_attention, as_it_is, in_debug_mode, in_a_block]
+def of_a_module(x: Tensor) -> Any:
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    x = noted(x)
+    torch.backends.cudnn.deterministic = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False
+    return noted(x) * (2 + torch.backends.cudnn.deterministic), torch.backends.cudnn.benchmark
+
+
+def of_another_module(x: Tensor) -> Tensor:
+    torch.backends.mkldnn.enabled = False
+    x = noted(x)
+    torch.backends.mkldnn.enabled = True
+    return noted(x) @ x
+
+
+def of_warnings(x: Tensor) -> Any:
+    torch.set_warn_always(True)
+    return noted(x), torch.is_warn_always_enabled()
+
+
+PROGRAMS = [
+    set_and_reset, left_set, changed_again, by_attribute, of_attention, as_it_is, in_debug_mode, in_a_block,
+    of_a_module, of_another_module, of_warnings,
+]  # fmt: skip
 
 
 def as_tuple(result: object) -> tuple[Any, ...]:
@@ -165,6 +195,15 @@ def breaks_in_a_block(x: Tensor) -> Tensor:
         return noted(x) * 2
 
 
+def breaks_after_a_module(x: Tensor) -> Any:
+    torch.backends.cudnn.benchmark = True
+    x = noted(x)
+    print(end="")
+    x = noted(x) * (2 + torch.backends.cudnn.benchmark)
+    torch.backends.cudnn.benchmark = False
+    return x, torch.backends.cudnn.benchmark
+
+
 def raises_after(x: Tensor) -> Tensor:
     torch.set_float32_matmul_precision("high")
     try:
@@ -173,7 +212,7 @@ def raises_after(x: Tensor) -> Tensor:
         return noted(x)
 
 
-@pytest.mark.parametrize("program", [breaks_after, breaks_in_a_block, raises_after])
+@pytest.mark.parametrize("program", [breaks_after, breaks_in_a_block, breaks_after_a_module, raises_after])
 def test_graph_breaks(program: Callable[[Tensor], Any]) -> None:
     check(program, fullgraph=False)
 

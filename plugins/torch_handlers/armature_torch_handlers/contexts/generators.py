@@ -55,6 +55,7 @@ READ_BY = existing(
     "torch._C._get_cublas_allow_tf32",
     "torch.get_float32_matmul_precision",
     "torch._C._get_float32_matmul_precision",
+    "torch.is_warn_always_enabled",
 )
 PRECISION_READ_BY = existing("torch._C._get_fp32_precision_getter")
 PRECISIONS = (

@@ -1,5 +1,5 @@
 """Calls that change how torch computes: `torch.use_deterministic_algorithms`, `torch.set_float32_matmul_precision` and
-their kind.
+their kind, also those behind `torch.backends.cudnn.benchmark = True`.
 
 Operators read these settings when they run, and lowering reads them too, so a call is a context that is left where the
 program makes the setting again, or where the graph ends. The code after the graph then sets what holds at the end.
@@ -103,6 +103,18 @@ BY_FUNCTION = {
             (CUDA.mem_efficient_sdp_enabled, CUDA.enable_mem_efficient_sdp),
             (CUDA.cudnn_sdp_enabled, CUDA.enable_cudnn_sdp),
         )
+    },
+    **{
+        setter: Setting(read.__name__, One(read), setter, setter)
+        for reads, sets in (
+            ("torch.is_warn_always_enabled", "torch.set_warn_always"),
+            ("torch._C._get_cudnn_enabled", "torch._C._set_cudnn_enabled"),
+            ("torch._C._get_cudnn_benchmark", "torch._C._set_cudnn_benchmark"),
+            ("torch._C._get_cudnn_deterministic", "torch._C._set_cudnn_deterministic"),
+            ("torch._C._get_mkldnn_enabled", "torch._C._set_mkldnn_enabled"),
+            ("torch._C._get_mkldnn_deterministic", "torch._C._set_mkldnn_deterministic"),
+        )
+        for read, setter in zip(existing(reads), existing(sets), strict=True)
     },
 }
 SETTINGS = {
@@ -225,3 +237,13 @@ def set_one(call: Call, *args: Value, **kwargs: Value) -> Value:
         cannot(call)
     wanted = args[0].as_constant()
     return set_from_here(call, call.fn.__name__, (DEBUG_MODES.get(wanted, wanted),))
+
+
+@handles(torch.backends.ContextProp.__set__)
+def set_attribute(call: Call, described: Value, module: Value, value: Value) -> Value:
+    """An attribute of one of torch's libraries is set, which calls a function."""
+    prop = described.as_object()
+    if getattr(prop, "setter", None) not in BY_FUNCTION or torch.backends.flags_frozen():
+        name = next((name for name, held in vars(module.python_type()).items() if held is prop), "")
+        call.graph_break("sets-library-attribute", name=name, type=module.describe())
+    return described.get_attribute(call.tracing, "setter").call(call.tracing, (value,), {})
