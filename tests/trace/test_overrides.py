@@ -46,6 +46,16 @@ class Plain(torch.Tensor):
     pass
 
 
+class Scaled(torch.Tensor):
+    @property
+    def scale(self):
+        return self.held[0]
+
+    @scale.setter
+    def scale(self, given):
+        self.held = [given * 2, self.sum()]
+
+
 class Doubling(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -247,6 +257,24 @@ def test_subclass_made_inside() -> None:
         return made, made.scale, made * made.scale
 
     compare(program, plain, fullgraph=True)
+
+
+def sets_properties(x, y):
+    x.scale = y
+    z = x * 2
+    z.scale = 3.0
+    made = y.as_subclass(Scaled)
+    made.scale = x.scale
+    return z, z.held, made.scale, x * z.scale
+
+
+def test_properties_are_set() -> None:
+    compare(sets_properties, of(Scaled), fullgraph=True)
+    compiled = armature.compile(lambda x: setattr(x, "scale", 3.0) or x.scale, backend="eager")
+    assert compiled(torch.ones(2).as_subclass(Scaled)) == 6
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scaled, "scale", Scaled.scale.setter(lambda self, given: setattr(self, "held", [given * 5])))
+        assert compiled(torch.ones(2).as_subclass(Scaled)) == 15
 
 
 def test_gradients() -> None:

@@ -122,10 +122,13 @@ class TensorValue(GraphTensor):
         setter = getattr(class_member(torch.Tensor, name), "__set__", None)
         if setter is not None and tracer.calls.handled(setter, (self, value), {}) is not None:
             return
-        own = not hasattr(torch.Tensor, name) and not is_wrapper(type(self.fake))
-        held = find_in_class(self.python_type(), name) if own else None
-        own = own and (held is None or not is_data_descriptor(held.obj))
-        if not own:
+        kind, wrapper = self.python_type(), is_wrapper(type(self.fake))
+        held = find_in_class(kind, name)
+        if held is not None and not wrapper and isinstance(held.obj, property) and held.obj.fset is not None:
+            described = tracer.as_value(kind).get_attribute(tracer, name)
+            described.get_attribute(tracer, "fset").call(tracer, (self, value), {})
+            return
+        if hasattr(torch.Tensor, name) or wrapper or (held is not None and is_data_descriptor(held.obj)):
             tracer.graph_break("sets-tensor-attribute", name=name)
         if self.real is not None:
             shares_dict(tracer, self, self.real.__dict__)
@@ -140,13 +143,9 @@ class TensorValue(GraphTensor):
 
     def own_method(self, tracer: Tracing, name: str) -> Value | None:
         """A method that a subclass adds to torch's."""
-        if not self._is_looked_at(tracer):
-            return None
         kind = self.python_type()
-        found = find_in_class(kind, name)
-        if found is None or found.holder in OWN_CLASSES:
-            return None
-        return class_attribute(tracer, self, kind, name)
+        found = find_in_class(kind, name) if self._is_looked_at(tracer) else None
+        return None if found is None or found.holder in OWN_CLASSES else class_attribute(tracer, self, kind, name)
 
     def torch_method(self, tracer: Tracing, name: str, args: Args, kwargs: Kwargs) -> Value:
         """`torch.Tensor.name(obj, *args, **kwargs)`."""
