@@ -70,7 +70,7 @@ from armature.lower.values import Scalar, ScalarValue, Spec, TensorValue
 from armature.run.arenas import Arenas
 from armature.run.replay import LaunchRecorder, NotRecorded
 from armature.schedule.batch import Body, Row, body_of
-from armature.schedule.data import Batch, Kernel, KernelPlan, Pass, Work
+from armature.schedule.data import Batch, FusionPair, FusionPart, FusionRule, Kernel, KernelPlan, Pass, Work
 from armature.schedule.expression import Expression
 from armature.schedule.walk import (
     depends,
@@ -102,6 +102,9 @@ __all__ = [
     "DeviceBackend",
     "Expression",
     "Features",
+    "FusionPair",
+    "FusionPart",
+    "FusionRule",
     "GraphCall",
     "Guarded",
     "Index",

@@ -177,6 +177,14 @@ class PassFailed(ArmatureError):
     hint = "Report it to {plugin}. ARMATURE_DISABLE_PASSES={name} leaves the pass out."
 
 
+class FusionRuleFailed(ArmatureError):
+    """A rule of fusion raised."""
+
+    code = "A115"
+    text = "fusion rule {name} of plugin {plugin} failed: {problem}"
+    hint = "Report it to {plugin}. ARMATURE_DISABLE_PLUGINS={plugin} leaves the plugin out."
+
+
 class DuplicatePlugin(PluginError):
     """Two plugins have the same name."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from armature.introspection import Subject
     from armature.rules.data import Rule, Verdict
     from armature.run.replay import LaunchRecorder
+    from armature.schedule.data import FusionRule
     from armature.torch_abi.functions import Function
     from armature.trace.base import FrameView, Tracing
     from armature.trace.handlers import Handler, Polyfill, ValueType
@@ -187,6 +188,15 @@ def armature_passes() -> Iterable[Pass]:
     """Optimisation passes with their stage and order. Called when tables are built. None: no rows.
 
     return [Pass("mylib-fold-scale", "post_grad", fold_scale, after=("dead-code",))]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def armature_fusion_rules() -> Iterable[FusionRule]:
+    """Rules on which kernels may become one, and what that saves. Called when tables are built. None: no rows.
+
+    return [FusionRule("mylib-short-rows", allows=lambda pair: max(pair.one.inner, pair.other.inner) <= 4096)]
     """
     raise NotImplementedError
 

@@ -22,6 +22,7 @@ from armature.plugins.pass_order import in_order
 from armature.plugins.registry import Contest, Registry, Row, identity_key, name_of
 from armature.rules.book import RuleBook
 from armature.rules.data import Rule, RuleOrigin, RuleTable, Verdict
+from armature.schedule.data import FusionRule
 from armature.torch_abi.fake_rules import FakeRules
 from armature.torch_abi.functions import Function, Functions
 from armature.trace.handlers import Handler, Polyfill, ValueType
@@ -141,6 +142,7 @@ class Registries:
     operators: Registry[Operator] = attrs.field(factory=lambda: Registry("operator", identity_key))
     functions: Registry[Function] = attrs.field(factory=lambda: Registry("function", identity_key))
     passes: Registry[Pass] = attrs.field(factory=lambda: Registry("pass", text))
+    fusion_rules: Registry[FusionRule] = attrs.field(factory=lambda: Registry("fusion rule", text))
     graph_backends: Registry[Callable[..., Any]] = attrs.field(factory=lambda: Registry("graph backend", text))
 
     def by_name(self) -> Mapping[str, Registry[Any]]:
@@ -177,6 +179,7 @@ class Tables:
     operators: Mapping[torch._ops.OpOverload, Operator]
     fake_rules: FakeRules
     functions: Functions
+    fusion_rules: tuple[FusionRule, ...]
     graph_backends: Mapping[str, Callable[..., Any]]
     _handler_index: Mapping[Hashable, tuple[Handler, ...]]
     _polyfill_index: Mapping[Hashable, Polyfill]
@@ -286,6 +289,10 @@ class Tables:
     def owner_of_pass(self, name: str) -> str:
         """The plugin that provides a pass."""
         return self.registries.passes.rows[name][0].plugin.title
+
+    def owner_of_fusion_rule(self, name: str) -> str:
+        """The plugin that provides a rule of fusion."""
+        return self.registries.fusion_rules.rows[name][0].plugin.title
 
     def device_backend(self, device_type: str) -> DeviceBackend | None:
         """The back end of a device type; the plugins are asked once per type."""
@@ -426,6 +433,7 @@ ROW_HOOKS: Mapping[str, RowKind] = {
     "armature_operators": RowKind("operators", Operator, lambda r: [r.op], of_operator),
     "armature_functions": RowKind("functions", Function, lambda r: [r.target], lambda r: r.raises or r.as_captured),
     "armature_passes": RowKind("passes", Pass, lambda r: [r.name], lambda r: r.run),
+    "armature_fusion_rules": RowKind("fusion_rules", FusionRule, lambda r: [r.name], lambda r: r.allows or r.saves),
     "armature_graph_backends": RowKind("graph_backends", tuple, lambda r: [r[0]], lambda r: r[1]),
 }
 
@@ -532,6 +540,7 @@ def build(
         operators=by_operator(registries.operators),
         fake_rules=fake_rules(row.value for row in registries.operators.all_rows()),
         functions=Functions.of(row.value for row in registries.functions.winners()),
+        fusion_rules=tuple(row.value for row in registries.fusion_rules.winners()),
         graph_backends=MappingProxyType({str(r.subject): r.value for r in registries.graph_backends.winners()}),
         handler_index={key: tuple(row.value for row in held) for key, held in registries.handlers.rows.items()},
         polyfill_index={key: held[0].value for key, held in registries.polyfills.rows.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -70,6 +70,48 @@ class Kernel:
             for store in (*step.inner_stores, *step.outer_stores):
                 roots += store_roots(store)
         return roots
+
+
+@attrs.frozen
+class FusionPart:
+    """One of two kernels that may become one, as a rule sees it.
+
+    operators: "aten.add.Tensor", in order. points: how often its body runs. inner: how often for each element of its
+    results; 1 if it reduces nothing. reads, writes: bytes of each buffer. nodes: operations of its body, each a value
+    that may need a register.
+    """
+
+    operators: tuple[str, ...]
+    points: int
+    inner: int
+    reads: Mapping[str, int]
+    writes: Mapping[str, int]
+    nodes: int
+
+
+@attrs.frozen
+class FusionPair:
+    """Two kernels of one device that may become one. saved: bytes that are then not moved: of buffers that both touch,
+    twice those of one that is handed over. A rule before this one may have changed it."""
+
+    device: torch.device
+    one: FusionPart
+    other: FusionPart
+    saved: float
+
+
+@attrs.frozen
+class FusionRule:
+    """A plugin's rule of fusion, for all pairs that the core would join; it never joins others, which would give wrong
+    results or which the device can't run.
+
+    allows: False keeps the two apart. saves: what joining them saves, in place of `pair.saved`; larger ones are joined
+    first, and a negative one keeps the two apart. Both are asked often, and must answer alike for equal pairs.
+    """
+
+    name: str
+    allows: Callable[[FusionPair], bool] | None = None
+    saves: Callable[[FusionPair], float] | None = None
 
 
 @attrs.frozen(eq=False)

@@ -45,6 +45,7 @@ from armature.schedule.group import (
     group_of_item,
 )  # fmt: skip
 from armature.schedule.order import Order
+from armature.schedule.rules import FusionRules
 from armature.schedule.score import (
     MOST_BUFFERS,
     MOST_SCALARS,
@@ -71,12 +72,13 @@ class Fusion:
     ctx: CompileContext
     order: Order[Group]
     groups: Sequence[Group]
+    rules: FusionRules
     touching: dict[str, list[Group]] = attrs.field(factory=dict)
     bytes: dict[str, int] = attrs.field(factory=dict)
 
     def neighbours(self, group: Group, names: Iterable[str]) -> list[Group]:
-        """Groups that touch the same buffers, ordered by shared bytes, largest first."""
-        shared: dict[Group, int] = {}
+        """Groups that touch the same buffers, ordered by shared bytes or by what plugins' rules say, largest first."""
+        shared: dict[Group, float] = {}
         here = self.order.place[group]
         for name in names:
             found = list(dict.fromkeys(self.order.find(g) for g in self.touching.get(name, ())))
@@ -88,6 +90,8 @@ class Fusion:
                 if other is not group and not other.solo:
                     handed = name in other.stores or name in group.stores
                     shared[other] = shared.get(other, 0) + self.bytes_of(name) * (2 if handed else 1)
+        if self.rules.rules:
+            shared = {other: self.rules.saves(group, other, self.bytes_of) for other in shared}
         return sorted(shared, key=lambda g: (-shared[g], -self.order.place[g]))
 
     def names_of(self, group: Group) -> tuple[str, ...]:
@@ -249,6 +253,11 @@ def worth(fusion: Fusion, one: Group, other: Group) -> bool:
     return common * 8 >= least
 
 
+def by_plugins(fusion: Fusion, one: Group, other: Group) -> bool:
+    """No rule of a plugin keeps them apart."""
+    return not fusion.rules.rules or fusion.rules.saves(one, other, fusion.bytes_of) >= 0
+
+
 def in_order(fusion: Fusion, one: Group, other: Group) -> bool:
     """No third group has to run between the two."""
     return fusion.order.can_join(one, other)
@@ -320,6 +329,7 @@ PAIR_RULES: tuple[PairRule, ...] = (
     worth,
     in_order,
     touch_no_shared_memory,
+    by_plugins,
 )
 # Rules on two groups, `keep` and `gone`, and their common nest:
 NestRule = Callable[[Fusion, Group, Group, Alignment], bool]
@@ -389,7 +399,7 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
     if not ctx.config.fuse:
         return groups
     order = Order((g, frozenset(groups[n] for n in deps.before[k])) for k, g in enumerate(groups))
-    work = Fusion(deps, buffers, ctx, order, groups)
+    work = Fusion(deps, buffers, ctx, order, groups, FusionRules.of(ctx))
     for group in groups:
         for name in work.names_of(group):
             work.touching.setdefault(name, []).append(group)

@@ -8,6 +8,7 @@ twice stays linear: an expression that gets too large is stored, or shared withi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,10 +17,14 @@ from armature.lower.index import Index, Var, linear, stride_of, variables
 from armature.schedule.align import align
 from armature.schedule.axes import addresses, arrange
 from armature.schedule.dependencies import Dependencies, Unit
-from armature.schedule.group import is_product
+from armature.schedule.group import group_of_item, is_product
 from armature.schedule.normalise import Item
-from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, REREAD, cost, points, size
+from armature.schedule.rules import FusionRules
+from armature.schedule.score import CHEAP, FREE_WORK, INLINE_NODES, RECOMPUTE, REREAD, bytes_of, cost, points, size
 from armature.schedule.walk import depends, postorder, rename_node, rename_store, with_operands
+
+if TYPE_CHECKING:
+    from armature.context import CompileContext
 
 
 @attrs.frozen(eq=False)
@@ -52,9 +57,9 @@ def _bind(node: Node, bound: Mapping[Var, Node]) -> Node:
     return node
 
 
-def inline(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], limit: int) -> list[Unit]:
+def inline(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], ctx: CompileContext) -> list[Unit]:
     """The units with producers copied into their readers. A producer that is no longer read is left out."""
-    work = _Inliner(units, deps, buffers, limit)
+    work = _Inliner(units, deps, buffers, ctx)
     out: list[Unit] = []
     for unit in units:
         if isinstance(unit, Item):
@@ -68,11 +73,14 @@ def inline(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buff
 
 
 class _Inliner:
-    def __init__(self, units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], limit: int) -> None:
+    def __init__(
+        self, units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], ctx: CompileContext
+    ) -> None:
         self.units = units
         self.deps = deps
         self.buffers = buffers
-        self.limit = limit
+        self.limit = ctx.config.max_kernel_nodes
+        self.rules = FusionRules.of(ctx)
         self.producers: dict[str, Producer] = {}
         self.products = frozenset(unit.number for unit in units if isinstance(unit, Item) and is_product(unit))
         # Buffers that leave their loop for a reader over other points. This is decided before anything is copied,
@@ -125,7 +133,14 @@ class _Inliner:
             return None  # a library call reads it from memory, so it is stored once for all readers
         if any(nodes + size(reader.order) > self.limit for reader in items):
             return None
-        return found if self.pays(item, store, items) else None
+        return found if self.pays(item, store, items) and not self.kept_apart(item, items) else None
+
+    def kept_apart(self, item: Item, readers: list[Item]) -> bool:
+        """Whether a rule of a plugin keeps the item and one of its readers in kernels of their own."""
+        if not self.rules.rules:
+            return False
+        one, others = group_of_item(item), map(group_of_item, readers)
+        return any(self.rules.saves(one, other, lambda name: bytes_of(self.buffers[name])) < 0 for other in others)
 
     def may_change(self, name: str, number: int) -> bool:
         """Whether what the buffer holds for a unit may be another later. The parts of a join are all stored before."""

@@ -33,7 +33,7 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
         units = renumbered(written_in_place(units, loops, buffers))
     deps = dependencies(units, loops, buffers)
     if ctx.config.fuse:
-        units = renumbered(inline(units, deps, buffers, ctx.config.max_kernel_nodes))
+        units = renumbered(inline(units, deps, buffers, ctx))
         deps = dependencies(units, loops, buffers)
     groups = fuse(units, deps, buffers, ctx)
     owner = {member.item.number: group for group in groups for member in group.members}

@@ -28,6 +28,7 @@ from armature.lower.lower import lower
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.show import show
 from armature.lower.verify import verify
+from armature.schedule.data import FusionRule
 from armature.testing.differential import difference
 from armature.testing.loop_evaluator import run_loops
 from armature.torch_abi import pytree
@@ -65,6 +66,7 @@ class KitTables:
     all_passes: tuple[Pass, ...] = ()
     operators: Mapping[Any, Operator] = attrs.field(factory=dict)
     functions: Functions = NO_FUNCTIONS
+    fusion_rules: tuple[FusionRule, ...] = ()
     fake_rules: FakeRules = attrs.field(init=False)
     _chains: dict[object, list[Lowering]] = attrs.field(init=False)
 
@@ -83,6 +85,10 @@ class KitTables:
         return tuple(p for p in self.all_passes if p.stage == stage)
 
     def owner_of_lowering(self, lowering: Lowering) -> str:
+        """The plugin under test."""
+        return "the plugin under test"
+
+    def owner_of_fusion_rule(self, name: str) -> str:
         """The plugin under test."""
         return "the plugin under test"
 

@@ -16,6 +16,7 @@ import typer
 import armature.backend_api
 import armature.plugin_api
 from armature import hookspecs
+from armature.backend_api import FusionRule
 from armature.breaks.types import BreakEvent
 from armature.cli.app import add_plugin_commands
 from armature.events import CompileEvent, EventKind
@@ -125,6 +126,10 @@ class Everything:
         return [Pass("mine", "joint", lambda program, ctx: program)]
 
     @hookimpl
+    def armature_fusion_rules(self) -> list[FusionRule]:
+        return [FusionRule("mine", allows=lambda pair: True)]
+
+    @hookimpl
     def armature_device_backend(self, device_type: str) -> Any:
         self.seen["armature_device_backend"] = device_type
         return self.backend
@@ -171,6 +176,7 @@ CALLS: dict[str, Any] = {
     "armature_operators": lambda m, p: m.tables().operators[OP].function is stand_in,
     "armature_functions": lambda m, p: m.tables().functions.same[math.sqrt] is stand_in,
     "armature_passes": lambda m, p: [found.name for found in m.tables().passes("joint")] == ["mine"],
+    "armature_fusion_rules": lambda m, p: [rule.name for rule in m.tables().fusion_rules] == ["mine"],
     "armature_device_backend": lambda m, p: m.tables().device_backend("mydev") is p.backend,
     "armature_launch_recorder": lambda m, p: m.tables().launch_recorder("mydev") is p.backend,
     "armature_graph_backends": lambda m, p: m.tables().graph_backends["mine"] is stand_in,
@@ -181,7 +187,7 @@ HOOKS = sorted(hook_specs())
 
 
 def test_the_design_has_these_hooks() -> None:
-    assert len(HOOKS) == 19
+    assert len(HOOKS) == 20
     assert CALLS.keys() == set(HOOKS)
 
 
