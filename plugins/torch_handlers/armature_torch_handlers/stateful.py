@@ -14,7 +14,6 @@ SETTERS = (
     "torch._C._set_dispatch_mode",
     "torch._C._unset_dispatch_mode",
     "torch.set_default_tensor_type",
-    "torch.set_default_device",
     "torch.set_num_threads",
     "torch.set_num_interop_threads",
     "torch.set_flush_denormal",
