@@ -165,7 +165,9 @@ class Elements:
             raise NotSupported("a loop over tensors of two devices")
         where = layout.at(value, position)
         used = frozenset().union(*(ix.variables(part) for part in where)) if where else frozenset()
-        return Load(value.buffer, where, value.dtype, tuple((v, n) for v, n in indirect if v in used))
+        # Along an axis of one place all positions are the same one, and checked nevertheless.
+        bound = tuple((v, n) for v, n in indirect if v in used or (isinstance(n, Op) and n.op == "check_index"))
+        return Load(value.buffer, where, value.dtype, bound)
 
     def read(self, value: TensorValue, position: Sequence[Index], dtype: torch.dtype | None = None) -> Node:
         """The element that broadcasting puts at `position`, in `dtype` (None: the dtype it is computed in)."""

@@ -7,7 +7,7 @@ twice stays linear: an expression that gets too large is stored, or shared withi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 import attrs
@@ -39,16 +39,18 @@ class Producer:
         changes: dict[Var, Index] = {
             own: where for own, where in zip(self.store.index, load.index, strict=True) if isinstance(own, Var)
         }
+        # positions along an axis of one place, which no index has, and which are checked nevertheless
+        checked = bound.keys() - frozenset().union(*map(variables, load.index))
         table: dict[Node, Node] = {}
         for node in self.item.order:
-            table[node] = _bind(rename_node(with_operands(node, table), changes), bound)
+            table[node] = _bind(rename_node(with_operands(node, table), changes), bound, checked)
         return table[self.store.value]
 
 
-def _bind(node: Node, bound: Mapping[Var, Node]) -> Node:
+def _bind(node: Node, bound: Mapping[Var, Node], checked: Set[Var]) -> Node:
     if isinstance(node, Load):
         known = {var for var, _ in node.indirect}
-        used = frozenset().union(*(variables(i) for i in node.index)) if node.index else frozenset()
+        used = frozenset(checked).union(*map(variables, node.index))
         more = tuple((var, value) for var, value in bound.items() if var in used and var not in known)
         return attrs.evolve(node, indirect=(*node.indirect, *more)) if more else node
     if isinstance(node, IndexValue) and isinstance(node.index, Var) and node.index in bound:
@@ -151,7 +153,7 @@ class _Inliner:
 
     def pays(self, item: Item, store: Store, readers: list[Item]) -> bool:
         loads = [(r, load) for r in readers for load in r.loads if load.buffer == store.buffer]
-        if any(load.indirect for _, load in loads) and not _can_bind(item):
+        if not all(_can_bind(item, load) for _, load in loads):
             return False
         price = cost(item.order)
         if not item.loads:
@@ -226,9 +228,19 @@ def renumbered(units: Sequence[Unit]) -> list[Unit]:
     return [attrs.evolve(u, number=k) if isinstance(u, Item) else u for k, u in enumerate(units)]
 
 
-def _can_bind(item: Item) -> bool:
-    """Whether the item can be computed at a computed position: its index values must be plain variables."""
-    return all(isinstance(n.index, (int, Var)) for n in item.order if isinstance(n, IndexValue))
+def _can_bind(item: Item, load: Load) -> bool:
+    """Whether the item can be computed where `load` reads it: at a computed position, its index values must be plain
+    variables there."""
+    computed = frozenset(var for var, _ in load.indirect)
+    if not computed:
+        return True
+    positions = [node.index for node in item.order if isinstance(node, IndexValue)]
+    places = list(zip(item.stores[0].index, load.index, strict=True))
+    if not item.loads:
+        # nothing else holds the check of a position than a value that is computed of it
+        return computed == {where for own, where in places if own in positions and where in computed}
+    plain = all(isinstance(where, Var) or computed.isdisjoint(variables(where)) for _, where in places)
+    return not positions or (plain and all(isinstance(index, (int, Var)) for index in positions))
 
 
 def _always_read(reader: Item, buffer: str) -> bool:

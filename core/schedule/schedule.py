@@ -18,6 +18,7 @@ from armature.schedule.inline import inline, renumbered
 from armature.schedule.kernels import build_kernel
 from armature.schedule.memory import plan_memory
 from armature.schedule.normalise import normalise
+from armature.schedule.ranges import simplified
 
 if TYPE_CHECKING:
     from armature.context import CompileContext
@@ -34,6 +35,8 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
     deps = dependencies(units, loops, buffers)
     if ctx.config.fuse:
         units = renumbered(inline(units, deps, buffers, ctx))
+        units = simplified(units, dependencies(units, loops, buffers))
+        units = renumbered(used(units, dependencies(units, loops, buffers)))
         deps = dependencies(units, loops, buffers)
     groups = fuse(units, deps, buffers, ctx)
     owner = {member.item.number: group for group in groups for member in group.members}
