@@ -53,6 +53,7 @@ def uncompiled(function: Callable[..., None], name: str, writes: frozenset[int])
             function(*args)
 
     call.__name__ = call.__qualname__ = name
+    call.__module__ = function.__module__
     setattr(call, UNCOMPILED, writes)
     return call
 

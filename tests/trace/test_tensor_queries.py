@@ -275,11 +275,11 @@ ONE_GRAPH = [
     shape_arithmetic, shape_queries, attributes, own_attributes, transposes, integer_indices, none_and_bool_indices,
     slices, tensor_indices, list_indices, index_dunder, where_three, iterate, unpack, numbers_to_tensors, operators,
     conversions, random_numbers, random_modules, random_in_branch, methods_by_reference, named_results,
-    keyword_and_defaults, einsum_and_stack, scalar_tensor_index,
+    keyword_and_defaults, einsum_and_stack, scalar_tensor_index, seeds,
 ]  # fmt: skip
 ANY = [
-    boolean_list_index, no_such, masks, tolist, item, branch, contains, asserts, equality, random_generator, seeds,
-    forked, rng_state, numpy_bridge,
+    boolean_list_index, no_such, masks, tolist, item, branch, contains, asserts, equality, random_generator, forked,
+    rng_state, numpy_bridge,
 ]  # fmt: skip
 
 

@@ -3,7 +3,9 @@ once."""
 
 from __future__ import annotations
 
-from armature.plugin_api import Call, Value, existing, handles
+import torch
+
+from armature.plugin_api import Call, Value, call_uncompiled, existing, handles
 
 SETTERS = (
     "torch._C._push_on_torch_dispatch_stack",
@@ -28,12 +30,10 @@ SETTERS = (
     "torch._C._set_sdp_use_flash",
     "torch._C._set_sdp_use_mem_efficient",
     "torch._C._set_sdp_use_cudnn",
-    "torch.manual_seed",
     "torch.seed",
     "torch.initial_seed",
     "torch.get_rng_state",
     "torch.set_rng_state",
-    "torch.random.manual_seed",
     "torch.random.seed",
     "torch.random.initial_seed",
     "torch.random.get_rng_state",
@@ -78,6 +78,25 @@ def set_default_dtype(call: Call, d: Value) -> Value | None:
     except TypeError as error:
         call.tracing.raise_real(error)
     return call.constant(None)
+
+
+def start_draws(seed: int) -> None:
+    """Seed torch's generators, unless the graph is only run to learn what it returns, on fake tensors."""
+    if type(torch.empty(0)) is torch.Tensor:
+        torch.manual_seed(seed)
+
+
+start_draws.__module__ = torch.manual_seed.__module__  # so that a graph that raises can run again: it seeds again
+
+
+@handles(*dict.fromkeys(existing("torch.manual_seed", "torch.random.manual_seed")))
+def manual_seed(call: Call, seed: Value) -> Value:
+    """Seed torch's generators at this place of the graph, between compiled pieces. The graphs of branches and loops
+    have no such places."""
+    if seed.python_type() is not int or call.tracing.recorder.subgraph_depth:
+        call.graph_break("global-state", function="torch.random.manual_seed")
+    call_uncompiled(call.tracing, start_draws, "manual_seed", (seed,))
+    return call.tracing.as_value(torch.default_generator)
 
 
 @handles(*dict.fromkeys(existing(*SETTERS)))

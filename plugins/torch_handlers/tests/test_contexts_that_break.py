@@ -38,6 +38,13 @@ def forked_later(x: Tensor) -> Tensor:
     return y + torch.rand(4)
 
 
+def forked_and_seeded(x: Tensor) -> Tensor:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        y = x * torch.rand(4)
+    return y + torch.rand(4)
+
+
 def hooked(x: Tensor) -> Tensor:
     y = x * 2
     with saved_tensors_hooks(lambda t: t * 2, lambda t: t):  # doubles what backward reads
@@ -69,7 +76,7 @@ def differentiated(fn: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])
 @pytest.mark.parametrize(
-    "program", [forked, forked_around_a_function, forked_later, hooked, saved_on_the_host, recorded]
+    "program", [forked, forked_around_a_function, forked_later, forked_and_seeded, hooked, saved_on_the_host, recorded]
 )
 def test_two_breaks_at_most(program: Callable[[Tensor], Tensor], backend: str) -> None:
     armature.reset()
