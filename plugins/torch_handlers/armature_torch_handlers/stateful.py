@@ -42,8 +42,6 @@ SETTERS = (
     "torch.cuda.manual_seed_all",
     "torch.cuda.set_device",
     "torch.cuda.synchronize",
-    "torch.cuda.empty_cache",
-    "torch.cuda.memory.empty_cache",
     "torch.cuda.memory.memory_allocated",
     "torch.cuda.memory.memory_reserved",
     "torch.cuda.memory.max_memory_allocated",
@@ -97,6 +95,14 @@ def manual_seed(call: Call, seed: Value) -> Value:
         call.graph_break("global-state", function="torch.random.manual_seed")
     call_uncompiled(call.tracing, start_draws, "manual_seed", (seed,))
     return call.tracing.as_value(torch.default_generator)
+
+
+@handles(*dict.fromkeys(existing("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")))
+def empty_cache(call: Call) -> Value:
+    """Code written for GPUs calls it on a CPU as well, where it does nothing."""
+    if torch.cuda.is_available():
+        call.graph_break("global-state", function="torch.cuda.memory.empty_cache")
+    return call.constant(None)
 
 
 @handles(*dict.fromkeys(existing(*SETTERS)))

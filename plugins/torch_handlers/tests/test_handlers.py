@@ -140,6 +140,12 @@ def setting_changed(x: Tensor) -> Tensor:
     return x + 1
 
 
+def empties_cache(x: Tensor) -> Tensor:
+    x = x * 2
+    torch.cuda.empty_cache()
+    return x + 1
+
+
 def without_grad(x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         y = x * 2
@@ -284,6 +290,7 @@ class TestHandlers(HandlerConformance):
         Case("buffer", lambda x: x * nn.Buffer(torch.ones(3)), ones),
         Case("buffer with a gradient", lambda x: x * nn.Buffer(x), leaf, breaks="creates-buffer"),
         Case("setting changed", setting_changed, ones, breaks="global-state"),
+        Case("memory of GPUs freed", empties_cache, ones, breaks="global-state" if torch.cuda.is_available() else ""),
         Case("without grad", without_grad, leaf, present=(torch._C._set_grad_enabled,)),
         Case("decorated", decorated, leaf, present=(torch._C._set_grad_enabled,)),
         Case("nested grad", nested_grad, leaf),
