@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional
 
-from armature.plugin_api import KnownValues, Match, Rewrite, fake_of, function_of, rewriting
+from armature.plugin_api import KnownValues, Match, Rewrite, Services, fake_of, function_of, rewriting
+from armature_aten_lowerings.einsums import as_products
 from armature_aten_lowerings.masks import value_if_known
 
 WORTH = 1 << 19
@@ -224,4 +225,11 @@ def _is_plain(match: Match, query: Tensor) -> bool:
     return mask.dtype is torch.bool and fill is not None and fill <= NOTHING
 
 
-use_attention = rewriting(rewrites())
+written_out = rewriting(rewrites())
+
+
+def use_attention(module: object, ctx: Services) -> object:
+    """The pass."""
+    if isinstance(module, fx.GraphModule):
+        as_products(module, WORTH)
+    return written_out(module, ctx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 import armature
 from armature.pipeline.session import session
+from armature_aten_lowerings.einsums import Axes, axes_of
 
 L = 260
 Scores = Callable[[Tensor, Tensor], Tensor]
@@ -117,6 +119,65 @@ def test_batches_of_one_axis() -> None:
     q, k, v, _ = given()
     check(program, (*(x.reshape(8, L, 16) for x in (q, k, v)), torch.rand(8, L, L) > 0.6))
     assert len(fused()) == 1
+
+
+EINSUMS: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    "by heads": ("bhid,bhjd->bhij", "bhij,bhjd->bhid", (0, 1, 2, 3)),
+    "by positions": ("bthd,bshd->bhts", "bhts, bshd -> bthd", (0, 2, 1, 3)),
+    "keys first": ("bshd,bthd->bhts", "bhts,bshd->bthd", (0, 2, 1, 3)),
+    "keys transposed": ("bhid,bhdj->bhij", "bhij,bhjd->bhid", (0, 1, 2, 3)),
+    "heads as batches": ("nld,nmd->nlm", "nlm,nmd->nld", (0, 1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("kind", EINSUMS)
+def test_einsums(kind: str, training: bool) -> None:
+    products, mixes, order = EINSUMS[kind]
+
+    def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+        if training:
+            q, k, v = (F.linear(x, torch.eye(64)).view(2, L, 4, 16).transpose(1, 2) for x in (q, k, v))
+        q, k, v = (x.permute(order) for x in (q, k, v))
+        if kind == "heads as batches":
+            q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        first = (k, q) if kind == "keys first" else (q, k.mT) if kind == "keys transposed" else (q, k)
+        return torch.einsum(mixes, (torch.einsum(products, *first) * 0.25).softmax(-1), v)
+
+    check(program, given(training))
+    assert len(fused()) == 1 + training
+
+
+@pytest.mark.parametrize(
+    "equation", ["bhid,bhjd->bijh", "bhid,bhjd->bhji", "bhid,bhjd->hij", "bhid,hjd->bhij", "bhid,bhid->bhi"]
+)
+def test_other_einsums_are_as_they_were(equation: str) -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return torch.einsum(equation, x, y).softmax(-1)
+
+    x = torch.randn(2, 4, L, 16)
+    inputs = (x.requires_grad_(), (x[0] if ",hjd" in equation else x).detach().requires_grad_())
+    check(program, inputs)
+    assert not fused()
+
+
+@pytest.mark.parametrize(
+    ("equation", "axes"),
+    [
+        ("bhid,bhjd->bhij", ((0, 1, 2, 3), (0, 1, 3, 2), (0, 1, 2, 3))),
+        ("bthd,bshd->bhts", ((0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 2, 3))),
+        ("bhts, bshd -> bthd", ((0, 1, 2, 3), (0, 2, 1, 3), (0, 2, 1, 3))),
+        ("bshd,bthd->bhts", ((0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 2, 3), True)),
+        ("id,jd->ij", None),  # no batch
+        ("bgrid,bgjd->bgrij", None),  # two axes of rows
+        ("bhid,bhid->bhi", None),
+        ("bhii,bhij->bhij", None),
+        ("...id,...jd->...ij", None),
+        ("bhid,bhjd", None),
+    ],
+)
+def test_axes_of_equations(equation: str, axes: Any) -> None:
+    assert axes_of(equation) == (None if axes is None else Axes(*axes))
 
 
 def test_a_mask_that_is_causal_becomes_a_flag() -> None:

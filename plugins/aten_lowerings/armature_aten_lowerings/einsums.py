@@ -1,0 +1,96 @@
+"""Products of matrices written by `torch.einsum`, in any order of their axes, as `torch.matmul` of permuted tensors.
+
+Attention is found in these (`attention.py`); einsum itself makes the same call of the same matrices.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+import torch
+from torch import Tensor, fx
+
+from armature.plugin_api import fake_of
+
+EQUATION = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
+
+
+@attrs.frozen
+class Axes:
+    """How to permute both operands of an einsum for a product of matrices, and then its result. swapped: the second
+    operand is the left one, whose rows come first in the result."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    result: tuple[int, ...]
+    swapped: bool = False
+
+
+def axes_of(equation: str) -> Axes | None:
+    """The axes of an equation that is a product of batches of matrices; None for others."""
+    terms = EQUATION.fullmatch(equation.replace(" ", ""))
+    if terms is None:
+        return None
+    left, right, result = terms.groups()
+    order = [letter in left for letter in result if (letter in left) != (letter in right)]
+    if swapped := order == [False, True]:
+        left, right = right, left
+    batch = [letter for letter in result if letter in left and letter in right]
+    rows = [letter for letter in result if letter in left and letter not in right]
+    columns = [letter for letter in result if letter in right and letter not in left]
+    summed = [letter for letter in left if letter in right and letter not in result]
+    given = [batch + rows + summed, batch + summed + columns, batch + rows + columns]
+    whole = all(sorted(term) == sorted(parts) for term, parts in zip((left, right, result), given, strict=True))
+    if not whole or not len(rows) == len(columns) == len(summed) == 1 or not batch:
+        return None
+    left_order, right_order = tuple(map(left.index, given[0])), tuple(map(right.index, given[1]))
+    return Axes(left_order, right_order, tuple(map(given[2].index, result)), swapped)
+
+
+def as_products(module: fx.GraphModule, least: int) -> None:
+    """Write einsums of a CPU's tensors with at least so many elements as products of matrices."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.einsum):
+        equation, *operands = node.args
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = list(operands[0])
+        axes = axes_of(equation) if isinstance(equation, str) and len(operands) == 2 else None
+        left, right = operands if axes is not None else (None, None)
+        if axes is None or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
+            continue
+        fakes = [fake_of(one) for one in (left, right, node)]
+        if all(map(has_known_size, fakes)) and max(fake.numel() for fake in fakes) >= least:
+            replace(module.graph, node, *((right, left) if axes.swapped else (left, right)), axes)
+
+
+def has_known_size(fake: object) -> bool:
+    """Whether it is a tensor of floats on a CPU, without sizes that vary or axes of one place."""
+    if not isinstance(fake, Tensor) or not fake.dtype.is_floating_point or fake.device.type != "cpu":
+        return False
+    return all(type(size) is int and size > 1 for size in fake.shape)
+
+
+def replace(graph: fx.Graph, node: fx.Node, left: fx.Node, right: fx.Node, axes: Axes) -> None:
+    """Replace an einsum, unless its result would have other strides."""
+    fake = fake_of(node)
+    made: list[fx.Node] = []
+
+    def call(name: str, value: fx.Node, *args: fx.Node | int) -> fx.Node:
+        with fake.fake_mode, torch.set_grad_enabled(fake.requires_grad):
+            result = getattr(fake_of(value), name)(*map(fake_of, args))
+        made.append(graph.call_method(name, (value, *args)))
+        made[-1].meta.update({key: said for key, said in node.meta.items() if key != "example_value"})
+        made[-1].meta["example_value"] = result
+        return made[-1]
+
+    def permuted(value: fx.Node, order: tuple[int, ...]) -> fx.Node:
+        return value if order == tuple(range(len(order))) else call("permute", value, *order)
+
+    with graph.inserting_before(node):
+        product = call("matmul", permuted(left, axes.left), permuted(right, axes.right))
+        result = permuted(product, axes.result)
+    if fake_of(result).stride() == fake.stride() and fake_of(result).dtype == fake.dtype:
+        node.replace_all_uses_with(result)
+        made = [node]
+    for unread in reversed(made):
+        graph.erase_node(unread)
