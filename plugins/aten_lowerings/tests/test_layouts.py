@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -161,6 +162,23 @@ def test_training_on_a_cpu_takes_channels_last_where_blocks_of_channels_would_be
     found = [parameter.grad for parameter in model.parameters()]
     torch.testing.assert_close(found, expected)
     assert [n.stride() for n in found if n is not None] == [n.stride() for n in expected if n is not None]
+
+
+def test_training_on_a_cpu_takes_channels_last_where_batch_norm_reads_what_convolutions_make() -> None:
+    armature.reset()
+    layers = (nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.BatchNorm2d(32))
+    model, x = nn.Sequential(*layers), torch.randn(2, 16, 32, 32)
+    other = copy.deepcopy(model)
+    expected, found = model(x), armature.compile(other, fullgraph=True)(x)
+    torch.testing.assert_close(found, expected)
+    assert found.is_contiguous()
+    for result in (expected, found):
+        result.square().sin().mean().backward()
+    assert len(convolutions()) == 2
+    assert all(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(two.grad, one.grad)
+        assert one.grad is not None and two.grad is not None and one.grad.stride() == two.grad.stride()
 
 
 def test_training_on_a_cpu_stays_row_major_where_most_blocks_are_full() -> None:
