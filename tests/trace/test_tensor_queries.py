@@ -176,6 +176,7 @@ def conversions(x, y):
         x.to(torch.float64), x.to("cpu"), x.double(), x.half(), x.bfloat16(), x.int(), x.bool(), x.to(y), x.type(torch.int16),
         x.type_as(y), x.float() is x, x.to(torch.float32) is x, x.cpu() is x, x.contiguous() is x, x.clone() is x,
         x.to(torch.float32, copy=True) is x, x.view(torch.int32), x.byte(), x.char(), x.long(), x.short(),
+        x.type(torch.DoubleTensor), x.T.type(torch.LongTensor, non_blocking=True), x.type(torch.FloatTensor) is x,
     )  # fmt: skip
 
 

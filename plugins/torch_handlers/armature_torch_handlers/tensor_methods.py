@@ -113,6 +113,8 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
     if name == "type" and not args and not kwargs and self.device.type in TYPE_PREFIXES:
         text = torch.empty(0, dtype=self.dtype, device="meta").type().rpartition(".")[2]
         return call.constant(TYPE_PREFIXES[self.device.type] + text)
+    if name == "type" and args and isinstance(args[0], ClassValue) and type(args[0].cls) is type(torch.FloatTensor):
+        return tracer.graph.call("type", (self, call.constant(name_of(args[0].cls)), *args[1:]), kwargs)
     if name in ("item", "tolist") and tracer.config.capture_scalar_outputs:
         return item_of(tracer, self) if name == "item" else items_of(tracer, self)
     if name in VALUE_METHODS or (name == "type" and not args):
@@ -122,6 +124,11 @@ def method_of_tensor(call: Call, self: Value, /, *args: Value, **kwargs: Value) 
     if name in OPAQUE_METHODS:
         tracer.graph_break(STATE_METHODS.get(name, STATE_METHOD), function=f"Tensor.{name}")
     return None
+
+
+def name_of(kind: type) -> str:
+    """The name by which torch takes one of its old types, such as `torch.DoubleTensor`, which a node can't refer to."""
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def item_of(tracer: Tracing, tensor: TracedTensor) -> Value:
