@@ -1,4 +1,4 @@
-"""Convolutions with frozen weights: batch norms become part of them, and oneDNN has their weights in its own layout.
+"""Products with frozen weights: batch norms become part of them; oneDNN has convolutions' weights in its own layout.
 
 The weights are computed where the graph uses them; the core computes once what depends on frozen inputs alone.
 """
@@ -6,8 +6,9 @@ The weights are computed where the graph uses them; the core computes once what 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import attrs
 import torch
 from torch import fx
 
@@ -20,52 +21,79 @@ ACTIVATIONS: dict[object, str] = {aten.relu.default: "relu", aten.hardtanh.defau
 """What oneDNN computes while the result of a convolution is in registers, no slower than a loop of ours."""
 
 
+@attrs.frozen
+class Product:
+    """A node that multiplies by a weight, whose axis number `channels` is the channels of the result.
+    with_weights: makes the same with another weight and bias."""
+
+    weight: fx.Node
+    bias: fx.Node | None
+    channels: int
+    with_weights: Callable[[fx.Node, fx.Node], fx.Node]
+
+
+def product_of(node: fx.Node) -> Product | None:
+    """The node as a convolution or a linear layer; None if it is neither, or channels have no axis of their own."""
+    if node.target is aten.convolution.default:
+        image, weight, bias, *options = args_of(node)
+        *_, transposed, _, groups = options
+        if transposed and groups != 1:
+            return None
+        return Product(
+            weight, bias, int(transposed), lambda w, b: add_call(node, aten.convolution.default, image, w, b, *options)
+        )
+    if node.target is aten.mm.default and not node.kwargs:
+        rows, weight = args_of(node)[:2]
+        return Product(weight, None, 1, lambda w, b: add_call(node, aten.addmm.default, b, rows, w))
+    if node.target is aten.addmm.default and not node.kwargs and fake_of(node.args[0]).dim() == 1:
+        bias, rows, weight = args_of(node)[:3]
+        return Product(weight, bias, 1, lambda w, b: add_call(node, aten.addmm.default, b, rows, w))
+    return None
+
+
 def fold_batch_norms(module: object, ctx: Services) -> object:
-    """The pass: a convolution and the batch norm after it become one convolution if all their weights are frozen."""
+    """The pass: a convolution or linear layer and the batch norm after it become one if all their weights are
+    frozen."""
     if not isinstance(module, fx.GraphModule):
         return module
     norms = module.graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_no_training.default)
     known = frozen_values(module.graph, ctx.operators) if norms else set()
     for norm in norms:
-        convolution = norm.args[0]
-        if convolution.target is aten.convolution.default and len(convolution.users) == 1:
-            _fold(norm, convolution, known)
+        product = product_of(norm.args[0])
+        if product is not None and len(norm.args[0].users) == 1:
+            _fold(norm, norm.args[0], product, known)
     return module
 
 
-def _fold(norm: fx.Node, convolution: fx.Node, known: set[fx.Node]) -> None:
+def _fold(norm: fx.Node, node: fx.Node, product: Product, known: set[fx.Node]) -> None:
     _, *figures, _, eps = args_of(norm)
-    image, weight, bias, *options = args_of(convolution)
-    needed = [n for n in (*figures, weight, bias) if n is not None]
-    transposed = options[3]
-    same_dtype = fake_of(convolution).dtype == norm.meta["val"][0].dtype
-    if transposed or not same_dtype or not all(n in known for n in needed):
+    needed = [n for n in (*figures, product.weight, product.bias) if n is not None]
+    same_dtype = fake_of(node).dtype == norm.meta["val"][0].dtype
+    if not same_dtype or not all(n in known for n in needed):
         return
     if any(user.target is not operator.getitem or user.args[1] != 0 for user in norm.users if user.users):
         return
     first = [user for user in norm.users if user.args[1] == 0]
-    with norm.graph.inserting_before(convolution):
-        weight, bias = _folded(convolution, figures, eps, weight, bias)
-        made = add_call(convolution, aten.convolution.default, image, weight, bias, *options)
-    made.meta["val"] = fake_of(convolution)
+    with norm.graph.inserting_before(node):
+        made = product.with_weights(*_folded(node, figures, eps, product))
+    made.meta["val"] = fake_of(node)
     for result in first:
         result.replace_all_uses_with(made)
-    for node in (*norm.users, norm, convolution):
-        norm.graph.erase_node(node)
+    for gone in (*norm.users, norm, node):
+        norm.graph.erase_node(gone)
 
 
-def _folded(
-    like: fx.Node, figures: Sequence[fx.Node | None], eps: float, weight: fx.Node, bias: fx.Node | None
-) -> tuple[fx.Node, fx.Node]:
-    """Weight and bias of a convolution that includes the batch norm after it, computed in float32 at least and rounded
+def _folded(like: fx.Node, figures: Sequence[fx.Node | None], eps: float, product: Product) -> tuple[fx.Node, fx.Node]:
+    """Weight and bias of a product that includes the batch norm after it, computed in float32 at least and rounded
     once."""
-    dtype = fake_of(weight).dtype
-    factor, summand, mean, variance, wide_weight, bias = (_widened(like, one) for one in (*figures, weight, bias))
+    dtype = fake_of(product.weight).dtype
+    wide = (_widened(like, one) for one in (*figures, product.weight, product.bias))
+    factor, summand, mean, variance, wide_weight, bias = wide
     scale = add_call(like, aten.rsqrt.default, add_call(like, aten.add.Scalar, variance, eps))
     if factor is not None:
         scale = add_call(like, aten.mul.Tensor, scale, factor)
-    ones = [1] * (fake_of(weight).dim() - 1)
-    new_weight = add_call(like, aten.mul.Tensor, wide_weight, add_call(like, aten.view.default, scale, [-1, *ones]))
+    shape = [-1 if k == product.channels else 1 for k in range(fake_of(product.weight).dim())]
+    new_weight = add_call(like, aten.mul.Tensor, wide_weight, add_call(like, aten.view.default, scale, shape))
     offset = add_call(like, aten.neg.default, mean) if bias is None else add_call(like, aten.sub.Tensor, bias, mean)
     new_bias = add_call(like, aten.mul.Tensor, offset, scale)
     if summand is not None:

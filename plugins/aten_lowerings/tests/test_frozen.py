@@ -51,7 +51,25 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "groups": (lambda: nn.Sequential(nn.Conv2d(8, 16, 3, groups=4), nn.BatchNorm2d(16)), (2, 8, 24, 24), 0),
     "1d": (lambda: nn.Sequential(nn.Conv1d(8, 16, 3), nn.BatchNorm1d(16, affine=False)), (2, 8, 24), 0),
     "3d": (lambda: nn.Sequential(nn.Conv3d(4, 4, 3), nn.BatchNorm3d(4)), (2, 4, 8, 8, 8), 0),
-    "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(8, 16, 3), nn.BatchNorm2d(16)), (2, 8, 24, 24), 1),
+    "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(8, 16, 3), nn.BatchNorm2d(16)), (2, 8, 24, 24), 0),
+    "transposed, no bias": (
+        lambda: nn.Sequential(nn.ConvTranspose2d(8, 4, 3, 2, 1, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU()),
+        (2, 8, 12, 12),
+        0,
+    ),
+    "transposed, groups": (
+        lambda: nn.Sequential(nn.ConvTranspose2d(8, 16, 3, groups=4), nn.BatchNorm2d(16)),
+        (2, 8, 24, 24),
+        1,
+    ),
+    "transposed 1d": (lambda: nn.Sequential(nn.ConvTranspose1d(8, 16, 3), nn.BatchNorm1d(16)), (2, 8, 24), 0),
+    "linear": (lambda: nn.Sequential(nn.Linear(40, 24), nn.BatchNorm1d(24), nn.ReLU()), (64, 40), 0),
+    "linear, no bias": (lambda: nn.Sequential(nn.Linear(40, 24, bias=False), nn.BatchNorm1d(24)), (64, 40), 0),
+    "linear of sequences": (
+        lambda: nn.Sequential(nn.Linear(40, 24), nn.BatchNorm1d(30)),  # the channels are the steps
+        (2, 30, 40),
+        1,
+    ),
     "read twice": (Depthwise, (2, 8, 24, 24), 1),
 }
 
