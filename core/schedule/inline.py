@@ -168,10 +168,11 @@ class _Inliner:
         wide = sum(len(d) == len(item.outer) for n, d in depends(item.order).items() if isinstance(n, Load))
         if wide <= 1 and price <= CHEAP and len(item.loads) <= 2 and self.not_wider(item, store):
             return True
-        # Several readers at different points can load its sources instead, if that moves no more bytes.
-        again = len(readers) == 1 or (wide <= 1 and self.not_wider(item, store))
-        allowed = points(item.outer) * max(price, RECOMPUTE) if again else 0
-        return not together and self.work(item, store, readers) <= max(allowed, FREE_WORK)
+        # Several readers at different points can load its sources instead, if that moves no more bytes: as when each
+        # reads a part of its own.
+        once, work = points(item.outer), self.work(item, store, readers)
+        may_repeat = len(readers) == 1 or (wide <= 1 and (self.not_wider(item, store) or work <= once * price))
+        return not together and work <= max(once * max(price, RECOMPUTE) if may_repeat else 0, FREE_WORK)
 
     def turns_layout(self, item: Item, store: Store, readers: list[Item]) -> bool:
         """Whether it copies into another memory layout for readers that read each element many times.

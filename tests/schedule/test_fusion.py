@@ -237,6 +237,17 @@ def test_halves_of_a_product_read_at_other_places_are_computed_there() -> None:
     assert all(set(kernel.reads) == {"in_0", "in_1", "in_2"} for kernel in plan.kernels)
 
 
+@pytest.mark.parametrize(("part", "gathered"), [(16, True), (24, False)])
+def test_parts_of_gathered_rows_are_gathered_where_each_is_read(part: int, gathered: bool) -> None:
+    """As with embeddings in two halves. The rows' numbers, in 8 bytes, are read once for a whole row."""
+    w = LoopWriter(torch.float32)
+    table, numbers = w.input(50, 32), w.input(300, dtype=torch.int64)
+    rows = w.gather(table, numbers)
+    parts = [layout.slice_axis(rows, 1, 32 - part, part), layout.slice_axis(rows, 1, 0, part)]
+    plan = planned(w, w.graph(*(w.reduce("max", w.op("tanh", one), [1]) for one in parts)))
+    assert any(rows.buffer in kernel.reads for kernel in plan.kernels) is not gathered
+
+
 @pytest.mark.parametrize("written_later", [False, True])
 def test_products_of_what_was_joined_are_computed_where_they_are_summed(written_later: bool) -> None:
     """A join is written part by part, all of them before it is read; other writes may come between."""
