@@ -1,4 +1,4 @@
-"""The current device of an accelerator, on which torch's fastest allocator takes memory.
+"""The current device of an accelerator, on which torch's fastest allocator takes memory, and which "cuda" stands for.
 
 Source: `torch.accelerator`, whose own functions first ask each time which accelerator there is.
 """
@@ -6,6 +6,7 @@ Source: `torch.accelerator`, whose own functions first ask each time which accel
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -18,10 +19,28 @@ T = TypeVar("T")
 current_index: Callable[[], int] = _C._accelerator_getDeviceIndex
 
 
+@cache
+def _accelerator() -> tuple[str, int]:
+    """The type of this machine's accelerators, and how many there are. Neither changes while a process runs."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return ("", 0) if found is None else (found.type, torch.accelerator.device_count())
+
+
 def index_of(device: torch.device) -> int | None:
     """The device's index if it can be made the current one: if it is one of this machine's accelerators. Else None."""
-    accelerator = torch.accelerator.current_accelerator()
-    return device.index if accelerator is not None and accelerator.type == device.type else None
+    return None if device.index is None or device.type != _accelerator()[0] else device.index
+
+
+def with_index(device: torch.device) -> torch.device:
+    """The device that one without an index stands for at present."""
+    if device.index is not None or device.type != _accelerator()[0]:
+        return device
+    return torch.device(device.type, current_index())
+
+
+def current_of_several() -> int | None:
+    """The index of the current device if it could be another one. None where there are not several."""
+    return current_index() if _accelerator()[1] > 1 else None
 
 
 def on_device(index: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from armature.torch_abi import known_strides
+from armature.torch_abi import devices, known_strides
 from armature.torch_abi.fake_results import MOST, QUERIES, cached_result, keyed_call
 from armature.torch_abi.fake_rules import NO_RULES, AxesOfOne, Facts, FakeResult, FakeRules, check_operands
 from armature.torch_abi.jagged import is_jagged, ragged_axis, ragged_name, ragged_number
@@ -47,6 +47,7 @@ HOP_RULES: dict[Any, Any] = registered_hop_fake_fns
 WITHOUT_FAKES: Mapping[FakeResult, Callable[[Any], Exception]] = MappingProxyType({
     FakeResult.WRONG: UnsupportedOperatorException, FakeResult.UNSIZED: DynamicOutputShapeException,
 })  # fmt: skip
+PLACELESS = frozenset(("cpu", "meta"))  # types of which there is one device
 NULL_CONTEXT: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 PLAIN_TENSORS: frozenset[type] = frozenset({torch.Tensor, nn.Parameter})
 
@@ -90,16 +91,19 @@ class WatchingMode(FakeTensorMode):
     """A mode that records operators which draw random numbers or write, and corrects layouts that torch gets wrong.
 
     written: the tensors that operators have written to since the last query, with their versions before. knows: whether
-    the number of a fake is known; an operator that asks for it then raises NumberRead.
+    the number of a fake is known; an operator that asks for it then raises NumberRead. current: the index of the
+    current device, if there are several and an operator was given one: "cuda" stands for the current one.
     """
 
     random = False
     rules: FakeRules = NO_RULES
     written: tuple[tuple[Any, int], ...] = ()
     knows: Callable[[torch.Tensor], bool] | None = None
+    current: int | None = None
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The result of an operator, built anew from what is known of an earlier call like this one."""
         # nearly half of AOTAutograd's calls only ask for a tensor's device
         if (query := QUERIES.get(func)) is not None:
             return query(args)
@@ -108,6 +112,9 @@ class WatchingMode(FakeTensorMode):
         if func is NUMBER and self.knows is not None and self.knows(args[0]):
             raise NumberRead(args[0])
         facts, named = self.rules.of(func), kwargs or {}
+        if (device := named.get("device")) is not None and device.type not in PLACELESS:
+            # torch's cache of fakes, like ours, takes "cuda" for the same device whenever it is given
+            named, self.current = {**named, "device": devices.with_index(device)}, devices.current_of_several()
         call = None if facts.draws or facts.writes or not self.cache_enabled else keyed_call(self, func, args, named)
         if call is None:
             return self._computed(facts, func, types, args, named)

@@ -18,6 +18,7 @@ from armature.breaks.types import BreakEvent
 from armature.frame.data import FrameRequest
 from armature.frame.dynamic import is_registered
 from armature.frame.sources import LocalSource, ModeSource, Source
+from armature.torch_abi.devices import current_index
 from armature.torch_abi.fake import FakeWorld, in_transform, version_of
 from armature.torch_abi.grad_modes import set_default_dtype, set_grad_enabled
 from armature.torch_abi.guard_tree import forward_level
@@ -100,10 +101,11 @@ def tracing(tracer: Trace) -> Iterator[None]:
     except GraphBreak as stop:
         for check in tracer.ending.checks:
             check(tracer, None, None)
-        stop.guards, stop.idle = guards_so_far(tracer), not meets_tensors(tracer.objects, tracer.recorder)
+        stop.guards = (*guards_so_far(tracer), *tracer.sizes.conditions())
+        stop.idle = not meets_tensors(tracer.objects, tracer.recorder)
         raise
     except SkipFrame as skipped:
-        skipped.guards = guards_so_far(tracer)
+        skipped.guards = (*guards_so_far(tracer), *tracer.sizes.conditions())
         raise
     finally:
         set_grad_enabled(grad)
@@ -179,8 +181,8 @@ def argument_names(request: FrameRequest) -> tuple[str, ...]:
 
 def _finish(tracer: Trace, request: FrameRequest, result: Value) -> TracedFrame:
     if not meets_tensors(tracer.objects, tracer.recorder):
-        codes, guards = tuple(tracer.stack.codes.values()), guards_so_far(tracer)
-        raise SkipFrame("it computes nothing with tensors", idle=True, idle_codes=codes, guards=guards)
+        codes, guards = tracer.stack.codes.values(), (*guards_so_far(tracer), *tracer.sizes.conditions())
+        raise SkipFrame("it computes nothing with tensors", idle=True, idle_codes=tuple(codes), guards=guards)
     slot, computes = CompiledGraphSlot(), tracer.recorder.computes
     out = Rebuilder(tracer, request.code)
     code = out.finish(result, slot if computes else None)
@@ -196,15 +198,14 @@ def traced_frame(
     breaks: tuple[BreakEvent, ...] = (),
 ) -> TracedFrame:
     """Assemble the result: the graph with its outputs, its inputs, its guards, and the code that calls it."""
-    name = tracer.request.code.co_name
-    graph = None
+    name, graph = tracer.request.code.co_name, None
     if tracer.sizes.floats or tracer.precalls.reads_numbers:
         tracer.fakes.symbols.take_numbers()  # otherwise the graph takes them whenever it runs on fakes
     if computes:
         made = tracer.recorder.graph.output(tuple(out.outputs))
         made.meta["example_value"] = tuple(node.meta["example_value"] for node in out.outputs)
         graph = fx.GraphModule(dict(tracer.recorder.modules) or torch.nn.Module(), tracer.recorder.graph, name)
-    guards = (*tracer.guards.records.values(), *aliasing.guards(tracer))
+    guards = guards_so_far(tracer)
     inputs = graph_inputs(tracer.recorder, tracer.effects, tracer.fakes) if computes else ()
     return TracedFrame(
         name, graph, inputs, guards, code, slot, breaks, tracer.recorder.mutates, out.undo, tracer.sizes.guards
@@ -212,8 +213,10 @@ def traced_frame(
 
 
 def guards_so_far(tracer: Tracing) -> tuple[Guard, ...]:
-    """The guards on everything that tracing has relied on so far."""
-    return (*tracer.guards.records.values(), *aliasing.guards(tracer), *tracer.sizes.conditions())
+    """The guards on everything that tracing has relied on so far, but conditions on sizes."""
+    if (index := tracer.fakes.mode.current) is not None:
+        tracer.guards.answers(current_index, (), {}, index)
+    return (*tracer.guards.records.values(), *aliasing.guards(tracer))
 
 
 def meets_tensors(objects: Objects[Any, Any, Any], recorder: Recorder) -> bool:

@@ -193,8 +193,7 @@ def run_on_fakes(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Any
         with dispatcher, asking:
             if isinstance(fn, str):
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
-            run = tracer.fakes.getitem if fn is operator.getitem else fn
-            return run(*fakes, **named)
+            return (tracer.fakes.getitem if fn is operator.getitem else fn)(*fakes, **named)
     except (RecursionError, NumberRead):
         raise
     except DYNAMIC_SHAPE:
@@ -230,9 +229,7 @@ def record(tracer: Tracing, kind: str, target: Any, args: tuple[Any, ...], kwarg
         tracer.graph_break("class-as-argument")
     interrupts.check()
     node = tracer.recorder.graph.create_node(kind, target, args, kwargs)
-    summary, trace, _ = tracer.stack.origin()
-    node.meta["origin"] = summary
-    node.meta["stack_trace"] = trace
+    node.meta["origin"], node.meta["stack_trace"], _ = tracer.stack.origin()
     return node
 
 
