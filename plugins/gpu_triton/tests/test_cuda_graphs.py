@@ -157,6 +157,9 @@ def test_a_training_step_needs_no_more_memory_than_without_recordings() -> None:
         compiled(x).square().mean().backward()
         return (torch.cuda.max_memory_reserved() - before) / 2**20
 
+    for mode in ("default", "reduce-overhead"):  # libraries take memory for themselves, for each stream, at first
+        peak(mode)
+    armature.reset()
     assert peak("reduce-overhead") < 1.2 * peak("default") + 32
 
 
