@@ -138,7 +138,7 @@ class Outer:
         self.copies[node] = self.graph.node_copy(node, lambda used: copied(self.graph, used, self.copies))
         if node.meta.get("example_value") is None:
             return
-        if calls_graphs(node):
+        if calls_graphs(node) or node.meta.get(BETWEEN_PIECES, True) is not True:
             self.fakes[node] = tree_map(self.in_this_mode, node.meta["example_value"])
             return
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.fake)

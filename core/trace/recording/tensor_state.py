@@ -14,7 +14,7 @@ from armature.torch_abi.altering import is_leaf, is_parameter, is_view
 from armature.torch_abi.fake import of_transform
 
 AS_CAPTURED = "as_captured"  # in the meta of a node that has no place in a functional graph
-BETWEEN_PIECES = "apart"  # in the meta of a node that runs between the pieces of a functional graph
+BETWEEN_PIECES = "apart"  # in the meta of a node that runs between the pieces of a graph: True, or fakes of results
 LEAF_VIEW = "leaf_view"  # in the meta of a view made under no_grad of a tensor that requires gradients
 
 

@@ -1,4 +1,9 @@
-"""LSTM on CUDA: torch's kernel inspects the memory of the weights, which fakes lack, so shapes are computed here."""
+"""Recurrent networks whose results are described here, because torch's own functions fail on fakes.
+
+LSTM on CUDA: torch's kernel inspects the memory of the weights, which fakes lack. GRU and plain networks on a CPU over
+sequences whose length varies: their operators unroll them, a copy of the cell for each step, so that each length would
+be compiled by itself. As torch's own call between the pieces of the graph they take any length.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from armature.plugin_api import Call, TracedTensor, Value, handles
+from armature.plugin_api import BETWEEN_PIECES, Call, TracedTensor, Value, existing, handles
 
 
 def lstm_results(
@@ -22,15 +27,21 @@ def lstm_results(
     batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Tensors like the results of `torch.lstm`: output, hidden state and cell state."""
-    h, c = hidden
+    out, h, c = results_like(x, hidden, params, bidirectional, batch_first)
+    return out, h, c
+
+
+def results_like(
+    x: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor], bidirectional: bool, batch_first: bool
+) -> tuple[Tensor, ...]:
+    """Tensors like the output and the states."""
     steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
-    out = x.new_empty((steps, batch, h.shape[-1] * (2 if bidirectional else 1)))
-    results = [out, torch.empty_like(h), torch.empty_like(c)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, h, c, *params)):
+    out = x.new_empty((steps, batch, hidden[0].shape[-1] * (2 if bidirectional else 1)))
+    results = [out, *map(torch.empty_like, hidden)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *hidden, *params)):
         link = x.new_ones((), requires_grad=True)
         results = [r * link for r in results]
-    out = results[0].transpose(0, 1) if batch_first else results[0]
-    return out, results[1], results[2]
+    return results[0].transpose(0, 1) if batch_first else results[0], *results[1:]
 
 
 @handles(torch.lstm)
@@ -43,3 +54,35 @@ def lstm(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     if not isinstance(fake, torch.Tensor) or fake.device.type != "cuda" or fake.dim() != 3:
         return None
     return call.graph_call_as(lstm_results, call.fn, *args)
+
+
+def plain_results(
+    x: Tensor,
+    hidden: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """Tensors like the results of `torch.gru` and its kin: output and hidden state."""
+    return results_like(x, (hidden,), params, bidirectional, batch_first)
+
+
+@handles(*existing("torch.gru", "torch.rnn_tanh", "torch.rnn_relu"))
+def over_any_length(call: Call, *args: Value, **kwargs: Value) -> Value | None:
+    """The form for plain tensors over a length that varies; packed sequences have one argument more."""
+    x, *_, batch_first = args
+    if len(args) != 9 or kwargs or not isinstance(x, TracedTensor) or torch.is_autocast_enabled("cpu"):
+        return None
+    fake = x.as_fake(call.tracing)
+    if not isinstance(fake, torch.Tensor) or fake.device.type != "cpu" or fake.dim() != 3:
+        return None
+    if not batch_first.is_constant or type(fake.shape[1 if batch_first.as_constant() else 0]) is int:
+        return None
+    made = call.graph_call_as(plain_results, call.fn, *args)
+    node = next(node for node in reversed(call.tracing.recorder.graph.nodes) if node.target is call.fn)
+    node.meta[BETWEEN_PIECES] = node.meta["example_value"]
+    return made
