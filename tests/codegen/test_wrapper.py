@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -22,6 +21,7 @@ from armature.lower.index import Size
 from armature.schedule.schedule import schedule
 from armature.testing.lowering_kit import context
 from armature.torch_abi.operators import direct
+from tests.support.current_device import CurrentDevice
 from tests.support.loop_graphs import LoopWriter
 from tests.support.plan_kit import PlanBackend
 
@@ -63,18 +63,8 @@ def test_wrapper_reads_like_a_program() -> None:
 def test_memory_is_taken_while_the_device_of_the_tensors_is_the_current_one(
     boxed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    current = [0]
-
-    def on_device(index: int, function: Callable[..., Any], *args: Any) -> Any:
-        current.append(index)
-        try:
-            return function(*args)
-        finally:
-            current.pop()
-
-    monkeypatch.setattr(wrapper, "index_of", lambda device: 1)
-    monkeypatch.setattr(wrapper, "current_index", lambda: current[-1])
-    monkeypatch.setattr(wrapper, "on_device", on_device)
+    current = CurrentDevice(own=1)
+    current.stand_in(wrapper, monkeypatch)
     w = LoopWriter()
     graph = w.graph(w.extern(aten.mm.default, w.op("tanh", w.input(4, 4)), w.input(4, 4), shape=(4, 4)))
     ctx = context((), PlanBackend())
@@ -83,11 +73,10 @@ def test_memory_is_taken_while_the_device_of_the_tensors_is_the_current_one(
     steps = [line.strip() for line in program.wrapper.splitlines()[1:4]]
     assert steps == [f"def call({given}):", "if current_index() != 1:", f"return on_device(1, call, {given})"]
     seen: list[int] = []
-    names = {**program.bindings, **{kernel: lambda *args: seen.append(current[-1]) for kernel in kernels(program)}}
+    names = {**program.bindings, **{kernel: lambda *args: seen.append(current.index) for kernel in kernels(program)}}
     exec(program.wrapper, names)
     call: Any = names["call"]
-    for outside in (0, 1):
-        current[0] = outside
+    for current.index in (0, 1):
         inputs = [torch.ones(4, 4, dtype=torch.float64) for _ in range(2)]
         assert len(call(inputs) if boxed else call(*inputs)) == 1
     assert seen == [1, 1]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 import armature
 from armature.run import replay
 from armature.run.replay import MOST
+from tests.support.current_device import CurrentDevice
 from tests.support.recording import MEMORY, OPTIONS, Recorder, recording, told
 
 
@@ -37,19 +37,9 @@ def test_the_second_call_is_recorded_and_others_replay(recorder: Recorder) -> No
 def test_recorded_while_the_device_of_the_tensors_is_the_current_one(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    current = [0]
-
-    def on_device(index: int, function: Callable[..., Any], *args: Any) -> Any:
-        current.append(index)
-        try:
-            return function(*args)
-        finally:
-            current.pop()
-
-    monkeypatch.setattr(replay, "index_of", lambda device: 1)
-    monkeypatch.setattr(replay, "current_index", lambda: current[-1])
-    monkeypatch.setattr(replay, "on_device", on_device)
-    monkeypatch.setattr(type(recorder), "place", lambda self, device: 7 if current[-1] == 1 else None)
+    current = CurrentDevice(own=1)
+    current.stand_in(replay, monkeypatch)
+    monkeypatch.setattr(type(recorder), "place", lambda self, device: 7 if current.index == 1 else None)
     compiled = armature.compile(lambda x: (x.sin() * 2 + 1).softmax(-1), **OPTIONS)
     for _ in range(4):
         x = torch.randn(3, 4)

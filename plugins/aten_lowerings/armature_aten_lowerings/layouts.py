@@ -103,8 +103,8 @@ def fills_blocks(node: fx.Node) -> bool:
 
 def is_normed(node: fx.Node) -> bool:
     """Whether batch norm reads a convolution's result. Its loops over all pixels of a channel, and what follows it,
-    are as fast with channels last, and oneDNN saves its copies: training steps of ten such networks took 0.68 to 1.0
-    of the time (one core of an EPYC). Group norm and instance norm view images by rows: 0.96 to 1.1."""
+    are as fast with channels last, and oneDNN saves its copies: training steps of twelve such networks took 0.68 to 1.0
+    of the time (one core of a busy EPYC). Group norm and instance norm view images by rows: 0.97 to 1.1."""
     return any(user.target in BATCH_NORMS for user in node.users)
 
 

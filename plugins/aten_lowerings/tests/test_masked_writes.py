@@ -44,6 +44,14 @@ def of_view(x: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 SHAPES = {"token": (5,), "row": (1, 5), "number": (), "column": (1, 1)}
 
 
+def same_gradients(found: Tensor, expected: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    gradient = torch.rand_like(expected)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, inputs, gradient), torch.autograd.grad(expected, inputs, gradient), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("masked", ["some", "none", "all"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("program", [by_item, by_items, twice, added, of_view])
@@ -55,13 +63,7 @@ def test_gradients(program: Callable[[Tensor, Tensor, Tensor], Tensor], shape: t
     expected, found = program(x, mask, value), compiled(x, mask, value)
     torch.testing.assert_close(found, expected)
     assert found.stride() == expected.stride()
-    gradient = torch.rand_like(expected)
-    for given, wanted in zip(
-        torch.autograd.grad(found, (x, value), gradient),
-        torch.autograd.grad(expected, (x, value), gradient),
-        strict=True,
-    ):
-        torch.testing.assert_close(given, wanted)
+    same_gradients(found, expected, (x, value))
 
 
 def test_as_many_rows_as_the_mask_has_are_written_one_by_one() -> None:
@@ -116,13 +118,7 @@ def test_masks_beside_other_tensors(at: tuple[Any, ...], way: Callable[..., obje
     x, value = torch.rand(3, 3, 3, requires_grad=True), torch.rand(*size, 1).requires_grad_()
     found, expected = armature.compile(program, fullgraph=True)(x, value), program(x, value)
     torch.testing.assert_close(found, expected)
-    gradient = torch.rand_like(expected)
-    for ours, theirs in zip(
-        torch.autograd.grad(found, (x, value), gradient),
-        torch.autograd.grad(expected, (x, value), gradient),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs)
+    same_gradients(found, expected, (x, value))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -15,9 +15,9 @@ from torch import Tensor
 from armature.plugin_api import BETWEEN_PIECES, Call, TracedTensor, Value, existing, handles
 
 
-def lstm_results(
+def results_like(
     x: Tensor,
-    hidden: Sequence[Tensor],
+    hidden: Tensor | Sequence[Tensor],
     params: Sequence[Tensor],
     has_biases: bool,
     num_layers: int,
@@ -25,20 +25,13 @@ def lstm_results(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Tensors like the results of `torch.lstm`: output, hidden state and cell state."""
-    out, h, c = results_like(x, hidden, params, bidirectional, batch_first)
-    return out, h, c
-
-
-def results_like(
-    x: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor], bidirectional: bool, batch_first: bool
 ) -> tuple[Tensor, ...]:
-    """Tensors like the output and the states."""
+    """Tensors like the results of `torch.lstm`, `torch.gru` and their kin: the output, and the states."""
+    states = (hidden,) if isinstance(hidden, Tensor) else tuple(hidden)
     steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
-    out = x.new_empty((steps, batch, hidden[0].shape[-1] * (2 if bidirectional else 1)))
-    results = [out, *map(torch.empty_like, hidden)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *hidden, *params)):
+    out = x.new_empty((steps, batch, states[0].shape[-1] * (2 if bidirectional else 1)))
+    results = [out, *map(torch.empty_like, states)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *params)):
         link = x.new_ones((), requires_grad=True)
         results = [r * link for r in results]
     return results[0].transpose(0, 1) if batch_first else results[0], *results[1:]
@@ -53,27 +46,12 @@ def lstm(call: Call, *args: Value, **kwargs: Value) -> Value | None:
     fake = args[0].as_fake(call.tracing)
     if not isinstance(fake, torch.Tensor) or fake.device.type != "cuda" or fake.dim() != 3:
         return None
-    return call.graph_call_as(lstm_results, call.fn, *args)
-
-
-def plain_results(
-    x: Tensor,
-    hidden: Tensor,
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    """Tensors like the results of `torch.gru` and its kin: output and hidden state."""
-    return results_like(x, (hidden,), params, bidirectional, batch_first)
+    return call.graph_call_as(results_like, call.fn, *args)
 
 
 @handles(*existing("torch.gru", "torch.rnn_tanh", "torch.rnn_relu"))
 def over_any_length(call: Call, *args: Value, **kwargs: Value) -> Value | None:
-    """The form for plain tensors over a length that varies; packed sequences have one argument more."""
+    """The form for plain tensors over a length that varies; the data of packed sequences has two axes."""
     x, *_, batch_first = args
     if len(args) != 9 or kwargs or not isinstance(x, TracedTensor) or torch.is_autocast_enabled("cpu"):
         return None
@@ -82,7 +60,7 @@ def over_any_length(call: Call, *args: Value, **kwargs: Value) -> Value | None:
         return None
     if not batch_first.is_constant or type(fake.shape[1 if batch_first.as_constant() else 0]) is int:
         return None
-    made = call.graph_call_as(plain_results, call.fn, *args)
+    made = call.graph_call_as(results_like, call.fn, *args)
     node = next(node for node in reversed(call.tracing.recorder.graph.nodes) if node.target is call.fn)
     node.meta[BETWEEN_PIECES] = node.meta["example_value"]
     return made

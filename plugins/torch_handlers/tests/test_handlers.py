@@ -383,7 +383,7 @@ def test_the_results_told_for_an_lstm_are_those_of_torch(batch_first: bool, bidi
     x, states = torch.randn(5, 6, 3), torch.zeros(4 if bidirectional else 2, 5 if batch_first else 6, 4)
     weights = [w for w in module._flat_weights if w is not None]
     args = (x, [states, states], weights, True, 2, 0.0, True, bidirectional, batch_first)
-    for told, real in zip(recurrent.lstm_results(*args), torch.lstm(*args), strict=True):
+    for told, real in zip(recurrent.results_like(*args), torch.lstm(*args), strict=True):
         assert (told.shape, told.stride(), told.dtype, told.requires_grad, told.is_leaf) == (
             real.shape, real.stride(), real.dtype, real.requires_grad, real.is_leaf,
         )  # fmt: skip
