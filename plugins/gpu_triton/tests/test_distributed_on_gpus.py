@@ -110,9 +110,13 @@ def trained(wrap: Wrap, compiling: Mapping[str, Any], rank: int, world: int, aut
             found.append([loss.detach(), *(whole(p.grad) for p in model.parameters() if p.grad is not None)])
         assert len(found[0]) == len(found[1]) > 10
         apart = max(apart, *(float((a - b).abs().max()) for a, b in zip(*found, strict=True)))
+    return {"apart": apart, **compiled()}
+
+
+def compiled() -> dict[str, Any]:
+    """What was compiled since the last reset."""
     done = session().compilations
     return {
-        "apart": apart,
         "breaks": [event.type.id for one in done for event in one.breaks],
         "captured": sum(one.module is not None for one in done),
     }
@@ -129,9 +133,9 @@ def reduced(rank: int, world: int) -> dict[str, Any]:
         return parts.cos() + 1
 
     armature.reset()
-    compiled = armature.compile(fn, fullgraph=True)
+    call = armature.compile(fn, fullgraph=True)
     x = torch.randn(6, 5, device="cuda")
-    return {"apart": max(float((compiled(x) - fn(x)).abs().max()) for _ in range(3)), "breaks": [], "captured": 1}
+    return {"apart": max(float((call(x) - fn(x)).abs().max()) for _ in range(3)), **compiled()}
 
 
 KERNELS: dict[str, Any] = {"fullgraph": True}
