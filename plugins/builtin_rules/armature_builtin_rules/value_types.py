@@ -8,6 +8,7 @@ from armature.plugin_api import ValueType
 from armature_builtin_rules import (
     buffers,
     caches,
+    context_variables,
     deques,
     dict_kinds,
     enum_values,
@@ -29,6 +30,7 @@ VALUE_TYPES = (
     *getters.VALUE_TYPES,
     *iterators.VALUE_TYPES,
     *buffers.VALUE_TYPES,
+    *context_variables.VALUE_TYPES,
     *deques.VALUE_TYPES,
     *dict_kinds.VALUE_TYPES,
     *dict_views.VALUE_TYPES,

@@ -24,7 +24,6 @@ SETTERS = (
     "torch.autograd.set_detect_anomaly",
     "torch._C._set_default_tensor_type",
     "torch._C._set_warnAlways",
-    "torch._C._set_cudnn_allow_tf32",
     "torch._C._set_math_sdp_enabled",
     "torch._C._set_sdp_use_math",
     "torch._C._set_sdp_use_flash",

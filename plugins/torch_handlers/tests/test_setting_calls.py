@@ -33,6 +33,12 @@ def settings() -> tuple[object, ...]:
         torch.backends.cudnn.deterministic,
         torch.backends.mkldnn.enabled,
         torch.is_warn_always_enabled(),
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.conv.fp32_precision,
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction_split_k,
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+        torch.backends.cuda.matmul.allow_fp16_accumulation,
     )
 
 
@@ -67,6 +73,10 @@ def set_first() -> None:
     torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = False
     torch.backends.mkldnn.enabled = True
     torch.set_warn_always(False)
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = True
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
+    torch.backends.cuda.matmul.allow_fp16_accumulation = False
 
 
 def noted(x: Tensor) -> Tensor:
@@ -144,7 +154,29 @@ def of_warnings(x: Tensor) -> Any:
     return noted(x), torch.is_warn_always_enabled()
 
 
+def of_convolutions(x: Tensor) -> Any:
+    torch.backends.cudnn.allow_tf32 = False
+    x = noted(x)
+    torch.backends.cudnn.allow_tf32 = not torch.backends.cudnn.allow_tf32
+    x = noted(x) * 2
+    torch.backends.cudnn.allow_tf32 = False
+    return x, torch.backends.cudnn.allow_tf32
+
+
+def of_reductions(x: Tensor) -> Any:
+    products = torch.backends.cuda.matmul
+    products.allow_fp16_reduced_precision_reduction = False
+    products.allow_bf16_reduced_precision_reduction = not products.allow_bf16_reduced_precision_reduction
+    products.allow_fp16_accumulation = True
+    x = noted(x) * (1 + products.allow_fp16_reduced_precision_reduction + products.allow_fp16_accumulation)
+    products.allow_fp16_reduced_precision_reduction = (False, False)
+    x = noted(x) * 2
+    products.allow_fp16_reduced_precision_reduction = True
+    return x, products.allow_fp16_reduced_precision_reduction_split_k
+
+
 PROGRAMS = [
+    of_convolutions, of_reductions,
     set_and_reset, left_set, changed_again, by_attribute, of_attention, as_it_is, in_debug_mode, in_a_block,
     of_a_module, of_another_module, of_warnings,
 ]  # fmt: skip

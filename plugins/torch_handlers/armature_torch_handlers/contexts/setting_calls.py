@@ -69,6 +69,25 @@ def set_tf32_back(allowed: bool, *precisions: str) -> None:
     set_precision_back(*precisions)
 
 
+CONVOLUTIONS = tuple(
+    part
+    for part in (getattr(torch.backends.cudnn, name, None) for name in ("conv", "rnn"))
+    if hasattr(part, "fp32_precision")
+)
+
+
+def cudnn_tf32_now() -> Arguments:
+    """Whether convolutions on GPUs may be in TF32, and the precisions. Errors: RuntimeError where these differ."""
+    return (torch.backends.cudnn.allow_tf32, *(part.fp32_precision for part in CONVOLUTIONS))
+
+
+def set_cudnn_tf32_back(allowed: bool, *precisions: str) -> None:
+    """Set it back, also where the precisions were set and not this."""
+    torch.backends.cudnn.allow_tf32 = allowed
+    for part, held in zip(CONVOLUTIONS, precisions, strict=True):
+        part.fp32_precision = held
+
+
 @attrs.frozen
 class One:
     """What a function returns, as the only argument of another."""
@@ -96,6 +115,18 @@ BY_FUNCTION = {
         for fn in existing("torch._C._set_cublas_allow_tf32")  # `torch.backends.cuda.matmul.allow_tf32 = ...`
     },
     **{
+        fn: Setting("precision of convolutions", cudnn_tf32_now, fn, set_cudnn_tf32_back)
+        for fn in existing("torch._C._set_cudnn_allow_tf32")
+    },
+    **{
+        setter: Setting(read.__name__, read, setter, setter)  # two flags, in one tuple
+        for reads, sets in (
+            (f"torch._C._get_cublas_allow_{name}", f"torch._C._set_cublas_allow_{name}")
+            for name in ("fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
+        )
+        for read, setter in zip(existing(reads), existing(sets), strict=False)
+    },
+    **{
         fn: Setting(f"kernels of attention: {read.__name__}", One(read), fn, fn)
         for read, fn in (
             (CUDA.flash_sdp_enabled, CUDA.enable_flash_sdp),
@@ -112,6 +143,7 @@ BY_FUNCTION = {
             ("torch._C._get_cudnn_benchmark", "torch._C._set_cudnn_benchmark"),
             ("torch._C._get_cudnn_deterministic", "torch._C._set_cudnn_deterministic"),
             ("torch._C._get_mkldnn_enabled", "torch._C._set_mkldnn_enabled"),
+            ("torch._C._get_cublas_allow_fp16_accumulation", "torch._C._set_cublas_allow_fp16_accumulation"),
             ("torch._C._get_mkldnn_deterministic", "torch._C._set_mkldnn_deterministic"),
         )
         for read, setter in zip(existing(reads), existing(sets), strict=False)  # none where torch lacks one
@@ -227,16 +259,16 @@ def use_deterministic_algorithms(call: Call, mode: Value, *, warn_only: Value | 
 
 @handles(*BY_FUNCTION)
 def set_one(call: Call, *args: Value, **kwargs: Value) -> Value:
-    """A setting of one value from here on."""
+    """A setting of one value from here on, or of two that are one setting."""
     if isinstance(call.fn, FunctionType):
         try:
             args, kwargs = inspect.signature(call.fn).bind(*args, **kwargs).args, {}
         except TypeError:  # eager mode says it in its words
             cannot(call)
-    if kwargs or len(args) != 1 or not args[0].is_constant:
+    if kwargs or not args or not all(value.is_constant for value in args):
         cannot(call)
-    wanted = args[0].as_constant()
-    return set_from_here(call, call.fn.__name__, (DEBUG_MODES.get(wanted, wanted),))
+    given = (value.as_constant() for value in args)
+    return set_from_here(call, call.fn.__name__, tuple(DEBUG_MODES.get(wanted, wanted) for wanted in given))
 
 
 @handles(torch.backends.ContextProp.__set__)
