@@ -1,4 +1,4 @@
-"""`contextvars.ContextVar`: what it holds is read and guarded in the context of the call, and set when the frame ends."""
+"""`contextvars.ContextVar`: what it holds in the context of a call is guarded, and set when the frame ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from armature.plugin_api import MISSING, Args, BoundMethod, CallSource, Kwargs, 
 METHODS = {"get": 1, "set": 1, "reset": 1}  # and the most arguments of each
 
 
-def content(variable: ContextVar[object]) -> object:
+def content_of(variable: ContextVar[object]) -> object:
     """What a variable holds in this context, MISSING if nothing."""
     return variable.get(MISSING)
 
@@ -29,11 +29,11 @@ def content_or_default(variable: ContextVar[object]) -> object:
 
 @attrs.define(eq=False)
 class ContextVariableValue(Value):
-    """A context variable of the program. held: what the frame has set; None as long as it has set nothing."""
+    """A context variable of the program. content: what the frame has set; None as long as it has set nothing."""
 
     obj: ContextVar[object]
     source: Source = attrs.field(kw_only=True)
-    held: Value | None = None
+    content: Value | None = None
 
     mutable = True
     slots = frozenset({"__hash__"})
@@ -58,28 +58,28 @@ class ContextVariableValue(Value):
         if name == "get":
             return self.get(tracer, *args)
         if name == "set":
-            before, self.held = self.held, args[0]
+            before, self.content = self.content, args[0]
             tracer.mutate(self)
             return TokenValue(self, before)
         token = args[0]
         if not isinstance(token, TokenValue) or token.variable is not self or token.used:
             return super().call_method(tracer, name, args, kwargs)
-        token.used, self.held = True, token.before
+        token.used, self.content = True, token.before
         return tracer.constant(None)
 
     def get(self, tracer: Tracing, default: Value | None = None) -> Value:
         """What it holds, else a default."""
-        if self.held is not None:
-            return self.held
-        read, words = (content_or_default, "{}.get()") if default is None else (content, "{}.get(...)")
+        if self.content is not None:
+            return self.content
+        read, words = (content_or_default, "{}.get()") if default is None else (content_of, "{}.get(...)")
         now = read(self.obj)
         if now is not MISSING:
-            return cast(Value, tracer.objects.wrap(now, CallSource(self.source, read, words)))
+            return tracer.objects.wrap(now, CallSource(self.source, read, words))
         tracer.guards.answers(read, (self.obj,), {}, MISSING)
         return tracer.raise_value(LookupError, (self,)) if default is None else default
 
     def writes(self, out: object) -> list[Write]:
-        return [] if self.held is None else [Write(ContextVar.set, (self, self.held))]
+        return [] if self.content is None else [Write(ContextVar.set, (self, self.content))]
 
 
 @attrs.define(eq=False)

@@ -42,6 +42,7 @@ from armature.plugin_api import (
     handles,
 )
 from armature.plugin_api import numpy_layer as layer
+from armature_torch_handlers.array_numbers import NumbersAsTensors
 from armature_torch_handlers.array_types import Elements
 from armature_torch_handlers.contexts.array_errors import set_inside
 
@@ -347,6 +348,7 @@ def _as_numpy_has_it(tracer: Tracing, result: Value, expected: object, inputs: l
 def _mended(tracer: Tracing, result: TracedTensor, expected: Elements, inputs: list[ArrayValue], name: str) -> Value:
     """Give the result the strides of numpy's result, and copy it if numpy's is a copy."""
     if not isinstance(expected, np.ndarray):
+        tracer.recorder.rewrites[NumbersAsTensors(tracer, ArrayValue)] = None
         return ArrayValue(_copied(tracer, result, inputs), expected)
     view = any(layer.share_memory(expected, value.shadow) for value in inputs)
     shares = any(_share(result, value.tensor) for value in inputs)

@@ -1,4 +1,4 @@
-"""Single numbers from numpy's legacy generators are drawn before the graph."""
+"""Numbers and arrays from numpy's generators are drawn before the graph."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 import armature
 
 OWN = np.random.RandomState(np.random.PCG64(3))
+NEW = np.random.default_rng(4)
 WHOLE: dict[str, Callable[[torch.Tensor], Any]] = {
     "mixup": lambda x: x * np.random.beta(0.4, 0.4) + x.flip(0) * np.random.random(),
     "numbers": lambda x: (
@@ -22,21 +23,53 @@ WHOLE: dict[str, Callable[[torch.Tensor], Any]] = {
     ),
     "arithmetic": lambda x: x * (np.random.uniform(-1, 1) * 2 + 1),
     "own generator": lambda x: x * OWN.normal() + OWN.poisson(3.0),
+    "arrays": lambda x: (x + torch.from_numpy(np.random.rand(3)).float() * np.random.rand(), np.random.randn(2, 2)),
+    "written": lambda x: written(x, np.random.uniform(-1, 1, size=3)),
+    "places": lambda x: x[torch.from_numpy(np.random.permutation(3))] + np.random.choice(4, size=(2, 1), p=None)[0, 0],
+    "a seed": lambda x: (np.random.seed(3), x * np.random.rand(), np.random.rand(2)),
+    "a seed later": lambda x: (x * np.random.rand(), np.random.seed(seed=5), np.random.rand(2), OWN.normal()),
+    "new style": lambda x: (
+        x + torch.as_tensor(NEW.random(3)),
+        NEW.integers(5, size=2),
+        NEW.normal() * x,
+        NEW.choice(9),
+    ),
 }
+
+
+def written(x: torch.Tensor, drawn: Any) -> Any:
+    drawn += 1
+    shared = torch.from_numpy(drawn)
+    shared.mul_(2)
+    return x * shared, drawn
+
+
 BROKEN: dict[str, Callable[[torch.Tensor], Any]] = {
-    "an array": lambda x: x + torch.from_numpy(np.random.rand(3)).float() * np.random.rand(),
+    "a list of choices": lambda x: x + np.random.choice([1.0, 2.0]),
+    "sizes that vary": lambda x: x + np.random.rand(int(x.sum()))[0],
     "a branch": lambda x: x + 1 if np.random.random() < 0.5 else x - 1,
-    "a seed": lambda x: (np.random.seed(3), x * np.random.rand()),
+    "a seed of the system": lambda x: (np.random.seed(None), np.random.seed(1), x * np.random.rand()),
+    "a wrong seed": lambda x: x + (1 if refused(-1) else np.random.rand()),
     "a list": lambda x: (np.random.shuffle([1, 2, 3]), x * np.random.rand()),
 }
 
 
+def refused(seed: int) -> bool:
+    try:
+        np.random.seed(seed)
+    except ValueError:
+        return True
+    return False
+
+
 def runs(function: Callable[[torch.Tensor], Any], generator: np.random.RandomState) -> list[Any]:
     np.random.seed(0)
-    start = generator.get_state(legacy=False)
+    start, new = generator.get_state(legacy=False), NEW.bit_generator.state
     found = [function(torch.arange(3.0)) for _ in range(4)]
+    found += [generator.normal(), NEW.normal(), np.random.rand()]
     generator.set_state(start)
-    return [*found, np.random.rand()]
+    NEW.bit_generator.state = new
+    return found
 
 
 @pytest.mark.parametrize("backend", ["eager", "auto"])

@@ -118,14 +118,14 @@ ROWS = with_examples(
         ),
         BreakType(
             "context-variable",
-            "Context variable",
-            "{function} reads or sets a context variable.",
+            "Context variables",
+            "{function} copies or enters a context of variables, or one is used otherwise than by `get` and `set`.",
             (
-                fundamental("Read it before the compiled function is called, and pass the value as an argument."),
-                fundamental("Keep the value in an attribute of the module, which is guarded."),
+                fundamental("`variable.get()`, `variable.set(value)` and `variable.reset(token)` stay in the graph."),
+                fundamental("Copy or enter the context before the compiled function is called."),
             ),
             code="AB0211",
-            cause="Its value depends on the current thread and task, which guards do not check.",
+            cause="Which context a thread or task is in is not known to a graph.",
             also=("GB4026",),
         ),
         BreakType(

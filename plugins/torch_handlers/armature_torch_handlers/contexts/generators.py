@@ -52,15 +52,8 @@ READ_BY = existing(
     "torch._C._get_miopen_immediate",
     "torch.backends.opt_einsum._get_enabled",
     "torch._C._check_sparse_tensor_invariants",
-    *(
-        f"torch._C._get_cublas_allow_{name}"
-        for name in (
-            "tf32",
-            "fp16_accumulation",
-            "fp16_reduced_precision_reduction",
-            "bf16_reduced_precision_reduction",
-        )  # fmt: skip
-    ),
+    *(f"torch._C._get_cublas_allow_{name}" for name in ("tf32", "fp16_accumulation")),
+    *(f"torch._C._get_cublas_allow_{name}_reduced_precision_reduction" for name in ("fp16", "bf16")),
     "torch.get_float32_matmul_precision",
     "torch._C._get_float32_matmul_precision",
     "torch.is_warn_always_enabled",

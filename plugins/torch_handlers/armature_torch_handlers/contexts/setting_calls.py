@@ -70,9 +70,9 @@ def set_tf32_back(allowed: bool, *precisions: str) -> None:
 
 
 CONVOLUTIONS = tuple(
-    part
-    for part in (getattr(torch.backends.cudnn, name, None) for name in ("conv", "rnn"))
-    if hasattr(part, "fp32_precision")
+    getattr(torch.backends.cudnn, name)
+    for name in ("conv", "rnn")
+    if hasattr(getattr(torch.backends.cudnn, name, None), "fp32_precision")
 )
 
 

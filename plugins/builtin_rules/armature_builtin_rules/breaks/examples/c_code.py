@@ -153,18 +153,11 @@ def uses_network_mended(x: Tensor) -> object:
 
 
 def context_variable(x: Tensor) -> object:
+    return x * contextvars.copy_context().get(WIDTH, 2)
+
+
+def context_variable_mended(x: Tensor) -> object:
     return x * WIDTH.get()
-
-
-def read_before() -> tuple[object, ...]:
-    return torch.ones(2, 3), WIDTH.get()
-
-
-context_variable_mended_inputs = read_before
-
-
-def context_variable_mended(x: Tensor, width: int) -> object:
-    return x * width
 
 
 def parses_text(x: Tensor) -> object:
