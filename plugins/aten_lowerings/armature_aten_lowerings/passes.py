@@ -35,6 +35,7 @@ from armature_aten_lowerings import (
     saving,
     scalars,
     selections,
+    single_views,
 )
 from armature_aten_lowerings.common import add_call, is_random, share_common_values
 
@@ -214,6 +215,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("recomputed-softmax", "joint", saved_softmax.recompute_softmax, after=("recomputed-normed",)),
     Pass("recomputed-dropout", "joint", saving.recompute_dropout, after=("recomputed-softmax",)),
     Pass("saved-parts", "joint", saved_parts.copy_saved_parts, after=("recomputed-dropout",)),
+    Pass("single-views", "joint", single_views.take_views_singly, after=("saved-parts",)),
     Pass("frozen-batch-norms", "post_grad", frozen.fold_batch_norms),
     Pass("channels-last", "post_grad", layouts.use_channels_last, after=("frozen-batch-norms",)),
     Pass("channels-last-at-the-peak", "post_grad", peaks.turn_the_peak, after=("channels-last",)),

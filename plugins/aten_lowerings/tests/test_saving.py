@@ -452,6 +452,22 @@ def graph_attention(left: Tensor, right: Tensor, x: Tensor, joined: Tensor) -> T
 
 
 @POINTWISE_LEAKY_RELU
+@pytest.mark.parametrize("parts", [lambda x: x.unbind(1), lambda x: x.split_with_sizes([1] * 8, 1)])
+def test_parts_of_a_recurrence_s_factors_are_taken_again(parts: Callable[[Tensor], Sequence[Tensor]]) -> None:
+    """Each is an eighth of the factors, but keeps all of them in memory."""
+
+    def recurrence(rates: Tensor, times: Tensor, w: Tensor) -> Tensor:
+        factors = torch.exp(rates * times)
+        state = torch.ones_like(parts(factors)[0])
+        for factor in parts(factors):
+            state = factor * state + factor
+        return state.flatten(1) @ w
+
+    rates, times, w = -torch.rand(8, 1, 16), torch.rand(8, 8, 1), torch.randn(16, 16)
+    kept = checked(recurrence, rates, times, w, within=1e-4)
+    assert sum(v.untyped_storage().nbytes() for v in kept) < 8 * 8 * 16 * 4  # of the factors
+
+
 def test_of_a_softmax_of_sums_only_columns() -> None:
     left, right, x = torch.randn(160, 1), torch.randn(160, 1), torch.randn(160, 8)
     joined = torch.rand(160, 160) < 0.1
