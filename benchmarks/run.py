@@ -69,28 +69,29 @@ def measure(kind: str, timeout: float, cores: set[int] | None = None, **argument
 
 
 def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float) -> list[Rows]:
-    """Every measurement to make: a key, and keyword arguments of `measure`."""
+    """Every measurement to make: a key, and keyword arguments of `measure`. One mode of all models precedes the next,
+    so that a run that ends early has whole modes."""
     out: list[Rows] = []
     if "steady" in parts:
         out += [
             {"key": ("steady", m, mode), "kind": "steady", "timeout": 1200.0}
             | {"name": m, "mode": mode, "compilers": compilers, "budget": budget, "memory_too": "memory" in parts}
-            for m in models
             for mode in modes
+            for m in models
         ]
     others = [c for c in compilers if c != "eager"]
     if "memory" in parts and "steady" not in parts:
         out += [
             {"key": ("memory", m, mode), "kind": "memory", "timeout": 900.0}
             | {"name": m, "mode": mode, "compilers": compilers}
-            for m in models
             for mode in modes
+            for m in models
         ]
     if "cold" in parts:
         out += [
             {"key": ("cold", m, mode, c), "kind": "cold", "timeout": 900.0, "name": m, "mode": mode, "compiler": c}
-            for m in models
             for mode in modes
+            for m in models
             for c in others
         ]
     if "overhead" in parts:
