@@ -22,11 +22,11 @@ from armature.torch_abi import altering, views
 from armature.torch_abi.fake import enable_python_dispatcher, version_of
 from armature.torch_abi.functions import Functions
 from armature.torch_abi.grad_modes import NESTING, set_grad_enabled
-from armature.torch_abi.operators import is_of_library, overloads_of
+from armature.torch_abi.operators import is_of_library, overloads_of, written_positions
 from armature.torch_abi.pytree import tree_leaves, tree_map
 from armature.torch_abi.symbols import SYMBOLIC
 from armature.torch_abi.wrappers import fake_mode_of
-from armature.trace.data import LEAVE, GraphInput, TracedFrame, is_uncompiled, written_uncompiled
+from armature.trace.data import LEAVE, UNCOMPILED, GraphInput, TracedFrame, is_uncompiled
 from armature.trace.recording.tensor_state import BETWEEN_PIECES
 
 CONDITION: object = torch.ops.higher_order.cond
@@ -40,6 +40,20 @@ OF_WHOLE = (BETWEEN_PIECES, "counts_writes")
 def runs_between_pieces(node: fx.Node) -> bool:
     """Whether a node runs between pieces."""
     return is_uncompiled(node) or BETWEEN_PIECES in node.meta
+
+
+def written_uncompiled(node: fx.Node) -> list[fx.Node]:
+    """The arguments that an uncompiled call may write to, including members of tuples."""
+    found: list[fx.Node] = []
+    if isinstance(node.target, torch._ops.OpOverload):
+        writes = written_positions(node.target)
+        given = tuple(arg for position, arg in enumerate(node.args) if position in writes)
+        fx.map_arg((given, dict(node.kwargs) if writes else {}), found.append)
+        return found
+    writes = getattr(node.target, UNCOMPILED)
+    given = tuple(arg for position, arg in enumerate(node.args) if writes is None or position in writes)
+    fx.map_arg((given, dict(node.kwargs) if writes is None else {}), found.append)
+    return found
 
 
 def runs_between_kernels(node: fx.Node, functions: Functions) -> bool:

@@ -16,9 +16,10 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import attrs
 import torch
 
-from armature.introspection import describe, is_written_in_c
+from armature.introspection import class_member, describe, is_written_in_c
 from armature.rules.data import Decision, Verdict
 from armature.torch_abi.marks import (
     ORIGINAL,
@@ -31,7 +32,7 @@ from armature.torch_abi.marks import (
 )
 from armature.torch_abi.overrides import OWN_CLASSES, is_overriding
 from armature.torch_abi.wrappers import is_wrapper
-from armature.trace.base import Args, Kwargs, TypeRules, Value, type_name
+from armature.trace.base import Args, BoundMethod, Kwargs, TypeRules, Value, type_name
 from armature.trace.errors import GraphBreak
 from armature.trace.handlers import Call, Handler, opaque_function
 from armature.trace.locations import locations_of
@@ -222,12 +223,24 @@ def _of_tensor(tracer: Tracing, fn: Any, tensor: TensorValue, args: Args, kwargs
     return None
 
 
-def read_in_c(tracer: Tracing, cls: type, lookup: object, name: str) -> NoReturn:
-    """Break, as rules for the class's module say, where an attribute is read by a `lookup` written in C."""
-    verdict, kind = tracer.calls.verdict(lookup), describe(cls).name
-    if verdict.breaks == "function-in-c":  # there is no rule
-        tracer.graph_break("attribute-in-c", name=name, type=kind)
-    tracer.graph_break(verdict.breaks, function=f"{kind}.{name}", reason=verdict.reason)
+@attrs.define(eq=False)
+class MethodInC(BoundMethod):
+    """A method in C of an object whose class has a `lookup` in C: a call breaks as rules for its module say."""
+
+    lookup: object
+
+    def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> NoReturn:
+        verdict, kind = tracer.calls.verdict(self.lookup), describe(self.owner.python_type()).name
+        if verdict.breaks == "function-in-c":  # there is no rule
+            tracer.graph_break("attribute-in-c", name=self.name, type=kind)
+        tracer.graph_break(verdict.breaks, function=f"{kind}.{self.name}", reason=verdict.reason)
+
+
+def read_in_c(tracer: Tracing, owner: Value, lookup: object, name: str) -> Value:
+    """An attribute that a `lookup` written in C reads. Breaks the graph unless it is a method that nothing hides."""
+    made, kind = MethodInC(owner, name, lookup), owner.python_type()
+    method = isinstance(class_member(kind, name), MethodDescriptorType) and not kind.__dictoffset__
+    return made if method else made.call(tracer, (), {})
 
 
 C_METHODS = (MethodDescriptorType, WrapperDescriptorType)

@@ -16,7 +16,7 @@ from armature.frame.guards.guard import Guard
 from armature.frame.rerun import Undo
 from armature.frame.sources import Source
 from armature.torch_abi.fake import FakeTensor
-from armature.torch_abi.operators import is_kernel_operator, written_positions
+from armature.torch_abi.operators import is_kernel_operator
 
 HANDLED = "handled"  # in the meta of a node within a `try` of the program
 REPEATS = "repeats"  # in the meta of a node that eager mode runs again on what it has changed when it raises
@@ -29,20 +29,6 @@ def is_uncompiled(node: fx.Node) -> bool:
     """Whether a graph node is a call that isn't passed to a back end (`call_uncompiled` of `plugin_values.py`, or a
     TorchScript function's)."""
     return hasattr(node.target, UNCOMPILED) or is_kernel_operator(node.target)
-
-
-def written_uncompiled(node: fx.Node) -> list[fx.Node]:
-    """The arguments that an uncompiled call may write to, including members of tuples."""
-    found: list[fx.Node] = []
-    if isinstance(node.target, torch._ops.OpOverload):
-        writes = written_positions(node.target)
-        given = tuple(arg for position, arg in enumerate(node.args) if position in writes)
-        fx.map_arg((given, dict(node.kwargs) if writes else {}), found.append)
-        return found
-    writes = getattr(node.target, UNCOMPILED)
-    given = tuple(arg for position, arg in enumerate(node.args) if writes is None or position in writes)
-    fx.map_arg((given, dict(node.kwargs) if writes is None else {}), found.append)
-    return found
 
 
 def uncompiled(function: Callable[..., None], name: str, writes: frozenset[int]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from torch import fx
@@ -266,8 +266,8 @@ class CallVerbs(Protocol[V]):
     def verdict(self, fn: object) -> Verdict:
         """What the rules say about a callable. The compiled code depends on the answer."""
 
-    def read_in_c(self, cls: type, lookup: object, name: str) -> NoReturn:
-        """Break the graph where an attribute is read from an object whose class implements lookup in C."""
+    def read_in_c(self, owner: V, lookup: object, name: str) -> V:
+        """An attribute of an object whose class implements lookup in C. Breaks the graph unless it is a method."""
 
     def inline_function(self, function: Any, args: Sequence[V], kwargs: Mapping[str, V]) -> V:
         """Trace into a function that exists as a Python object. function: its value."""

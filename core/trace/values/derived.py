@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from armature.frame.sources import MemberSource, Source
+from armature.frame.sources import CallSource, MemberSource, Source
 from armature.introspection import class_member
 from armature.trace.base import Value, Write, raise_lacking
 from armature.trace.slots import AS_ARGUMENT, LOOKUPS
@@ -114,10 +114,11 @@ def _items(tracer: Tracing, obj: Any, kind: Any, source: Source) -> list[Value]:
 
 
 def _scalar(obj: Any, kind: type, source: Source, owner: Value, tracer: Tracing) -> Value:
-    if overrides(type(obj), "__eq__"):
-        tracer.graph_break("number-with-own-equality", type=type(obj).__qualname__)
+    held = PLAIN[kind](obj)
+    if overrides(type(obj), "__eq__"):  # the guard compares what it holds
+        source, obj = CallSource(source, PLAIN[kind], f"{kind.__name__}({{}})"), held
     tracer.guards.equal(source, obj)
-    return ConstantValue(PLAIN[kind](obj))
+    return ConstantValue(held)
 
 
 # The values of the builtin part of an object of the program, guarded; as `ValueType.base` of plugins' types.

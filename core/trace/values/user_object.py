@@ -127,7 +127,7 @@ class AttributesOfObject(Value):
         """Look up by the class's own `__getattribute__`."""
         lookup = find_in_class(self.cls, "__getattribute__")
         if lookup is not None and isinstance(lookup.obj, WrapperDescriptorType):
-            tracer.calls.read_in_c(self.cls, lookup.obj, name)
+            return tracer.calls.read_in_c(self, lookup.obj, name)
         if lookup is None or not isinstance(lookup.obj, FunctionType):
             tracer.graph_break("lookup-in-c", name=name, type=self.describe())
         try:

@@ -16,6 +16,7 @@ from armature.plugin_api import (
     AttrSource,
     BoundMethod,
     Call,
+    ConstantValue,
     Identity,
     IteratorValue,
     Kwargs,
@@ -50,8 +51,8 @@ DOUBLED = ("[[", "--", "&&", "~~", "||")  # `re` warns about these inside a char
 
 
 def plain(value: Value) -> object:
-    """The object itself, if it is of a builtin type without code of the program. Raises NotConstant."""
-    if value.python_type() not in PLAIN:
+    """The object itself, if it is known, and of a builtin type or read by C code as one. Raises NotConstant."""
+    if value.python_type() not in PLAIN and not isinstance(value, ConstantValue):
         raise NotConstant(value)
     return value.as_constant()
 

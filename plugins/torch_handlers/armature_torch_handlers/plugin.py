@@ -56,6 +56,7 @@ from armature_torch_handlers import (
     tensor_attributes,
     tensor_methods,
     tracing_state,
+    versions,
 )
 from armature_torch_handlers.contexts import (
     array_errors,
@@ -180,6 +181,7 @@ def armature_value_types() -> Iterable[ValueType]:
         *numpy_numbers.VALUE_TYPES,
         *numpy_draws.value_types(),
         *scripted.VALUE_TYPES,
+        *versions.VALUE_TYPES,
     )
 
 

@@ -147,17 +147,6 @@ ROWS = with_examples(
             cause="C code and the class's methods would report different lengths.",
         ),
         BreakType(
-            "number-with-own-equality",
-            "Number or text whose class has its own `__eq__`",
-            "{type} derives from a number or string type, and defines its own `__eq__`.",
-            (
-                fundamental("Hold the number in an attribute instead of deriving from it."),
-                fundamental("Pass the plain number: float(value)."),
-            ),
-            code="AB0029",
-            cause="Only the class itself could say whether the next call is given the same value.",
-        ),
-        BreakType(
             "set-hash-effects",
             "Set whose members have side effects when hashed",
             "A set subclass is read, whose members change something whenever they are hashed.",

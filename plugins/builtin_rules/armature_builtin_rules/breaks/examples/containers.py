@@ -171,26 +171,6 @@ def sequence_with_own_length_mended(x: Tensor) -> object:
     return x + [1, 2][0]
 
 
-class Close(float):
-    """A number that equals others nearby."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = float.__hash__
-
-
-CLOSE = Close(1.5)
-
-
-def number_with_own_equality(x: Tensor) -> object:
-    return x + CLOSE.real
-
-
-def number_with_own_equality_mended(x: Tensor) -> object:
-    return x + 1.5
-
-
 class Counted:
     """Counts how often it is hashed."""
 
