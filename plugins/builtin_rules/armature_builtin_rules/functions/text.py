@@ -17,12 +17,12 @@ from armature.plugin_api import (
     Call,
     Kwargs,
     NotConstant,
-    PrecomputedNumber,
     SymbolicNumber,
     TracedTensor,
     Tracing,
     TupleValue,
     Value,
+    VaryingNumber,
     class_member,
     handles,
     is_by_address,
@@ -177,9 +177,9 @@ def percent(call: Call, template: Value, operand: Value, /) -> Value | None:
 
 def inserted(call: Call, form: str, value: Value) -> Value | None:
     """`form % value` for one value; None if tracing does not know enough about it."""
-    if isinstance(value, PrecomputedNumber):
+    if isinstance(value, VaryingNumber):
         call.fold(operator.mod, form, value.number)  # raises the error for a format of another type
-    if isinstance(value, (SymbolicNumber, PrecomputedNumber)):
+    if isinstance(value, (SymbolicNumber, VaryingNumber)):
         return text_of(call.tracing, value, functools.partial(operator.mod, form))
     if form[-1] in CONVERTERS:
         value = text_of(call.tracing, value, CONVERTERS[form[-1]])

@@ -20,13 +20,13 @@ from armature.plugin_api import (
     ListValue,
     NotConstant,
     ObjectValue,
-    PrecomputedNumber,
     Rebuilding,
     SymbolicNumber,
     TracedTensor,
     Tracing,
     TupleValue,
     Value,
+    VaryingNumber,
     class_member,
     find_in_class,
     is_trusted,
@@ -91,12 +91,12 @@ class UnknownTextValue(Value):
 
 @attrs.define(eq=False)
 class NumberTextValue(Value):
-    """A string that contains symbolic numbers. Inspecting it turns them into constants.
+    """A string that contains numbers that vary. Inspecting it turns them into constants.
 
-    parts: text, or a symbolic number and the function that converts it to text.
+    parts: text, or such a number and the function that converts it to text.
     """
 
-    parts: list[str | tuple[SymbolicNumber | PrecomputedNumber, Callable[[object], str]]]
+    parts: list[str | tuple[SymbolicNumber | VaryingNumber, Callable[[object], str]]]
 
     slots = COLLECTION_SLOTS | {"__bool__", "__getitem__"}
 
@@ -153,7 +153,7 @@ def version(value: Value) -> int:
         return version_of(value.fake)
     return (
         0
-        if isinstance(value, (ConstantValue, SymbolicNumber, PrecomputedNumber, NumberTextValue, UnknownTextValue))
+        if isinstance(value, (ConstantValue, SymbolicNumber, VaryingNumber, NumberTextValue, UnknownTextValue))
         else -1
     )
 
@@ -172,7 +172,7 @@ def text_of(tracer: Tracing, value: Value, convert: Callable[..., str], spec: Va
     return unknown_text(tracer, value, convert, spec)
 
 
-def _of_number(tracer: Tracing, value: SymbolicNumber | PrecomputedNumber, convert: Callable[..., str]) -> Value:
+def _of_number(tracer: Tracing, value: SymbolicNumber | VaryingNumber, convert: Callable[..., str]) -> Value:
     return NumberTextValue([(value, convert)])
 
 
@@ -185,6 +185,8 @@ def _of_member(tracer: Tracing, value: ConstantValue, convert: Callable[..., str
 
 
 def _of_constant(tracer: Tracing, value: Value, convert: Callable[..., str]) -> Value | None:
+    if type(value) in SHOWN and not value.is_constant:  # numbers in it may vary
+        return None
     try:
         return ConstantValue(convert(value.as_constant()))
     except NotConstant:
@@ -267,7 +269,7 @@ def text_of_member(tracer: Tracing, value: Value, member: enum.Enum, convert: Ca
 # How values are shown, by their classes: if no format is given, in this order; with one, only as `SHOWN_BY_CLASS` says.
 CONVERTED = (
     of_kind(SymbolicNumber, _of_number),
-    of_kind(PrecomputedNumber, _of_number),
+    of_kind(VaryingNumber, _of_number),
     of_kind(NumberTextValue, _of_text),
     of_kind(ConstantValue, _of_member),
     of_kind(ObjectValue, text_of_object),
@@ -294,7 +296,7 @@ def formatted(tracer: Tracing, value: Value, spec: str) -> Value:
         return must_be_text(tracer, "__format__", made)
     if spec == "":
         return text_of(tracer, value, format)
-    if isinstance(value, PrecomputedNumber):
+    if isinstance(value, VaryingNumber):
         formatted(tracer, tracer.constant(value.number), spec)  # raises the error for a format of another type
         return text_of(tracer, value, lambda number: format(number, spec))
     if value.is_symbolic and value.python_type() is int:
