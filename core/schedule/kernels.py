@@ -3,7 +3,7 @@ form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import attrs
 
@@ -40,18 +40,51 @@ def build_kernel(
 ) -> Kernel:
     """The kernel of a group. `is_needed` says which buffers are needed after it; stores to others are dropped."""
     placed = [p for p in _joined(group, changed) if is_needed(p.store.buffer)]
-    outer, inner, placed = _arranged(group, placed, buffers)
-    passes = _passes(placed, inner)
     origins = tuple(dict.fromkeys(o for m in group.members for o in m.item.origins))
+    loops = {name for m in group.members for name in m.item.loops}
+    like = Kernel(
+        kernel_name(origins, number, buffers),
+        group.members[0].item.device,
+        group.outer,
+        group.inner,
+        passes=(),
+        reads=(),
+        writes=(),
+        origins=origins,
+        operators=len(loops),
+        loops=tuple(sorted(loops)),
+    )
+    return _with_stores(like, placed, buffers)
+
+
+def part_of(kernel: Kernel, names: Container[str], buffers: Mapping[str, Buffer]) -> Kernel:
+    """A kernel that makes only the kernel's stores to some of its buffers, under the same name. It may load none that
+    the kernel stores."""
+    placed = [
+        PlacedStore(store, at_inner, last=False)
+        for step in kernel.passes
+        for at_inner, stores in ((True, step.inner_stores), (False, step.outer_stores))
+        for store in stores
+        if store.buffer in names
+    ]
+    return _with_stores(kernel, placed, buffers)
+
+
+def _with_stores(like: Kernel, placed: list[PlacedStore], buffers: Mapping[str, Buffer]) -> Kernel:
+    """A kernel that makes the stores, over the loops of another one."""
+    outer, inner, placed = _arranged(like.outer, like.inner, placed, buffers)
     stores = [p.store for p in placed]
     order = postorder(root for s in stores for root in store_roots(s))
     writes = tuple(dict.fromkeys(s.buffer for s in stores))
-    reads = tuple(dict.fromkeys(n.buffer for n in order if isinstance(n, Load) and n.buffer not in writes))
-    device = group.members[0].item.device
-    used = _sizes(order, stores, (*outer, *inner), buffers)
-    name = kernel_name(origins, number, buffers)
-    loops = {name for m in group.members for name in m.item.loops}
-    return Kernel(name, device, outer, inner, passes, reads, writes, used, origins, len(loops), tuple(sorted(loops)))
+    return attrs.evolve(
+        like,
+        outer=outer,
+        inner=inner,
+        passes=_passes(placed, inner),
+        reads=tuple(dict.fromkeys(n.buffer for n in order if isinstance(n, Load) and n.buffer not in writes)),
+        writes=writes,
+        sizes=_sizes(order, stores, (*outer, *inner), buffers),
+    )
 
 
 def _joined(group: Group, changed: frozenset[str]) -> list[PlacedStore]:
@@ -76,17 +109,17 @@ def _joined(group: Group, changed: frozenset[str]) -> list[PlacedStore]:
 
 
 def _arranged(
-    group: Group, placed: list[PlacedStore], buffers: Mapping[str, Buffer]
+    outer: tuple[Var, ...], inner: tuple[Var, ...], placed: list[PlacedStore], buffers: Mapping[str, Buffer]
 ) -> tuple[tuple[Var, ...], tuple[Var, ...], list[PlacedStore]]:
     """The stores over loops in their final order, with neighbours merged."""
     stores = [p.store for p in placed]
     roots = [root for s in stores for root in store_roots(s)]
     order = postorder(roots)
-    if not any(isinstance(n, (Reduce, Scan)) for n in order) and group.inner:
-        group = attrs.evolve(group, outer=(*group.outer, *group.inner), inner=())
+    if not any(isinstance(n, (Reduce, Scan)) for n in order) and inner:
+        outer, inner = (*outer, *inner), ()
     places = addresses(order, stores, buffers)
-    inner = group.inner if is_order_sensitive(order) else arrange(group.inner, places)
-    outer, change_outer = merge(arrange(group.outer, places), places)
+    inner = inner if is_order_sensitive(order) else arrange(inner, places)
+    outer, change_outer = merge(arrange(outer, places), places)
     inner, change_inner = merge(inner, places)
     changes = {**change_outer, **change_inner}
 

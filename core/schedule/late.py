@@ -2,25 +2,27 @@
 
 Backward makes the gradient of a weight where it has the operands. Where that gradient is larger than what it lets go,
 as with few rows, it would wait in memory while the rest of backward runs. A kernel that has a value stores it also as
-part of a join, whose memory then waits for the other parts.
+part of a join, whose memory then waits for the other parts. What is cheap to compute of the graph's inputs is computed
+where it is needed, even if another kernel has read the same before: sums of embeddings that a product reads too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 import torch
 
-from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, View
+from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, View
 from armature.lower.index import hint
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Kernel, Pass, Work
 from armature.schedule.dependencies import reads_of, writes_of
+from armature.schedule.kernels import part_of
 from armature.schedule.names import kernel_name
-from armature.schedule.score import bytes_of
-from armature.schedule.walk import postorder
+from armature.schedule.score import INLINE_NODES, RECOMPUTED, bytes_of, cost, points
+from armature.schedule.walk import operands, postorder, store_roots
 
 Unit: TypeAlias = Work | ExternCall
 
@@ -107,6 +109,55 @@ def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
             copies.setdefault(later[0], []).append(attrs.evolve(copy, name=title, origins=origins))
             units[number] = _without(units[number], name)
     return [each for number, unit in enumerate(units) for each in (*copies.get(number, ()), unit)]
+
+
+def recomputed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
+    """The work with stores moved behind the unit number `peak`, if nothing touches their buffers until then: each is
+    made by a kernel that computes it, at little cost, of what no unit changes until then."""
+    touched, written = _uses(work)
+    own = {name for name in written if buffers[name].kind not in (BufferKind.INPUT, BufferKind.CONSTANT)}
+    own.difference_update(shared_memory(work))
+    given = {name for name, buffer in buffers.items() if buffer.kind in (BufferKind.INPUT, BufferKind.CONSTANT)}
+    given.difference_update(written)
+    if any(_is_input(buffers[name]) for name in written):
+        return list(work)  # a unit may raise, and then the inputs are as they were
+    units: list[Unit | None] = list(work)
+    moved: dict[int, list[Kernel]] = {}
+    for number, kernel in enumerate(work[: peak + 1]):
+        if not isinstance(kernel, Kernel) or not own.issuperset(kernel.writes) or given.isdisjoint(kernel.reads):
+            continue
+        late = [n for n in kernel.writes if touched[n][0] == number and (*touched[n], number)[1] > peak]
+        chosen = [n for n in late if _is_cheap(kernel, n, given, RECOMPUTED * _bytes([n], buffers))]
+        for name in chosen:
+            part = part_of(kernel, (name,), buffers)
+            title = kernel_name(part.origins, len(work) + sum(map(len, moved.values())), buffers)
+            moved.setdefault(touched[name][1], []).append(attrs.evolve(part, name=title))
+        if chosen:
+            left = [name for name in kernel.writes if name not in chosen]
+            units[number] = part_of(kernel, left, buffers) if left else None
+    placed = ((*moved.get(number, ()), unit) for number, unit in enumerate(units))
+    return [unit for group in placed for unit in group if unit is not None]
+
+
+def _is_cheap(kernel: Kernel, name: str, given: Container[str], limit: int) -> bool:
+    """Whether what the kernel stores to a buffer is a short expression of given ones alone, of so many additions at
+    most."""
+    share = points((*kernel.outer, *kernel.inner))
+    spent = 0
+    seen: set[Node] = set()
+    left = [root for store in kernel.stores if store.buffer == name for root in store_roots(store)]
+    while left:
+        node = left.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        spent += cost((node,))
+        if spent * share > limit or len(seen) > INLINE_NODES:
+            return False
+        if isinstance(node, Load) and node.buffer not in given:
+            return False
+        left += operands(node)
+    return True
 
 
 def _uses(work: Sequence[Unit]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:

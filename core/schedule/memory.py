@@ -16,8 +16,16 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.late import delayed, divided, postponed
-from armature.schedule.score import CHEAP, LONGEST_HELD, SWAPS, WORTH_A_COPY, cost
+from armature.schedule.late import delayed, divided, postponed, recomputed
+from armature.schedule.score import (
+    CHEAP,
+    LENGTHENED,
+    LONGEST_HELD,
+    SWAPS,
+    WORTH_A_COPY,
+    WORTH_RECOMPUTING,
+    cost,
+)  # fmt: skip
 from armature.schedule.swaps import swapped
 from armature.schedule.walk import postorder, rebuild, recomputed_operands, rename_store, store_roots
 from armature.torch_abi.memory import HOST
@@ -298,13 +306,14 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
     order: Sequence[Work | ExternCall] = work
     used = usage(_planned(order, loops, buffers, None), buffers, loops.lasting)
     changes = (
-        (postponed, 0.0, 0),
-        (delayed, 0.0, 0),
-        (divided, WORTH_A_COPY, 0),
-        (divided, WORTH_A_COPY, 1),
-        *((swapped, 0.0, 1 - n % 2) for n in range(SWAPS)),
+        (postponed, 0.0, 0, 0.0),
+        (delayed, 0.0, 0, 0.0),
+        (divided, WORTH_A_COPY, 0, 0.0),
+        (divided, WORTH_A_COPY, 1, 0.0),
+        (recomputed, WORTH_RECOMPUTING, 0, LENGTHENED),
+        *((swapped, 0.0, 1 - n % 2, 0.0) for n in range(SWAPS)),
     )
-    for change, least, measure in changes:
+    for change, least, measure, lost in changes:
         most = peak(used)
         highest = next((n for n, each in enumerate(used) if each[measure] == most[measure]), 0)
         instead = change(order, loops, buffers, highest)
@@ -312,7 +321,7 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
             continue
         planned = usage(_planned(instead, loops, buffers, None), buffers, loops.lasting)
         saved = [before - after for before, after in zip(most, peak(planned), strict=True)]
-        if min(saved) >= 0 and any(saved) and saved[measure] >= least * most[measure]:
+        if min(saved) >= -lost * saved[measure] and any(saved) and saved[measure] >= least * most[measure]:
             order, used = instead, planned
     return _planned(order, loops, buffers, Headroom.of(used))
 

@@ -322,3 +322,36 @@ def test_a_product_that_lets_go_its_operand_is_made_at_once() -> None:
     graph, shift, wide = modulated()
     plan = schedule(graph, context(()))
     assert products(plan).index(shift) < products(plan).index(wide)
+
+
+def summed(of: str = "neg") -> tuple[LoopGraph, str, str]:
+    """As in a factorisation machine: what a product reads is summed, too, and the sums are needed behind the products.
+    The graph, the sums, and the second product."""
+    w = LoopWriter()
+    value = w.op(of, w.input(32, 12, 16))
+    sums = w.reduce("sum", value, [1])
+    wide = w.extern(aten.mm.default, layout.reshape(value, (32, 192)), w.input(192, 64), shape=(32, 64))
+    narrow = w.extern(aten.mm.default, wide, w.input(64, 16), shape=(32, 16))
+    return w.graph(w.op("add", narrow, sums)), sums.buffer, narrow.buffer
+
+
+def test_sums_that_are_read_behind_the_peak_are_computed_there_of_the_inputs() -> None:
+    graph, sums, narrow = summed()
+    plan = schedule(attrs.evolve(graph, lasting=frozenset(graph.inputs)), context(()))
+    verify(plan)
+    assert peak(plan) == 8 * 32 * (192 + 64)
+    first, second, _ = plan.kernels
+    assert second.writes == (sums,)
+    assert not first.inner  # what is left reduces nothing
+    made = [step.outputs[0] if isinstance(step, ExternCall) else getattr(step, "buffer", None) for step in plan.steps]
+    assert made.index(sums) > made.index(narrow)
+    args = LoopWriter().arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+@pytest.mark.parametrize(("of", "held"), [("tan", True), ("neg", False)], ids=["costly", "input let go"])
+def test_other_sums_are_computed_with_what_they_sum(of: str, held: bool) -> None:
+    """Those that cost much, and those of an input that would be held for them."""
+    graph, sums, _ = summed(of)
+    plan = schedule(attrs.evolve(graph, lasting=frozenset(graph.inputs if held else ())), context(()))
+    assert sums in plan.kernels[0].writes

@@ -14,7 +14,7 @@ from torch import Tensor
 from armature.lower.data import Buffer, LoopGraph
 from armature.schedule import schedule as scheduling
 from armature.schedule.data import Step
-from armature.schedule.late import Unit, delayed, divided, postponed
+from armature.schedule.late import Unit, delayed, divided, postponed, recomputed
 from armature.schedule.memory import plan_memory
 from armature.schedule.swaps import swapped
 from armature.schedule.verify import verify
@@ -26,7 +26,7 @@ from tests.support.plan_kit import run_plan
 Change: TypeAlias = Callable[[Sequence[Unit], LoopGraph, Mapping[str, Buffer], int], list[Unit]]
 
 
-@pytest.mark.parametrize("change", [postponed, delayed, divided, swapped])
+@pytest.mark.parametrize("change", [postponed, delayed, divided, recomputed, swapped])
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(drawn=loop_graphs(16))
 def test_a_change_of_order_keeps_the_results(change: Change, drawn: tuple[LoopGraph, list[Tensor]]) -> None:
