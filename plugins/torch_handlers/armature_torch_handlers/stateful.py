@@ -20,8 +20,6 @@ SETTERS = (
     "torch.set_num_interop_threads",
     "torch.set_flush_denormal",
     "torch._C._set_deterministic_algorithms",
-    "torch.set_anomaly_enabled",
-    "torch.autograd.set_detect_anomaly",
     "torch._C._set_default_tensor_type",
     "torch._C._set_warnAlways",
     "torch._C._set_math_sdp_enabled",

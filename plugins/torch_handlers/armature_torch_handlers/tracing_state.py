@@ -47,14 +47,6 @@ def available_device_type(call: Call) -> Value:
     return call.constant(call.fn())
 
 
-@handles(*existing("torch.is_anomaly_enabled", "torch.is_anomaly_check_nan_enabled", "torch.is_warn_always_enabled"))
-def guarded_answer(call: Call) -> Value:
-    """Settings that the guard on torch's global state does not cover."""
-    found = call.fn()
-    call.tracing.guards.answers(call.fn, (), {}, found)
-    return call.constant(found)
-
-
 @handles(
     *existing("torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype"),
 )

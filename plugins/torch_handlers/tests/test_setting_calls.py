@@ -39,6 +39,8 @@ def settings() -> tuple[object, ...]:
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction_split_k,
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
         torch.backends.cuda.matmul.allow_fp16_accumulation,
+        torch.is_anomaly_enabled(),
+        torch.is_anomaly_check_nan_enabled(),
     )
 
 
@@ -77,6 +79,7 @@ def set_first() -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = True
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
     torch.backends.cuda.matmul.allow_fp16_accumulation = False
+    torch.autograd.set_detect_anomaly(False)
 
 
 def noted(x: Tensor) -> Tensor:
@@ -175,7 +178,16 @@ def of_reductions(x: Tensor) -> Any:
     return x, products.allow_fp16_reduced_precision_reduction_split_k
 
 
+def of_anomalies(x: Tensor) -> Any:
+    with torch.autograd.set_detect_anomaly(True):
+        x = noted(x) * (2 + torch.is_anomaly_enabled())
+    x = noted(x) * 2
+    torch.autograd.set_detect_anomaly(True, check_nan=False)
+    return noted(x), torch.is_anomaly_check_nan_enabled()
+
+
 PROGRAMS = [
+    of_anomalies,
     of_convolutions, of_reductions,
     set_and_reset, left_set, changed_again, by_attribute, of_attention, as_it_is, in_debug_mode, in_a_block,
     of_a_module, of_another_module, of_warnings,
@@ -237,6 +249,15 @@ def breaks_after_a_module(x: Tensor) -> Any:
     return x, torch.backends.cudnn.benchmark
 
 
+def breaks_where_anomalies_are_detected(x: Tensor) -> Tensor:
+    x = noted(x * 2)
+    with torch.autograd.set_detect_anomaly(True):
+        x = noted(x)
+        print(end="")
+        x = noted(x) * 2
+    return noted(x)
+
+
 def raises_after(x: Tensor) -> Tensor:
     torch.set_float32_matmul_precision("high")
     try:
@@ -245,9 +266,29 @@ def raises_after(x: Tensor) -> Tensor:
         return noted(x)
 
 
-@pytest.mark.parametrize("program", [breaks_after, breaks_in_a_block, breaks_after_a_module, raises_after])
+@pytest.mark.parametrize(
+    "program",
+    [
+        breaks_after,
+        breaks_in_a_block,
+        breaks_after_a_module,
+        breaks_where_anomalies_are_detected,
+        raises_after,
+    ],
+)
 def test_graph_breaks(program: Callable[[Tensor], Any]) -> None:
     check(program, fullgraph=False)
+
+
+def test_anomalies_of_a_step_are_detected() -> None:
+    def step(x: Tensor) -> None:
+        with torch.autograd.set_detect_anomaly(True):
+            (x.detach().requires_grad_() * 0).sqrt().sum().backward()
+
+    for fn in (step, armature.compile(step)):
+        with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="returned nan values"):
+            fn(X)
+        assert not torch.is_anomaly_enabled()
 
 
 def test_a_setting_stays_where_the_graph_ends() -> None:

@@ -57,6 +57,8 @@ READ_BY = existing(
     "torch.get_float32_matmul_precision",
     "torch._C._get_float32_matmul_precision",
     "torch.is_warn_always_enabled",
+    "torch.is_anomaly_enabled",
+    "torch.is_anomaly_check_nan_enabled",
 )
 PRECISION_READ_BY = existing("torch._C._get_fp32_precision_getter")
 PRECISIONS = (

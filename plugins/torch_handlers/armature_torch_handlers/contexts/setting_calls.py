@@ -88,6 +88,11 @@ def set_cudnn_tf32_back(allowed: bool, *precisions: str) -> None:
         part.fp32_precision = held
 
 
+def anomaly_now() -> Arguments:
+    """Whether autograd looks for anomalies, and for NaN among them."""
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
 @attrs.frozen
 class One:
     """What a function returns, as the only argument of another."""
@@ -118,6 +123,7 @@ BY_FUNCTION = {
         fn: Setting("precision of convolutions", cudnn_tf32_now, fn, set_cudnn_tf32_back)
         for fn in existing("torch._C._set_cudnn_allow_tf32")
     },
+    **{fn: Setting("detection of anomalies", anomaly_now, fn, fn) for fn in existing("torch.set_anomaly_enabled")},
     **{
         setter: Setting(read.__name__, read, setter, setter)  # two flags, in one tuple
         for reads, sets in (
