@@ -97,7 +97,9 @@ class _Compilation:
         table = {op: interrupts.checking(keeping_layout(tables.fake_rules, op, row.fn)) for op, row in rows}
         asking = _asking(module, self.ctx.functions)
         if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
-            return aot.flat(self.compile(plain, GraphKind.INFERENCE), len(fakes))
+            with aot.autocast_off():
+                compiled = self.compile(plain, GraphKind.INFERENCE)
+            return aot.as_compiled(compiled, len(fakes))
         origins.mark(asking)
         compilers = aot.Compilers(self.forward, self.backward, self.inference, self.partition, self.ahead)
         with state_set_back(asking):

@@ -332,7 +332,7 @@ def compile_functional(
         undefined.leave_undefined(watch.metadata, *watch.feeds)
     if watch.inner is not None and not watch.merged and _needs_no_wrapper(watch.metadata):
         needs_grad = torch.is_grad_enabled() and any(isinstance(f, torch.Tensor) and f.requires_grad for f in fakes)
-        direct = flat(watch.inner, len(fakes))
+        direct = as_compiled(watch.inner, len(fakes))
         return without_gradients(direct) if needs_grad else direct
     return whole
 
@@ -435,6 +435,26 @@ def without_gradients(inner: Callable[..., Any]) -> Callable[..., Any]:
             return inner(*args)
         finally:
             torch._C._set_grad_enabled(True)
+
+    return call
+
+
+autocast_off: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableAutocast
+"""In this context no operator casts, as in the one in which AOTAutograd compiles and runs the graphs that it makes."""
+
+
+def as_compiled(inner: Callable[[list[Any]], Any], count: int) -> Callable[..., Any]:
+    """A graph for inference, to be called with `count` inputs in the state of autocast that there is now (guarded)."""
+    direct = flat(inner, count)
+    return without_autocast(direct) if torch._C._is_any_autocast_enabled() else direct
+
+
+def without_autocast(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """For a graph that is called with autocast on: its casts were traced, and its operators must not add any."""
+
+    def call(*args: Any) -> Any:
+        with autocast_off():
+            return inner(*args)
 
     return call
 

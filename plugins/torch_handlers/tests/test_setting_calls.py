@@ -80,6 +80,7 @@ def set_first() -> None:
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
     torch.backends.cuda.matmul.allow_fp16_accumulation = False
     torch.autograd.set_detect_anomaly(False)
+    torch.set_autocast_enabled("cpu", False)
 
 
 def noted(x: Tensor) -> Tensor:
@@ -186,7 +187,20 @@ def of_anomalies(x: Tensor) -> Any:
     return noted(x), torch.is_anomaly_check_nan_enabled()
 
 
+def of_autocast(x: Tensor) -> Any:
+    torch.set_autocast_enabled("cpu", True)
+    y = noted(x @ x) * (2 + torch.is_autocast_enabled("cpu"))
+    with torch.autocast("cpu", enabled=False):
+        y = noted(y) + x @ x
+    torch.set_autocast_enabled("cpu", False)
+    z = noted(x @ x)
+    torch.set_autocast_enabled("cpu", True)
+    last = x @ x
+    return y.float() + z + last.float(), y.dtype, z.dtype, last.dtype
+
+
 PROGRAMS = [
+    of_autocast,
     of_anomalies,
     of_convolutions, of_reductions,
     set_and_reset, left_set, changed_again, by_attribute, of_attention, as_it_is, in_debug_mode, in_a_block,
@@ -258,6 +272,13 @@ def breaks_where_anomalies_are_detected(x: Tensor) -> Tensor:
     return noted(x)
 
 
+def set_in_a_context(x: Tensor) -> Any:
+    with torch.autocast("cpu", enabled=False):
+        torch.set_autocast_enabled("cpu", True)
+        y = noted(x @ x)
+    return noted(x @ x) + y.float(), y.dtype
+
+
 def raises_after(x: Tensor) -> Tensor:
     torch.set_float32_matmul_precision("high")
     try:
@@ -273,11 +294,24 @@ def raises_after(x: Tensor) -> Tensor:
         breaks_in_a_block,
         breaks_after_a_module,
         breaks_where_anomalies_are_detected,
+        set_in_a_context,
         raises_after,
     ],
 )
 def test_graph_breaks(program: Callable[[Tensor], Any]) -> None:
     check(program, fullgraph=False)
+
+
+@pytest.mark.parametrize("backend", ["eager", "auto"])
+@pytest.mark.parametrize("program", [of_autocast, set_in_a_context])
+def test_autocast_is_left_as_in_eager_mode(program: Callable[[Tensor], Any], backend: str) -> None:
+    compiled, left = armature.compile(program, backend=backend), []
+    for before in (False, True, False):
+        for fn in (program, compiled, compiled):
+            torch.set_autocast_enabled("cpu", before)
+            fn(X)
+            left.append((before, torch.is_autocast_enabled("cpu")))
+    assert left[1::3] == left[2::3] == left[::3]
 
 
 def test_anomalies_of_a_step_are_detected() -> None:

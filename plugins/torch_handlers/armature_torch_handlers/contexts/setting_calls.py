@@ -16,10 +16,24 @@ from typing import NoReturn
 import attrs
 import torch
 
-from armature.plugin_api import UNCOMPILED, Call, FrameView, Tracing, Value, Write, existing, handles
+from armature.plugin_api import (
+    UNCOMPILED,
+    Call,
+    FrameView,
+    PairedContextValue,
+    SkipFrame,
+    Tracing,
+    Value,
+    Write,
+    existing,
+    grad_modes,
+    handles,
+)
 from armature_torch_handlers.contexts.generators import GeneratorContextValue
 
 Arguments = tuple[object, ...]
+Context = tuple[Callable[..., object], Arguments, Callable[..., object]]
+"""What a context is made of: the function that enters it, its arguments, and the function that leaves it."""
 
 
 @attrs.frozen(eq=False)
@@ -179,6 +193,16 @@ for each in (make_setting, set_back):
     setattr(each, UNCOMPILED, frozenset())
 
 
+@attrs.frozen
+class AutocastNow:
+    """Whether a device has autocast, with the device: what `torch.set_autocast_enabled` takes."""
+
+    device: str
+
+    def __call__(self) -> Arguments:
+        return self.device, torch.is_autocast_enabled(self.device)
+
+
 @attrs.frozen(eq=False)
 class ChosenSetting:
     """A setting that the frame has made. wanted: as arguments of `set`; before: what held when the frame began."""
@@ -200,9 +224,15 @@ class SettingCallValue(GeneratorContextValue):
 
 def set_from_here(call: Call, name: str, wanted: Arguments) -> Value:
     """Make a setting from here on. Errors: those of torch, for the program."""
-    tracing, setting = call.tracing, SETTINGS[name]
+    change_from_here(call, SETTINGS[name], wanted, (make_setting, (name, wanted), set_back))
+    return call.constant(None)
+
+
+def change_from_here(call: Call, setting: Setting, wanted: Arguments, context: Context) -> None:
+    """Make a setting from here on, by the functions of a context that makes it. Errors: those of torch."""
+    tracing = call.tracing
     held = made_here(tracing, setting.about)
-    if held is not None and held.chosen.setting is not setting:
+    if held is not None and held.chosen.setting.set is not setting.set:
         cannot(call)
     try:
         now = setting.read()
@@ -222,10 +252,9 @@ def set_from_here(call: Call, name: str, wanted: Arguments) -> Value:
         held.leave(tracing)
     before = now if held is None else held.chosen.before
     if then not in (now, before):
-        arguments, facts = (name, wanted), ChosenSetting(setting, wanted, before)
-        SettingCallValue(AbstractContextManager, make_setting, arguments, set_back, chosen=facts).enter(tracing)
+        facts = ChosenSetting(setting, wanted, before)
+        SettingCallValue(AbstractContextManager, *context, chosen=facts).enter(tracing)
         tracing.ending.checks[end_settings] = None
-    return call.constant(None)
 
 
 def cannot(call: Call) -> NoReturn:
@@ -275,6 +304,38 @@ def set_one(call: Call, *args: Value, **kwargs: Value) -> Value:
         cannot(call)
     given = (value.as_constant() for value in args)
     return set_from_here(call, call.fn.__name__, tuple(DEBUG_MODES.get(wanted, wanted) for wanted in given))
+
+
+@handles(*existing("torch.set_autocast_enabled"))
+def set_autocast(call: Call, *args: Value, **kwargs: Value) -> Value:
+    """Autocast from here on, for a device, or for CUDA without one: as in a context of autocast."""
+    given = [value.as_constant() for value in args if value.is_constant]
+    match given:
+        case [str() as device, bool() as enabled] if len(args) == 2 and not kwargs:
+            pass
+        case [bool() as enabled] if len(args) == 1 and not kwargs:
+            device = "cuda"
+        case _:
+            cannot(call)
+    if any(map(is_autocast, call.tracing.effects.entered)):  # a break would enter that context again, and undo the call
+        raise SkipFrame("it sets autocast within a context of autocast that it has entered")
+    if device not in grad_modes.AUTOCAST_DEVICES:
+        cannot(call)
+    call.tracing.guards.autocast_dtype(device)
+    setting = Setting(
+        f"autocast of {device}", AutocastNow(device), torch.set_autocast_enabled, torch.set_autocast_enabled
+    )
+    arguments = device, torch.get_autocast_dtype(device), enabled, torch.is_autocast_cache_enabled()
+    context = grad_modes.enter_autocast, arguments, grad_modes.exit_autocast
+    change_from_here(call, setting, (device, enabled), context)
+    return call.constant(None)
+
+
+def is_autocast(entered: Value) -> bool:
+    """Whether it is a context of autocast, and no call that sets it."""
+    if not isinstance(entered, PairedContextValue) or isinstance(entered, SettingCallValue):
+        return False
+    return entered.enter_by is grad_modes.enter_autocast
 
 
 @handles(torch.backends.ContextProp.__set__)
