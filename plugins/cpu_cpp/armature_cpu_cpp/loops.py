@@ -49,6 +49,7 @@ from armature_cpu_cpp.vector import lanes_of
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
 TURN = 8.0  # of each lane, for a vector added to memory at a separate place per lane
 STEPS: Mapping[int, float] = MappingProxyType({2: 3.0, 3: 5.0, 4: 7.0})  # a load with that stride
+CROWDED, SET = 2.0, 4096  # factor for lanes that are multiples of so many bytes apart: their lines displace each other
 ACROSS = 12.0  # of combining the lanes of an accumulator
 WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along a vector's lanes; of a scan whose lanes are separate rows
 CHEAP = 24.0  # operations per point below which a reduction waits for its own additions
@@ -236,6 +237,11 @@ class _Costs:
             found |= {load: points / var.extent for load in postorder([node.value]) if isinstance(load, Load)}
         return found
 
+    def crowding(self, access: Load | Store, stride: int) -> float:
+        """By how much longer an access with a stride takes because its lanes are in one set of a cache."""
+        dtype = access.dtype if isinstance(access, Load) else access.value.dtype
+        return CROWDED if stride * dtype.itemsize % SET == 0 else 1.0
+
     def work(self) -> float:
         """Number of operations at one point of all loops."""
         return sum(OPS[n.op].cost for n in postorder(self.flat.kernel.roots) if isinstance(n, Op)) + 1.0
@@ -254,7 +260,7 @@ class _Costs:
             index = access.index[0]
             stride = None if var in behind else stride_of(index, var)
             near = {0: BROADCAST, 1: CONTIGUOUS, **(STEPS if apart == GATHER else {})}
-            cost = near.get(stride, apart) if isinstance(stride, int) else apart
+            cost = near.get(stride, apart * self.crowding(access, stride)) if isinstance(stride, int) else apart
             if inner and not (variables(index) | behind) & inner:
                 cost /= _size(numel(v.extent for v in self.flat.inner))
             total += cost * shares.get(access, 1.0)
@@ -279,11 +285,12 @@ def _stride_order(loops: Iterable[Var], forms: Sequence[Index]) -> list[Var]:
 
 
 def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
-    """Loops with contiguous loads that are strided along the vector: running them inside reuses cache lines."""
+    """Loops with contiguous accesses that are strided along the vector: running them inside reuses cache lines."""
     found: list[Var] = []
-    for node in postorder(flat.kernel.roots):
-        if isinstance(node, Load) and not node.indirect and stride_of(node.index[0], vector) not in (0, 1):
-            found += [v for v in loops if v not in found and stride_of(node.index[0], v) == 1]
+    accesses: list[Load | Store] = [node for node in postorder(flat.kernel.roots) if isinstance(node, Load)]
+    for access in [*accesses, *flat.kernel.stores]:
+        if not access.indirect and stride_of(access.index[0], vector) not in (0, 1):
+            found += [v for v in loops if v not in found and stride_of(access.index[0], v) == 1]
     return found
 
 

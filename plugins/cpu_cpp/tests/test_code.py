@@ -184,6 +184,23 @@ def test_a_transposing_copy_uses_up_the_lines_it_loads(printed: Printed) -> None
     assert text.index("vectors<N>(") < text.index("for (i64 ")
 
 
+def turned(rows: int, columns: int) -> Sketch:
+    """A copy of a matrix by columns."""
+    k = Sketch("turned_0", CPU)
+    i, j = Var("i0", rows), Var("i1", columns)
+    x = k.load(k.buffer("x", F32, (rows, columns)), i, j)
+    k.buffer("out", F32, (columns, rows))
+    return k.pointwise((j, i), Store("out", (j, i), x))
+
+
+@pytest.mark.parametrize(("columns", "way"), [(1000, "gather_steps"), (1024, "scatter")])
+def test_lanes_of_a_copy_are_not_in_one_set_of_the_cache(printed: Printed, columns: int, way: str) -> None:
+    """Rows of 1024 numbers are 4096 bytes apart. What is along the lines of the other side runs inside."""
+    text = body(printed(turned(64, columns)))
+    assert [name for name in ("gather_steps", "scatter") if name in text] == [way]
+    assert text.index("full_vectors") < text.index("for (")
+
+
 def test_scatters_are_shared_by_column(printed: Printed) -> None:
     text = printed("scatter_add_float32").text
     assert "atomic" not in text
