@@ -96,7 +96,11 @@ class _Compilation:
         rows = tables.decompositions.items()
         table = {op: interrupts.checking(keeping_layout(tables.fake_rules, op, row.fn)) for op, row in rows}
         asking = _asking(module, self.ctx.functions)
-        if not _wants_gradients(fakes) and (plain := self.recorded(asking, fakes, table)) is not None:
+        try:
+            plain = None if _wants_gradients(fakes) else self.recorded(asking, fakes, table)
+        except recorder.LosesCasts:
+            return module.forward
+        if plain is not None:
             with aot.autocast_off():
                 compiled = self.compile(plain, GraphKind.INFERENCE)
             return aot.as_compiled(compiled, len(fakes))

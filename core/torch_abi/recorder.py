@@ -31,6 +31,17 @@ class NotPlain(Exception):
     """The graph writes, differentiates or returns something that this recorder does not support; the text says what."""
 
 
+class LosesCasts(Exception):
+    """The graph multiplies in an operator that autocast does not know, as `einsum`: in inference mode torch decomposes
+    it with autocast off, where a mode sees its parts."""
+
+
+CAST = frozenset({
+    torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default,
+    torch.ops.aten.linear.default, torch.ops.aten.matmul.default, torch.ops.aten.convolution.default,
+})  # fmt: skip
+
+
 class _Recorder(TorchDispatchMode):
     """Records each dispatched operator in a graph. Tensors are known by identity; all are kept alive until the end."""
 
@@ -44,6 +55,8 @@ class _Recorder(TorchDispatchMode):
         self.readings: dict[object, tuple[fx.Node, Overload | None, int]] = {}  # where symbolic numbers are read
         self.sizes: dict[Any, fx.Node] = {}
         self.origin: object = None
+        self.casts = torch.is_inference_mode_enabled() and torch._C._is_any_autocast_enabled()
+        self.unknown_to_autocast = 0  # operators that are being decomposed and are unknown to it, where it may be on
 
     def placeholder(self, name: str, fake: object) -> object:
         node = self.graph.placeholder(name)
@@ -67,6 +80,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Overload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Record an operator, or those that it is decomposed into."""
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)  # a query about the tensor, such as its device
@@ -77,9 +91,14 @@ class _Recorder(TorchDispatchMode):
                 return result
         if func._schema.is_mutable:
             raise NotPlain(f"{func} writes")
+        if self.unknown_to_autocast and func in CAST:
+            raise LosesCasts(func)
         if func._can_decompose():
+            unknown = self.casts and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
+            self.unknown_to_autocast += unknown
             with self:
                 result = func.decompose(*args, **kwargs)
+            self.unknown_to_autocast -= unknown
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
@@ -169,7 +188,7 @@ def record(
     """The ATen graph of a captured graph of torch functions, with flat inputs and outputs; `meta["origin"]` is the
     captured node's.
 
-    Errors: NotPlain, and whatever the operators raise on fake tensors.
+    Errors: NotPlain, LosesCasts, and whatever the operators raise on fake tensors.
     """
     fake_mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), None) or FakeTensorMode()
     recorder = _Recorder(decompositions, fake_mode)
@@ -183,6 +202,7 @@ def record(
                 _finish(recorder, fx.map_arg(node.args[0], lambda n: values[n]))
             else:
                 recorder.origin = node.meta.get(ORIGIN)
+                recorder.casts |= torch.is_inference_mode_enabled() and torch._C._is_any_autocast_enabled()
                 values[node] = _run(captured, node, values)
     return fx.GraphModule(recorder.attributes, recorder.graph)
 

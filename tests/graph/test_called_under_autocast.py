@@ -52,3 +52,20 @@ def test_as_in_eager_mode(program: Callable[[Tensor], Any], backend: str, learns
         with torch.autocast("cpu", enabled=enabled):
             found, expected = compiled(X.clone().requires_grad_(learns)), program(X.clone().requires_grad_(learns))
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: torch.einsum("ij,kj->ik", x, x).relu() * 2,
+        lambda x: (torch.tensordot(x, x, 1), torch.inner(x, W), F.linear(x, W).relu()),
+        lambda x: (F.linear(x, W) + x @ W, F.layer_norm(x, (4,)), x.softmax(-1)),
+        product,
+    ],
+)
+def test_in_inference_mode(program: Callable[[Tensor], Any]) -> None:
+    armature.reset()
+    compiled = armature.compile(program, fullgraph=True)
+    with torch.inference_mode(), torch.autocast("cpu"):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(X), program(X))
