@@ -32,14 +32,24 @@ class NotPlain(Exception):
 
 
 class LosesCasts(Exception):
-    """The graph multiplies in an operator that autocast does not know, as `einsum`: in inference mode torch decomposes
-    it with autocast off, where a mode sees its parts."""
+    """An operator that autocast does not know, as `einsum`, consists of some that it casts for: in inference mode torch
+    decomposes it with autocast off, where a mode sees its parts."""
 
 
 CAST = frozenset({
     torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default,
     torch.ops.aten.linear.default, torch.ops.aten.matmul.default, torch.ops.aten.convolution.default,
 })  # fmt: skip
+
+
+def _is_known_to_autocast(func: Overload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
+
+
+def _is_cast_for(func: Overload, args: tuple[Any, ...]) -> bool:
+    """Whether autocast would give an operator other dtypes: fewer bits for products, more for what loses digits."""
+    wide = [arg.dtype == torch.float32 for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
+    return any(wide) if func in CAST else not all(wide) and _is_known_to_autocast(func)
 
 
 class _Recorder(TorchDispatchMode):
@@ -84,23 +94,25 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)  # a query about the tensor, such as its device
+        if self.unknown_to_autocast and _is_cast_for(func, args):
+            raise LosesCasts(func)
+        unknown = self.casts and func._can_decompose() and not _is_known_to_autocast(func)
+        self.unknown_to_autocast += unknown
         if func in self.decompositions:
             with self:
                 result = self.decompositions[func](*args, **kwargs)
             if result is not NotImplemented:
+                self.unknown_to_autocast -= unknown
                 return result
         if func._schema.is_mutable:
             raise NotPlain(f"{func} writes")
-        if self.unknown_to_autocast and func in CAST:
-            raise LosesCasts(func)
         if func._can_decompose():
-            unknown = self.casts and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
-            self.unknown_to_autocast += unknown
             with self:
                 result = func.decompose(*args, **kwargs)
-            self.unknown_to_autocast -= unknown
             if result is not NotImplemented:
+                self.unknown_to_autocast -= unknown
                 return result
+        self.unknown_to_autocast -= unknown
         result = func(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
         if any(item is None or isinstance(item, Tensor) for item in results):  # None: a check

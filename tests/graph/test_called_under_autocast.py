@@ -60,6 +60,7 @@ def test_as_in_eager_mode(program: Callable[[Tensor], Any], backend: str, learns
         lambda x: torch.einsum("ij,kj->ik", x, x).relu() * 2,
         lambda x: (torch.tensordot(x, x, 1), torch.inner(x, W), F.linear(x, W).relu()),
         lambda x: (F.linear(x, W) + x @ W, F.layer_norm(x, (4,)), x.softmax(-1)),
+        lambda x: (F.nll_loss(x.bfloat16(), torch.arange(4)), F.pad((x @ W)[None], (1, 1), mode="reflect")),
         product,
     ],
 )

@@ -45,6 +45,10 @@ def lstm(
         options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
         return rnn_cudnn.lstm(x, hidden, params, options, gradients=wanted)
     on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
+    if same_width and on_cpu and torch.backends.mkldnn.enabled and torch.is_autocast_enabled("cpu"):
+        # It casts what oneDNN's layer is given, but knows neither our operator nor, in inference mode, torch's.
+        narrow = torch.get_autocast_dtype("cpu")
+        x, hidden, params = x.to(narrow), [t.to(narrow) for t in hidden], [t.to(narrow) for t in params]
     if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
         if last_step and bidirectional and same_width and on_cpu and not (dropout and train):
             return _last_step(x, hidden, params, has_biases, num_layers, train, batch_first), None, None

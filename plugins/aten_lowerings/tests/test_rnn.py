@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import armature
 from armature.pipeline.session import session
+from armature.testing.differential import difference
 from armature_aten_lowerings import rnn_cudnn
 from armature_aten_lowerings.rnn import training_layer
 
@@ -89,6 +90,30 @@ def test_dropout_between_layers_follows_the_seed(device: str) -> None:
     assert not torch.equal(first, run(1))
     lstm.eval()
     assert not torch.allclose(first, lstm(x)[0])
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_under_autocast_a_cpu_computes_in_its_dtype(layers: int, mode: Callable[[], Any]) -> None:
+    lstm, x = nn.LSTM(8, 6, num_layers=layers, bidirectional=layers > 1), torch.randn(3, 5, 8)
+
+    def run(lstm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            out, (h, c) = lstm(x)
+        return out, h, c
+
+    given, twin = (
+        x.clone().requires_grad_(mode is torch.enable_grad),
+        x.clone().requires_grad_(mode is torch.enable_grad),
+    )
+    with mode():
+        expected, found = run(lstm, given), armature.compile(run, fullgraph=True)(lstm, twin)
+    assert found[0].dtype == torch.bfloat16
+    assert difference(expected, found) == 0
+    if mode is torch.enable_grad:
+        for parts in (expected, found):
+            sum(part.float().sum() for part in parts).backward()
+        assert difference(given.grad, twin.grad) <= 1e-6
 
 
 @pytest.mark.gpu
