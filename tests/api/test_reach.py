@@ -290,17 +290,13 @@ BREAKS = {
     "generator": "next-of-iterator",
     "weak value dictionary": "function-in-c",
 }
-# Not compiled, and what is on record.
-LEFT = {
-    "context variable": "it has met no tensor before a graph break",  # and is named by a function that is called
-}
 
 
 def expect(way: str, whole: bool, reasons: set[str]) -> None:
-    """One graph, pieces with a break, or none with a reason."""
-    why = BREAKS.get(way, LEFT.get(way, ""))
+    """One graph, or pieces with a break."""
+    why = BREAKS.get(way, "")
     assert whole != bool(why) and (whole or any(reason.startswith(why) for reason in reasons)), reasons
-    assert (session().totals().operators >= 2) != (way in LEFT)
+    assert session().totals().operators >= 2
 
 
 @pytest.mark.parametrize("frame", [compute, pass_on])

@@ -185,12 +185,22 @@ def _of_member(tracer: Tracing, value: ConstantValue, convert: Callable[..., str
 
 
 def _of_constant(tracer: Tracing, value: Value, convert: Callable[..., str]) -> Value | None:
-    if type(value) in SHOWN and not value.is_constant:  # numbers in it may vary
+    if varies(tracer, value):
         return None
     try:
         return ConstantValue(convert(value.as_constant()))
     except NotConstant:
         return None
+
+
+def varies(tracer: Tracing, value: Value) -> bool:
+    """Whether it is a number that varies, or a builtin container of one."""
+    if type(value) not in SHOWN or value.python_type() not in (list, tuple, dict):
+        return value.is_symbolic
+    held = (
+        [item for _, item in value.realise(tracer).values()] if isinstance(value, DictValue) else tracer.unpack(value)
+    )
+    return any(varies(tracer, item) for item in held)
 
 
 def _of_exception(tracer: Tracing, value: ExceptionValue, convert: Callable[..., str]) -> Value:
