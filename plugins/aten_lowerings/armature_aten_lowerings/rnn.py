@@ -17,6 +17,8 @@ from armature_aten_lowerings.rnn_dropout import by_layer
 
 aten = torch.ops.aten
 LSTM_KIND = 2  # ideep's number for an LSTM, an argument of mkldnn_rnn_layer
+NARROW_GRADIENTS = torch.__version__ >= "2.13"
+"""Whether its gradients have the dtype of its arguments. torch 2.11 makes them in float32 and says the other."""
 TARGETS = frozenset((torch.lstm, torch._VF.lstm, aten.lstm.input))
 
 
@@ -48,6 +50,11 @@ def lstm(
     if same_width and on_cpu and torch.backends.mkldnn.enabled and torch.is_autocast_enabled("cpu"):
         # It casts what oneDNN's layer is given, but knows neither our operator nor, in inference mode, torch's.
         narrow = torch.get_autocast_dtype("cpu")
+        if wanted and not NARROW_GRADIENTS:
+            same = (has_biases, num_layers, dropout, train, bidirectional, batch_first, last_step)
+            with torch.autocast("cpu", enabled=False):
+                out, h, c = lstm(x, hidden, params, *same)
+            return out.to(narrow), None if h is None else h.to(narrow), None if c is None else c.to(narrow)
         x, hidden, params = x.to(narrow), [t.to(narrow) for t in hidden], [t.to(narrow) for t in params]
     if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
         if last_step and bidirectional and same_width and on_cpu and not (dropout and train):
@@ -59,6 +66,20 @@ def lstm(
         found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
         # torch 2.11's decomposition returns states with an extra dimension.
         return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
+    return _fused_layers(
+        x, hidden, params, (has_biases, num_layers, bidirectional, batch_first, last_step), dropout * train
+    )
+
+
+def _fused_layers(
+    x: Tensor,
+    hidden: Sequence[Tensor],
+    params: Sequence[Tensor],
+    form: tuple[bool, int, bool, bool, bool],
+    dropout: float,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Each layer by oneDNN in each direction, with gradients. form: arguments of `lstm`, in its order."""
+    has_biases, num_layers, bidirectional, batch_first, last_step = form
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     last_h: list[Tensor] = []
@@ -76,7 +97,7 @@ def lstm(
             last_h.append(h)
             last_c.append(c)
         out = torch.cat(halves, -1) if bidirectional else halves[0]
-        if dropout and train and layer < num_layers - 1:
+        if dropout and layer < num_layers - 1:
             out = torch.dropout(out, dropout, True)
     out = out.transpose(0, 1) if batch_first else out
     return (out, None, None) if last_step else (out, torch.stack(last_h), torch.stack(last_c))

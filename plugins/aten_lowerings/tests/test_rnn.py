@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import armature
 from armature.pipeline.session import session
 from armature.testing.differential import difference
-from armature_aten_lowerings import rnn_cudnn
+from armature_aten_lowerings import rnn, rnn_cudnn
 from armature_aten_lowerings.rnn import training_layer
 
 DEVICES = [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -109,11 +109,12 @@ def test_under_autocast_a_cpu_computes_in_its_dtype(layers: int, mode: Callable[
     with mode():
         expected, found = run(lstm, given), armature.compile(run, fullgraph=True)(lstm, twin)
     assert found[0].dtype == torch.bfloat16
-    assert difference(expected, found) == 0
+    exact = rnn.NARROW_GRADIENTS or mode is not torch.enable_grad
+    assert difference(expected, found) <= (0 if exact else 2**-7)
     if mode is torch.enable_grad:
         for parts in (expected, found):
             sum(part.float().sum() for part in parts).backward()
-        assert difference(given.grad, twin.grad) <= 1e-6
+        assert difference(given.grad, twin.grad) <= (1e-6 if exact else 2**-7)
 
 
 @pytest.mark.gpu

@@ -451,7 +451,6 @@ def graph_attention(left: Tensor, right: Tensor, x: Tensor, joined: Tensor) -> T
     return scores.softmax(-1) @ x
 
 
-@POINTWISE_LEAKY_RELU
 @pytest.mark.parametrize("parts", [lambda x: x.unbind(1), lambda x: x.split_with_sizes([1] * 8, 1)])
 def test_parts_of_a_recurrence_s_factors_are_taken_again(parts: Callable[[Tensor], Sequence[Tensor]]) -> None:
     """Each is an eighth of the factors, but keeps all of them in memory."""
@@ -468,6 +467,7 @@ def test_parts_of_a_recurrence_s_factors_are_taken_again(parts: Callable[[Tensor
     assert sum(v.untyped_storage().nbytes() for v in kept) < 8 * 8 * 16 * 4  # of the factors
 
 
+@POINTWISE_LEAKY_RELU
 def test_of_a_softmax_of_sums_only_columns() -> None:
     left, right, x = torch.randn(160, 1), torch.randn(160, 1), torch.randn(160, 8)
     joined = torch.rand(160, 160) < 0.1
