@@ -43,43 +43,35 @@ def lstm(
     tensors = [x, *hidden, *params]
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     same_width = hidden[0].shape[-1] == hidden[1].shape[-1]
+    options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
     if same_width and (train or not wanted) and rnn_cudnn.fits(tensors):
-        options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
         return rnn_cudnn.lstm(x, hidden, params, options, gradients=wanted)
     on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
     if same_width and on_cpu and torch.backends.mkldnn.enabled and torch.is_autocast_enabled("cpu"):
         # It casts what oneDNN's layer is given, but knows neither our operator nor, in inference mode, torch's.
         narrow = torch.get_autocast_dtype("cpu")
         if wanted and not NARROW_GRADIENTS:
-            same = (has_biases, num_layers, dropout, train, bidirectional, batch_first, last_step)
             with torch.autocast("cpu", enabled=False):
-                out, h, c = lstm(x, hidden, params, *same)
+                out, h, c = lstm(x, hidden, params, *options, last_step)
             return out.to(narrow), None if h is None else h.to(narrow), None if c is None else c.to(narrow)
         x, hidden, params = x.to(narrow), [t.to(narrow) for t in hidden], [t.to(narrow) for t in params]
     if not (wanted and same_width and on_cpu and torch.backends.mkldnn.enabled):
         if last_step and bidirectional and same_width and on_cpu and not (dropout and train):
             return _last_step(x, hidden, params, has_biases, num_layers, train, batch_first), None, None
         if dropout and train:
-            own = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
-            out, h, c = by_layer("lstm", x, hidden, params, *own)
+            out, h, c = by_layer("lstm", x, hidden, params, *options)
             return out, h, c
-        found = aten.lstm.input(x, hidden, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        found = aten.lstm.input(x, hidden, params, *options)
         # torch 2.11's decomposition returns states with an extra dimension.
         return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
-    return _fused_layers(
-        x, hidden, params, (has_biases, num_layers, bidirectional, batch_first, last_step), dropout * train
-    )
+    return _fused_layers(x, hidden, params, options, last_step)
 
 
 def _fused_layers(
-    x: Tensor,
-    hidden: Sequence[Tensor],
-    params: Sequence[Tensor],
-    form: tuple[bool, int, bool, bool, bool],
-    dropout: float,
+    x: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor], options: rnn_cudnn.Options, last_step: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Each layer by oneDNN in each direction, with gradients. form: arguments of `lstm`, in its order."""
-    has_biases, num_layers, bidirectional, batch_first, last_step = form
+    """Each layer by oneDNN in each direction, with gradients."""
+    has_biases, num_layers, dropout, train, bidirectional, batch_first = options
     out = x.transpose(0, 1) if batch_first else x
     directions = 2 if bidirectional else 1
     last_h: list[Tensor] = []
@@ -97,7 +89,7 @@ def _fused_layers(
             last_h.append(h)
             last_c.append(c)
         out = torch.cat(halves, -1) if bidirectional else halves[0]
-        if dropout and layer < num_layers - 1:
+        if dropout and train and layer < num_layers - 1:
             out = torch.dropout(out, dropout, True)
     out = out.transpose(0, 1) if batch_first else out
     return (out, None, None) if last_step else (out, torch.stack(last_h), torch.stack(last_c))
