@@ -42,8 +42,8 @@ from armature.graph.constants import KnownValues, NotKnown, written_number
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.facts import Operator
 from armature.graph.frozen import frozen_values, with_all_inputs
-from armature.graph.patterns import Match, Rewrite, fake_of, rewriting
-from armature.graph.spellings import function_of
+from armature.graph.patterns import Match, Rewrite, fake_of, is_replaceable, replace_match, rewriting
+from armature.graph.spellings import function_of, spelled
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
 from armature.plugin_values import (
@@ -70,7 +70,7 @@ from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.fake import DATA_DEPENDENT, PLAIN_TENSORS, in_transform, of_transform, version_of
 from armature.torch_abi.fake_rules import AxesOfOne, FakeResult
-from armature.torch_abi.functions import Function, tensors_of
+from armature.torch_abi.functions import Function, Functions, tensors_of
 from armature.torch_abi.known_strides import are_known as strides_are_known
 from armature.torch_abi.marks import assumed_constant
 from armature.torch_abi.overrides import Off
@@ -225,6 +225,7 @@ __all__ = [
     "FrameSummary",
     "FrameView",
     "Function",
+    "Functions",
     "GeneratorValue",
     "GraphBreak",
     "GraphKind",
@@ -333,6 +334,7 @@ __all__ = [
     "is_named_tuple",
     "is_not_implemented",
     "is_registered",
+    "is_replaceable",
     "is_runtime_number",
     "is_trusted",
     "is_unbacked",
@@ -372,12 +374,14 @@ __all__ = [
     "registered_class",
     "rely_on_class",
     "remember_rounds",
+    "replace_match",
     "rewriting",
     "running_graphs",
     "same_members",
     "scripts",
     "set_data_",
     "skip_code",
+    "spelled",
     "strides_are_known",
     "successors",
     "supportable",

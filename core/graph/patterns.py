@@ -198,8 +198,8 @@ class Rewriting:
         for node in list(module.graph.nodes):
             for rewrite, pattern in by_root.get(function_of(node, ctx.functions), ()):
                 match = pattern.match(node, ctx.functions, either_way)
-                if match is not None and _is_replaceable(match) and rewrite.when(match):
-                    replace(module.graph, match, rewrite)
+                if match is not None and is_replaceable(match) and rewrite.when(match):
+                    replace_match(module.graph, match, rewrite.replacement, str(rewrite))
                     changed = True
                     break
         if changed:
@@ -222,7 +222,7 @@ def rewriting(rewrites: Iterable[Rewrite]) -> Rewriting:
     return Rewriting(tuple(rewrites))
 
 
-def _is_replaceable(match: Match) -> bool:
+def is_replaceable(match: Match) -> bool:
     """Whether nothing else reads the nodes to remove, and no write or state change lies between the first and the
     last."""
     for node in match.inner:
@@ -266,8 +266,8 @@ def _is_written(one: WrittenArgument, node: fx.Node) -> bool:
     return given is not None and given is not False
 
 
-def replace(graph: fx.Graph, match: Match, rewrite: Rewrite) -> None:
-    """Insert the replacement before the root, and drop nodes that are no longer read.
+def replace_match(graph: fx.Graph, match: Match, replacement: Callable[..., Any], name: str) -> None:
+    """Insert the replacement before the root, and drop nodes that are no longer read. name: for messages.
 
     Errors: InvariantError if the replacement's shape, dtype, device or strides differ.
     """
@@ -275,8 +275,8 @@ def replace(graph: fx.Graph, match: Match, rewrite: Rewrite) -> None:
     tracer = GraphAppendingTracer(graph)
     given = {k: fx.Proxy(v, tracer) if isinstance(v, fx.Node) else v for k, v in match.bound.items()}
     with graph.inserting_before(match.root), Asking():
-        result = rewrite.replacement(**given)
-    invariant(isinstance(result, fx.Proxy), "a replacement returns no tensor", rewrite=str(rewrite))
+        result = replacement(**given)
+    invariant(isinstance(result, fx.Proxy), "a replacement returns no tensor", rewrite=name)
     made: list[fx.Node] = []
     node = before.next
     while node is not match.root:
@@ -287,13 +287,14 @@ def replace(graph: fx.Graph, match: Match, rewrite: Rewrite) -> None:
         for node in made:
             node.meta.update({k: match.root.meta[k] for k in ("origin", "stack_trace") if k in match.root.meta})
             node.meta[key] = _computed(node, fake_of(match.root))
-    _check_alike(match.root, result.node, rewrite)
+    _check_alike(match.root, result.node, name)
     match.root.replace_all_uses_with(result.node)
     drop_unread(graph, match.root)
 
 
 def _computed(node: fx.Node, like: Tensor) -> Any:
-    args, kwargs = fx.map_arg((node.args, node.kwargs), fake_of)
+    # an input's fake is another, from before the writes, if the program writes to one
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("traced_value", fake_of(one)))
     mode: Any = getattr(like, "fake_mode", None)
     invariant(mode is not None, "a match without a tensor", node=node)
     target: Any = getattr(args[0], str(node.target)) if node.op == "call_method" else node.target
@@ -301,7 +302,7 @@ def _computed(node: fx.Node, like: Tensor) -> Any:
         return target(*(args[1:] if node.op == "call_method" else args), **kwargs)
 
 
-def _check_alike(root: fx.Node, made: fx.Node, rewrite: Rewrite) -> None:
+def _check_alike(root: fx.Node, made: fx.Node, rewrite: str) -> None:
     wanted, found = map(_facts, (fake_of(root), fake_of(made)))
     if wanted != found:
         details = f"rewrite={rewrite}, wanted={wanted}, given={found}, at={root.meta.get('origin')}"

@@ -32,7 +32,7 @@ def function_of(node: fx.Node, functions: Functions = NO_FUNCTIONS) -> Hashable 
     target: Any = node.target
     if node.op == "call_method":
         found = getattr(torch, target, None)
-        target = getattr(torch.Tensor, target, None) if found is None else found
+        target = found if callable(found) else getattr(torch.Tensor, target, None)  # `torch.float` is a dtype
     elif node.op != "call_function":
         return None
     elif _is_method(target):

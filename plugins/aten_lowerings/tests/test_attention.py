@@ -13,6 +13,7 @@ from torch import Tensor
 
 import armature
 from armature.pipeline.session import session
+from armature_aten_lowerings import attention
 from armature_aten_lowerings.einsums import Axes, axes_of
 
 L = 260
@@ -87,7 +88,9 @@ def test_masks(mask: str, training: bool, blind: bool) -> None:
 @pytest.mark.parametrize("blind", [False, True], ids=["", "a query sees nothing"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("mask", ["filled", "chosen", "added"])
-def test_masks_in_16_bits(mask: str, dtype: torch.dtype, blind: bool) -> None:
+def test_masks_in_16_bits(mask: str, dtype: torch.dtype, blind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "WORTH_IN_BFLOAT16", attention.WORTH)
+
     def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
         scores = q @ k.transpose(-2, -1) / 4
         if mask == "added":
