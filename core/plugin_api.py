@@ -42,7 +42,7 @@ from armature.graph.constants import KnownValues, NotKnown, written_number
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass, Split
 from armature.graph.facts import Operator
 from armature.graph.frozen import frozen_values, with_all_inputs
-from armature.graph.patterns import Match, Rewrite, fake_of, is_replaceable, replace_match, rewriting
+from armature.graph.patterns import Match, Rewrite, drop_unread, fake_of, is_replaceable, replace_match, rewriting
 from armature.graph.spellings import function_of, spelled
 from armature.hookspecs import API_VERSION, hookimpl
 from armature.introspection import MISSING, Subject, class_member, dict_of, existing, is_written_in_c
@@ -308,6 +308,7 @@ __all__ = [
     "decode",
     "derives",
     "dict_of",
+    "drop_unread",
     "end_lookup",
     "existing",
     "fake_layouts",

@@ -261,7 +261,7 @@ def use_attention(module: object, ctx: Services) -> object:
     """The pass."""
     if not isinstance(module, fx.GraphModule):
         return module
-    as_products(module, WORTH)
+    einsums = as_products(module, WORTH)
     compute_instead_of_writing(module, WORTH)
     changed = False
     for node in list(module.graph.nodes):
@@ -275,6 +275,8 @@ def use_attention(module: object, ctx: Services) -> object:
         if is_replaceable(match):
             replace_match(module.graph, match, made, "attention")
             changed = True
-    if changed:
+    for one in einsums:
+        one.restore(module.graph)
+    if changed or einsums:
         module.recompile()
     return module

@@ -35,6 +35,11 @@ WRITES: Mapping[Hashable, object] = {
     "masked_fill_": "masked_fill",
 }
 """What computes the same as a write to the first argument."""
+FRESH = frozenset((
+    torch.matmul, torch.bmm, torch.baddbmm, operator.matmul, "matmul", "bmm", "baddbmm",
+    torch.add, torch.sub, torch.mul, torch.div, *WRITES.values(),
+))  # fmt: skip
+"""Functions that make a new tensor."""
 
 
 @attrs.frozen(eq=False)
@@ -309,17 +314,15 @@ def _product(node: fx.Node, functions: Functions) -> tuple[fx.Node, fx.Node, tup
 def compute_instead_of_writing(module: fx.GraphModule, least: int) -> None:
     """Where a program writes to scores that it has just computed (`scores += mask`), compute new ones.
 
-    Only writes to results of products, and of earlier such writes, that nothing has read before.
+    Only writes to what a product, a sum or the like has made, and that nothing has read before.
     """
     if any("changes_state" in node.meta for node in module.graph.nodes):  # a write is not differentiated in `no_grad`
         return
     places: dict[fx.Node, int] = {node: place for place, node in enumerate(module.graph.nodes)}
-    fresh = {torch.matmul, torch.bmm, torch.baddbmm, operator.matmul, "matmul", "bmm", "baddbmm"}
-    made: set[fx.Node] = set()
     for node in list(module.graph.nodes):
         same = WRITES.get(node.target) if node.op in ("call_function", "call_method") else None
         base = node.args[0] if same is not None and node.args else None
-        if not isinstance(base, fx.Node) or (base.target not in fresh and base not in made):
+        if not isinstance(base, fx.Node) or base.target not in FRESH:
             continue
         earlier = [user for user in base.users if places[user] < places[node]]
         if earlier or not _is_large(base, least) or not _keeps_dtype(node):
@@ -329,7 +332,6 @@ def compute_instead_of_writing(module: fx.GraphModule, least: int) -> None:
         for user in list(base.users):
             if user is not node:
                 user.replace_input_with(base, node)
-        made.add(node)
 
 
 def _is_large(node: fx.Node, least: int) -> bool:

@@ -10,8 +10,9 @@ import re
 import attrs
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
-from armature.plugin_api import fake_of
+from armature.plugin_api import drop_unread, fake_of
 
 EQUATION = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 
@@ -19,12 +20,14 @@ EQUATION = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 @attrs.frozen
 class Axes:
     """How to permute both operands of an einsum for a product of matrices, and then its result. swapped: the second
-    operand is the left one, whose rows come first in the result."""
+    operand is the left one, whose rows come first in the result. shared: the right operand gets an axis of size 1
+    before its matrices, since it is the same along one of the left one's (keys of one head, queries of several)."""
 
     left: tuple[int, ...]
     right: tuple[int, ...]
     result: tuple[int, ...]
     swapped: bool = False
+    shared: bool = False
 
 
 def axes_of(equation: str) -> Axes | None:
@@ -40,16 +43,38 @@ def axes_of(equation: str) -> Axes | None:
     rows = [letter for letter in result if letter in left and letter not in right]
     columns = [letter for letter in result if letter in right and letter not in left]
     summed = [letter for letter in left if letter in right and letter not in result]
-    given = [batch + rows + summed, batch + summed + columns, batch + rows + columns]
+    heads, rows = (rows[:1], rows[1:]) if len(rows) == 2 and len(result) == 4 else ([], rows)
+    given = [batch + heads + rows + summed, batch + summed + columns, batch + heads + rows + columns]
     whole = all(sorted(term) == sorted(parts) for term, parts in zip((left, right, result), given, strict=True))
     if not whole or not len(rows) == len(columns) == len(summed) == 1 or not batch:
         return None
     left_order, right_order = tuple(map(left.index, given[0])), tuple(map(right.index, given[1]))
-    return Axes(left_order, right_order, tuple(map(given[2].index, result)), swapped)
+    return Axes(left_order, right_order, tuple(map(given[2].index, result)), swapped, bool(heads))
 
 
-def as_products(module: fx.GraphModule, least: int) -> None:
-    """Write einsums of a CPU's tensors with at least so many elements as products of matrices."""
+@attrs.frozen(eq=False)
+class Einsum:
+    """An einsum that has been replaced by a product, which copies an operand that is shared by heads."""
+
+    product: fx.Node
+    result: fx.Node
+    args: tuple[Argument, ...]
+
+    def restore(self, graph: fx.Graph) -> None:
+        """Write the einsum again, if its product is still there."""
+        if self.product._erased:
+            return
+        with graph.inserting_before(self.result):
+            node = graph.call_function(torch.einsum, self.args)
+        node.meta.update(self.result.meta)
+        self.result.replace_all_uses_with(node)
+        drop_unread(graph, self.result)
+
+
+def as_products(module: fx.GraphModule, least: int) -> list[Einsum]:
+    """Write einsums of a CPU's tensors with at least so many elements as products of matrices. Returns those that are
+    no slower only as part of something else."""
+    found: list[Einsum] = []
     for node in module.graph.find_nodes(op="call_function", target=torch.einsum):
         equation, *operands = node.args
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
@@ -60,7 +85,9 @@ def as_products(module: fx.GraphModule, least: int) -> None:
             continue
         fakes = [fake_of(one) for one in (left, right, node)]
         if all(map(has_known_size, fakes)) and max(fake.numel() for fake in fakes) >= least:
-            replace(module.graph, node, *((right, left) if axes.swapped else (left, right)), axes)
+            made = replace(module.graph, node, *((right, left) if axes.swapped else (left, right)), axes)
+            found += [made] if made is not None and axes.shared else []
+    return found
 
 
 def has_known_size(fake: object) -> bool:
@@ -70,7 +97,7 @@ def has_known_size(fake: object) -> bool:
     return all(type(size) is int and size > 1 for size in fake.shape)
 
 
-def replace(graph: fx.Graph, node: fx.Node, left: fx.Node, right: fx.Node, axes: Axes) -> None:
+def replace(graph: fx.Graph, node: fx.Node, left: fx.Node, right: fx.Node, axes: Axes) -> Einsum | None:
     """Replace an einsum, unless its result would have other strides."""
     fake = fake_of(node)
     made: list[fx.Node] = []
@@ -87,10 +114,14 @@ def replace(graph: fx.Graph, node: fx.Node, left: fx.Node, right: fx.Node, axes:
         return value if order == tuple(range(len(order))) else call("permute", value, *order)
 
     with graph.inserting_before(node):
-        product = call("matmul", permuted(left, axes.left), permuted(right, axes.right))
+        matrices = permuted(right, axes.right)
+        matrices = call("unsqueeze", matrices, -3) if axes.shared else matrices
+        product = call("matmul", permuted(left, axes.left), matrices)
         result = permuted(product, axes.result)
-    if fake_of(result).stride() == fake.stride() and fake_of(result).dtype == fake.dtype:
+    fits = fake_of(result).stride() == fake.stride() and fake_of(result).dtype == fake.dtype
+    if fits:
         node.replace_all_uses_with(result)
-        made = [node]
+    args, made = node.args, [node] if fits else made
     for unread in reversed(made):
         graph.erase_node(unread)
+    return Einsum(product, result, args) if fits else None

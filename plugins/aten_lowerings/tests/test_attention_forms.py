@@ -50,7 +50,8 @@ def bloom(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
 
 def falcon(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
     scores = (q @ k.transpose(-1, -2)).view(B, H, L, -1)
-    scores = (scores + alibi.view(B, H, 1, -1)) * (1 / math.sqrt(D))
+    scores = scores + alibi.view(B, H, 1, -1)
+    scores *= 1 / math.sqrt(D)
     return (F.softmax(scores + additive(m, q.dtype), dim=-1, dtype=q.dtype).view(B, H, L, L) @ v).flatten(0, 1)
 
 
@@ -79,6 +80,11 @@ def shared(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
     """The keys and values of one head, for queries of several."""
     weights = (q @ k[:, :1].mT).masked_fill(m, -INF).softmax(-1)
     return weights @ v[:, 1:2]
+
+
+def shared_by_einsum(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    scores = torch.einsum("b h i d, b j d -> b h i j", q * 0.25, k[:, 0]).masked_fill(m, -INF)
+    return torch.einsum("b h i j, b j d -> b h i d", scores.softmax(dim=-1, dtype=F32).type(q.dtype), v[:, 1])
 
 
 def learned(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
@@ -124,6 +130,7 @@ FORMS: dict[str, Attention] = {
     "gpt2": gpt2,
     "fairseq": fairseq,
     "shared": shared,
+    "shared by einsum": shared_by_einsum,
     "learned": learned,
     "scratch memory": scratch,
     "two masks filled": of_scores(lambda s, m, a: (s / 4).masked_fill(causal(), low(s)).masked_fill(m, low(s))),
@@ -254,6 +261,21 @@ OTHERS: dict[str, Attention] = {
 def test_what_stays_as_it_is(form: str, training: bool) -> None:
     check(OTHERS[form], given(), training)
     assert fused() == 0
+
+
+@pytest.mark.parametrize("equation", ["bhid,bjd->bhij", "bhid,hjd->bhij"])
+def test_einsums_with_shared_heads_outside_of_attention_stay(equation: str) -> None:
+    """As a product of matrices, they would copy one operand for each head."""
+
+    def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+        return torch.einsum(equation, q, k[:, 0] if "bjd" in equation else k[0]).softmax(-1)
+
+    check(program, given(), training=False)
+    [graph] = session().compilations[-1].graphs
+    sizes = [n.meta["val"].numel() for n in graph.aten.module.graph.nodes if "bmm" in str(n.target)]
+    assert sizes == [B * H * L * L]
+    copies = [n for n in graph.aten.module.graph.nodes if n.op == "call_function" and "expand" in str(n.target)]
+    assert all(n.meta["val"].numel() <= n.args[0].meta["val"].numel() for n in copies)
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
