@@ -56,6 +56,11 @@ class TensorValue:
         return len(self.shape)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether an element's index in the buffer is its index in the tensor: it is the buffer, or its beginning."""
+        return self.index == coordinates(self.shape)
+
+    @property
     def spec(self) -> Spec:
         """Its layout in eager."""
         return Spec(self.shape, self.dtype, self.device, self.strides)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Scan, Store
+from armature.lower.data import Buffer, IndexValue, Load, Node, Op, Reduce, Scan, Store
 from armature.lower.index import Index, Var, floordiv, hint, linear, mod, mul, stride_of, variables
 
 
@@ -88,3 +88,8 @@ def _joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
 def is_order_sensitive(nodes: Iterable[Node]) -> bool:
     """True if a value depends on the order of inner variables: a position or a scan."""
     return any(isinstance(n, Scan) or (isinstance(n, Reduce) and n.op.startswith("arg")) for n in nodes)
+
+
+def has_product(nodes: Iterable[Node]) -> bool:
+    """Whether a product of matrices is among the nodes."""
+    return any(isinstance(node, Op) and node.op == "product" for node in nodes)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, MutableMapping
 
 import attrs
 
-from armature.lower.data import ExternCall, Load, Node, Op, Reduce
+from armature.lower.data import ExternCall, Load, Node, Reduce
 from armature.lower.index import Index, Var, substitute, variables
-from armature.schedule.axes import is_order_sensitive
+from armature.schedule.axes import has_product, is_order_sensitive
 from armature.schedule.normalise import Item
 from armature.schedule.score import size
 from armature.schedule.walk import operands
@@ -116,7 +116,7 @@ def group_of_item(item: Item) -> Group:
 
 def is_product(item: Item) -> bool:
     """Whether it computes a product of matrices."""
-    return any(isinstance(node, Op) and node.op == "product" for node in item.order)
+    return has_product(item.order)
 
 
 def group_of_extern(call: ExternCall) -> Group:

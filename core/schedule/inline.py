@@ -131,8 +131,9 @@ class _Inliner:
         if nodes > INLINE_NODES or any(isinstance(reader, ExternCall) for reader in readers):
             return None
         items = [reader for reader in readers if isinstance(reader, Item)]
-        if len(items) > 1 and any(reader.number in self.products for reader in items):
-            return None  # a library call reads it from memory, so it is stored once for all readers
+        products = [reader for reader in items if reader.number in self.products]
+        if products and (len(items) > 1 or any(len(reader.inner) > 1 for reader in products)):
+            return None  # library calls read it from memory, so it is stored once for all readers and a whole window
         if any(nodes + size(reader.order) > self.limit for reader in items):
             return None
         return found if self.pays(item, store, items) and not self.kept_apart(item, items) else None

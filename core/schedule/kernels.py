@@ -8,8 +8,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 import attrs
 
 from armature.lower.data import Buffer, IndexValue, Load, Node, Reduce, Scan, Store
-from armature.lower.index import Size, Var, sizes
-from armature.schedule.axes import addresses, arrange, is_order_sensitive, merge
+from armature.lower.index import Index, Size, Var, sizes
+from armature.schedule.axes import addresses, arrange, has_product, is_order_sensitive, merge
 from armature.schedule.data import Kernel, Pass
 from armature.schedule.group import Group, Where
 from armature.schedule.names import kernel_name
@@ -119,8 +119,13 @@ def _arranged(
         outer, inner = (*outer, *inner), ()
     places = addresses(order, stores, buffers)
     inner = inner if is_order_sensitive(order) else arrange(inner, places)
-    outer, change_outer = merge(arrange(outer, places), places)
-    inner, change_inner = merge(inner, places)
+    outer = arrange(outer, places)
+    # A back end tells from a product's own loops whether it is one of matrices or a convolution.
+    change_outer: dict[Var, Index] = {}
+    change_inner: dict[Var, Index] = {}
+    if not has_product(order):
+        outer, change_outer = merge(outer, places)
+        inner, change_inner = merge(inner, places)
     changes = {**change_outer, **change_inner}
 
     known: dict[object, Node] = {}

@@ -24,7 +24,6 @@ MOST_PIXELS = 1024
 a quarter of oneDNN's time for 784 pixels of 96 channels, and one and a half times for 1568 pixels of 384."""
 
 
-@lowers(aten.convolution.default)
 def depthwise_convolution(
     b: Builder,
     image: TensorValue,
@@ -33,17 +32,15 @@ def depthwise_convolution(
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
     groups: int,
 ) -> TensorValue | None:
-    """One channel of weights for each channel of the image; all others are the library's.
+    """A convolution with one channel of weights for each channel of the image; None for any other.
 
     With channels last, neighbouring channels are neighbours in memory if the weight is turned as well. In rows, only
     small windows are faster than the library's.
     """
     channels, windows = weight.shape[0], weight.shape[2:]
-    if transposed or not channels == groups == image.shape[1] or not all(isinstance(n, int) for n in windows):
+    if not channels == groups == image.shape[1] or not all(isinstance(n, int) for n in windows):
         return None
     if image.device.type != "cpu" or image.dtype not in (torch.float32, torch.float64):
         return None
@@ -51,7 +48,7 @@ def depthwise_convolution(
     small, last = math.prod(sizes) <= MOST_COMPARED, image.strides[1] == 1
     if not (small or last):
         return None
-    stride, padding, dilation = (_per_axis(given, len(sizes)) for given in (stride, padding, dilation))
+    stride, padding, dilation = (per_axis(given, len(sizes)) for given in (stride, padding, dilation))
     taps = b.realize(weight, tuple(_channels_fastest(channels, sizes))) if last else weight
 
     def item(p: Position, step: Position) -> Node:
@@ -96,7 +93,7 @@ def gradient_of_large_windows(
     if not is_worth_a_loop(weight.shape, groups, image.shape, image.strides, gradient.shape, image.dtype):
         return None
     rank = len(weight.shape) - 2
-    stride, padding, dilation = (_per_axis(given, rank) for given in (stride, padding, dilation))
+    stride, padding, dilation = (per_axis(given, rank) for given in (stride, padding, dilation))
 
     def element(p: Position) -> Node:
         def item(pixel: Position) -> Node:
@@ -132,7 +129,7 @@ def is_worth_a_loop(
     return depthwise and large and strides[1] == 1 and dtype in (torch.float32, torch.float64)
 
 
-def _per_axis(given: Sequence[int], rank: int) -> list[int]:
+def per_axis(given: Sequence[int], rank: int) -> list[int]:
     """One number stands for all axes: torch passes [0] for padding="valid"."""
     return [*given] * (rank if len(given) == 1 else 1)
 

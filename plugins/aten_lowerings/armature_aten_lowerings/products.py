@@ -29,8 +29,8 @@ def _sum_of_products(b: Builder, left: TensorValue, right: TensorValue, p: Posit
     return b.reduce_over("sum", (left.shape[-1],), item)
 
 
-def _is_chosen(b: Builder, left: TensorValue, right: TensorValue) -> bool:
-    """Whether the device's back end computes such products, and is asked to measure."""
+def is_chosen(b: Builder, left: TensorValue, right: TensorValue) -> bool:
+    """Whether the device's back end computes products of these dtypes, and is asked to measure."""
     found = b.features_of(left.device)
     known = found is not None and left.dtype in found.products
     return known and left.dtype == right.dtype and b.ctx.config.autotune
@@ -39,7 +39,7 @@ def _is_chosen(b: Builder, left: TensorValue, right: TensorValue) -> bool:
 @lowers(aten.mm.default, aten.bmm.default)
 def product(b: Builder, left: TensorValue, right: TensorValue) -> TensorValue | None:
     """`left @ right`."""
-    if not _is_chosen(b, left, right) or left.dtype in WHOLE:
+    if not is_chosen(b, left, right) or left.dtype in WHOLE:
         return None
     return b.loop(lambda p: _sum_of_products(b, left, right, p))
 
@@ -47,7 +47,7 @@ def product(b: Builder, left: TensorValue, right: TensorValue) -> TensorValue | 
 @lowers(aten._int_mm.default)
 def product_of_integers(b: Builder, left: TensorValue, right: TensorValue) -> TensorValue | None:
     """`left @ right` of int8, in int32."""
-    return b.loop(lambda p: _sum_of_products(b, left, right, p)) if _is_chosen(b, left, right) else None
+    return b.loop(lambda p: _sum_of_products(b, left, right, p)) if is_chosen(b, left, right) else None
 
 
 @lowers(aten.addmm.default, aten.baddbmm.default)
@@ -55,7 +55,7 @@ def added_product(
     b: Builder, added: TensorValue, left: TensorValue, right: TensorValue, *, beta: float = 1, alpha: float = 1
 ) -> TensorValue | None:
     """`beta * added + alpha * (left @ right)`, rounded once; with a beta of 0, `added` is not read."""
-    if not _is_chosen(b, left, right) or left.dtype in WHOLE or added.dtype != left.dtype:
+    if not is_chosen(b, left, right) or left.dtype in WHOLE or added.dtype != left.dtype:
         return None
 
     def scaled(value: Node, factor: float) -> Node:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from armature.backend_api import Buffer, Kernel, hint
-from armature_gpu_triton import library, products
+from armature_gpu_triton import convolutions, library, products
 from armature_gpu_triton.autotune import variations
 from armature_gpu_triton.blocks import SMALLEST, Device, Sizes, candidates
 from armature_gpu_triton.functions import Functions, given_of, parts_of, product_spec, spec_of
@@ -15,7 +15,7 @@ from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import retile, tile
 from armature_gpu_triton.product_printer import ProductPrinter
 from armature_gpu_triton.products import Product
-from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
+from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec, Part, Workspace
 from armature_gpu_triton.split import split
 
 
@@ -46,10 +46,19 @@ class Alternatives:
         return attrs.evolve(group, alternatives=tuple(found), arguments=given_of(kernel, buffers))
 
     def by_library(self, kernel: Kernel, product: Product, buffers: Mapping[str, Buffer]) -> Iterator[Alternative]:
-        """torch's operator, with kernels around it."""
-        calls = library.calls(product, buffers)
-        if calls is None:
-            return
+        """torch's operators, with kernels around them: a convolution, a product of matrices."""
+        found = {
+            "library, convolution": convolutions.calls(product.source, buffers),
+            "library": library.calls(product, buffers),
+        }
+        for label, calls in found.items():
+            if calls is not None:
+                yield Alternative(label, *self.called(kernel, calls, buffers))
+
+    def called(
+        self, kernel: Kernel, calls: library.Calls, buffers: Mapping[str, Buffer]
+    ) -> tuple[tuple[Part, ...], tuple[Workspace, ...]]:
+        """The kernels and the call as parts, and the memory that only they use."""
         every = {**buffers, **calls.workspaces}
         specs: list[KernelSpec | LibrarySpec] = []
         for step in calls.steps:
@@ -59,7 +68,7 @@ class Alternatives:
                 specs.append(step.spec())
                 self.functions.texts[step.name] = step.spec().text
                 self.functions.calls = True
-        yield Alternative("library", *parts_of(kernel, calls.steps, specs, calls.workspaces))
+        return parts_of(kernel, calls.steps, specs, calls.workspaces)
 
     def by_loops(self, kernel: Kernel, buffers: Mapping[str, Buffer], varied: bool) -> Iterator[Alternative]:
         """The kernel printed as loops, with the tile sizes of the rules and, if `varied`, other sizes too."""

@@ -74,7 +74,7 @@ def meaning_of(name: str) -> Callable[..., torch.Tensor]:
     return meaning
 
 
-def count(start: int, stop: Block, step: int) -> range:
+def count(start: int, stop: Block, step: int = 1) -> range:
     """Python's range; its end may be a symbolic size."""
     return range(start, int(read(stop).reshape(-1)[0]), step)
 

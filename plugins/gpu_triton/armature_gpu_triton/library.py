@@ -21,6 +21,7 @@ from armature.backend_api import (
     Node,
     Op,
     Pass,
+    Reduce,
     Size,
     Store,
     Var,
@@ -64,12 +65,14 @@ class Matrix:
 
 @attrs.frozen(eq=False)
 class LibraryCall:
-    """A call of torch's operator. arguments: names of buffers and sizes, in order."""
+    """A call of torch's operator. arguments: names of buffers and sizes, in order. options: texts of what it takes
+    after the factors."""
 
     name: str
     operator: str
     factors: tuple[Matrix, ...]
     out: Matrix
+    options: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -87,6 +90,7 @@ class LibraryCall:
             "    with torch.no_grad():  # out= takes no arguments that need gradients, as parameters do",
             f"        torch.{self.operator}(",
             *(f"            {view.text(parameters[view.buffer])}," for view in self.factors),
+            *(f"            {option}," for option in self.options),
             f"            out={self.out.text(parameters[self.out.buffer])},",
             "        )",
         ]
@@ -132,15 +136,21 @@ def uncast(node: Node) -> Node:
     return node.args[0] if isinstance(node, Op) and wider else node
 
 
-class _Maker:
-    def __init__(self, product: Product, buffers: Mapping[str, Buffer]) -> None:
-        self.product = product
-        self.kernel = product.kernel
+class Maker:
+    """Makes the steps around a library call. kernel: the one to replace. total: its sum. over: the variables of the
+    call's result, in the order of memory that is made for it; some may have a single value and be no loops of the
+    kernel. factor: dtype of the factors."""
+
+    def __init__(
+        self, kernel: Kernel, total: Reduce, over: tuple[Var, ...], factor: torch.dtype, buffers: Mapping[str, Buffer]
+    ) -> None:
+        self.kernel = kernel
+        self.total = total
+        self.over = over
         self.buffers = dict(buffers)
         self.workspaces: dict[str, Buffer] = {}
         self.steps: list[Kernel | LibraryCall] = []
-        self.batch = () if product.batch is None else (product.batch,)
-        self.dtype = product.left.dtype if product.left.dtype in HALVES else product.total.dtype  # torch's result
+        self.dtype = factor if factor in HALVES else total.dtype  # torch's result
 
     def workspace(self, dtype: torch.dtype, over: tuple[Var, ...]) -> Matrix:
         """New memory for a value at each point."""
@@ -173,18 +183,18 @@ class _Maker:
         """The nodes of the epilogue that use a node."""
         return [user for user in nodes_of(self.kernel) if node in operands(user)]
 
-    def added(self) -> tuple[Node, Matrix] | None:
-        """The node that adds a matrix, or a row of one, to the product, and that matrix."""
-        users, total = self.users(self.product.total), self.product.total
+    def added(self, one_row: bool) -> tuple[Node, Matrix] | None:
+        """The node that adds a matrix, or, if `one_row`, a row of one, to the product, and that matrix."""
+        users, total = self.users(self.total), self.total
         roots = {root for s in self.kernel.stores for root in store_roots(s)}
         if len(users) != 1 or total in roots or not isinstance(users[0], Op) or users[0].op != "add":
             return None
         (other,) = [arg for arg in users[0].args if arg is not total] or [total]
-        found = loaded(uncast(other), self.product.outer, self.buffers)
+        found = loaded(uncast(other), self.over, self.buffers)
         if found is None or self.buffers[found.buffer].dtype != self.dtype:
             return None
         *_, along_m, along_n = found.strides
-        if not self.batch and along_m == 0 and along_n == 1:
+        if one_row and along_m == 0 and along_n == 1:
             found = Matrix(found.buffer, found.shape[-1:], (1,), found.offset)
         return users[0], found
 
@@ -202,34 +212,24 @@ class _Maker:
         stores = self.kernel.stores
         if len(stores) == 1 and stores[0].value is node and not stores[0].indirect and not stores[0].atomic:
             place = position(stores[0], self.buffers)
-            found = matrix(place, stores[0].buffer, self.product.outer)
+            found = matrix(place, stores[0].buffer, self.over)
             if found is not None and self.buffers[found.buffer].dtype == self.dtype:
                 return found
-        return self.workspace(self.dtype, self.product.outer)
+        return self.workspace(self.dtype, self.over)
 
     def finish(self, node: Node, made: Matrix) -> None:
         """The epilogue over the stored product."""
-        value: Node = Load(made.buffer, self.product.outer, self.dtype)
+        place = tuple(v if v in self.kernel.outer else 0 for v in self.over)
+        value: Node = Load(made.buffer, place, self.dtype)
         if value.dtype != node.dtype:
             value = Op("cast", (value,), node.dtype)
         roots = [root for s in self.kernel.stores for root in store_roots(s)]
         new = rebuild(roots, lambda each: value if each is node else each)
-        self.pointwise(self.product.outer, tuple(rename_store(s, {}, new) for s in self.kernel.stores))
+        self.pointwise(self.kernel.outer, tuple(rename_store(s, {}, new) for s in self.kernel.stores))
 
-    def run(self) -> Calls:
-        product = self.product
-        left = self.factor(product.left, (*self.batch, product.m, product.k))
-        right = self.factor(product.right, (*self.batch, product.k, product.n))
-        plain = "_int_mm" if product.left.dtype == torch.int8 else "bmm" if self.batch else "mm"
-        found = None if plain == "_int_mm" else self.added()
-        operator, node = plain, cast(Node, product.total)
-        given: tuple[Matrix, ...] = (left, right)
-        if found is not None:
-            node, more = found
-            operator, given = ("baddbmm" if self.batch else "addmm"), (more, *given)
-        node = self.rounded(node)
-        out = self.result(node)
-        self.steps.append(LibraryCall(f"{self.kernel.name}_library", operator, given, out))
+    def calls(self, node: Node, out: Matrix, call: LibraryCall) -> Calls:
+        """The steps so far, the call, which writes the value of `node`, and what is computed from that."""
+        self.steps.append(call)
         if out.buffer in self.workspaces:
             self.finish(node, out)
         return Calls(tuple(self.steps), self.workspaces)
@@ -237,6 +237,19 @@ class _Maker:
 
 def calls(product: Product, buffers: Mapping[str, Buffer]) -> Calls | None:
     """The product by torch's operator; None if it has none for it."""
-    if product.left.dtype == torch.int8 and product.batch is not None:
+    if product.tap is not None or (product.left.dtype == torch.int8 and product.batch is not None):
         return None
-    return _Maker(product, buffers).run()
+    batch = () if product.batch is None else (product.batch,)
+    maker = Maker(product.kernel, product.total, product.outer, product.left.dtype, buffers)
+    left = maker.factor(product.left, (*batch, product.m, product.k))
+    right = maker.factor(product.right, (*batch, product.k, product.n))
+    plain = "_int_mm" if product.left.dtype == torch.int8 else "bmm" if batch else "mm"
+    found = None if plain == "_int_mm" else maker.added(one_row=not batch)
+    operator, node = plain, cast(Node, product.total)
+    given: tuple[Matrix, ...] = (left, right)
+    if found is not None:
+        node, more = found
+        operator, given = ("baddbmm" if batch else "addmm"), (more, *given)
+    node = maker.rounded(node)
+    out = maker.result(node)
+    return maker.calls(node, out, LibraryCall(f"{product.kernel.name}_library", operator, given, out))

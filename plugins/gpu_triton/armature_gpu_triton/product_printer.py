@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import attrs
 import jinja2
@@ -18,10 +19,12 @@ import torch
 from armature.backend_api import (
     Buffer,
     Const,
+    Guarded,
     Index,
     Kernel,
     Lines,
     Load,
+    Masked,
     Node,
     Pass,
     Size,
@@ -43,6 +46,7 @@ from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import Tile, is_wide
 from armature_gpu_triton.ops import TYPES, is_number
 from armature_gpu_triton.products import Product
+from armature_gpu_triton.values import Guard
 
 TEMPLATES = Path(__file__).parent / "templates"
 LEFT, RIGHT = "left", "right"
@@ -127,6 +131,20 @@ class Section(KernelPrinter):
         by_value = is_number(self.buffers[node.buffer], self.kernel.device)
         return f"{text[:-1]}, 0)" if mask and self.factor in SHAPES and not by_value else text
 
+    def is_padded(self, node: Node) -> bool:
+        """Whether a factor's value is loaded, or 0 where a condition does not hold: loads give 0 there."""
+        padded = isinstance(node, Masked) and isinstance(node.value, Load) and node.other.value == 0
+        return padded and self.factor in SHAPES
+
+    def guarded(self, item: Guarded, persistent: bool) -> None:
+        """Overrides the base printer: values that are only loaded stay on their way to the matrix unit."""
+        if not self.is_padded(item.node):
+            super().guarded(item, persistent)
+            return
+        self.guards.append(Guard(self.value(item.node.cond), self.body.depends.get(item.node.cond, frozenset())))
+        self.lines.add(f"{item.name} = {self.load(cast(Load, item.node.value))}")
+        self.guards.pop()
+
     def text(self, items: Iterable[Statement], depth: int) -> str:
         """The statements that name values."""
         self.lines = Lines()
@@ -140,7 +158,7 @@ class Section(KernelPrinter):
         depends = frozenset() if isinstance(node, Const) else self.body.depends[node]
         if not {self.tile.x, self.tile.r} <= depends:
             text = f"tl.broadcast_to({text}, {SHAPES[self.factor]})"
-        if self.product.k in self.masked and not isinstance(node, Load):
+        if self.product.k in self.masked and not isinstance(node, Load) and not self.is_padded(node):
             text = f"tl.where(k_of_{self.factor}_in, {text}, {self.constant(0, node.dtype)})"
         return text
 
@@ -233,6 +251,8 @@ class ProductPrinter:
                 masks=masks,
                 inner_masks=[f"k_of_{p}_in = k_of_{p} < {inner}" for p in parts] if self.masks.k else [],
                 inner=inner,
+                inner_blocks=self.cover(product.k.extent, "BLOCK_K"),
+                taps="" if product.tap is None else index.print(product.tap.extent),
                 wide=wide,
                 total=self.epilogue.body.names[self.epilogue.kernel.passes[0].reductions[0]],
                 summed=TYPES[product.total.dtype],

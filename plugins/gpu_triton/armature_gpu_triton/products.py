@@ -3,6 +3,7 @@
 A product is recognised by its structure, a sum of `product` over the inner loops. A value that depends on the outer
 loops of its left factor alone varies along rows, and so on; everything computed of the factors before it is their
 prologue, everything after the sum its epilogue. So mm, addmm, bmm and whatever is fused with them have one common form.
+A convolution is a sum of such products, one for each element of its window.
 """
 
 from __future__ import annotations
@@ -21,20 +22,25 @@ from armature.backend_api import (
     Var,
     delinear,
     depends,
+    hint,
     numel,
     position,
     stride_of,
 )
 from armature_gpu_triton.loops import nodes_of, replace, stores_of
 
-BATCH, ROW, COLUMN, INNER = "batch", "m", "n", "k"
+BATCH, ROW, COLUMN, INNER, WINDOW = "batch", "m", "n", "k", "tap"
+LEAST_INNER = 16
+"""Length of the last inner loop from which on others are a loop of their own, in which positions are single numbers."""
 
 
 @attrs.frozen(eq=False)
 class Product:
-    """A kernel over `batch` (None for a single product), `m`, `n` and, inside, `k`, and its product.
+    """A kernel over `batch` (None for a single product), `m`, `n` and, inside, `tap` (None for a single product) and
+    `k`, and its product.
 
-    total: the sum. left: varies with batch, m and k; right: with batch, k and n.
+    total: the sum. left: varies with batch, m, tap and k; right: with batch, tap, k and n. source: the kernel over its
+    own loops.
     """
 
     kernel: Kernel
@@ -45,6 +51,8 @@ class Product:
     m: Var
     n: Var
     k: Var
+    tap: Var | None
+    source: Kernel
 
     @property
     def outer(self) -> tuple[Var, ...]:
@@ -99,15 +107,24 @@ def find(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Product | None:
         found = {BATCH: found[BATCH], ROW: found[COLUMN], COLUMN: found[ROW]}
     changes: dict[Var, Index] = {}
     new = {role: merged(role, held, changes) for role, held in found.items() if held or role != BATCH}
-    k = merged(INNER, kernel.inner, changes)
-    flat = replace(kernel, changes, tuple(new.values()), (k,))
+    windows, along = apart(kernel.inner)
+    inner = {role: merged(role, held, changes) for role, held in ((WINDOW, windows), (INNER, along)) if held}
+    flat = replace(kernel, changes, tuple(new.values()), tuple(inner.values()))
     again = sum_of_products(flat)
     if again is None:
         raise TypeError(f"no product in {kernel.name} any more")
     left, right = again[1].args
     if turned:
         left, right = right, left
-    return Product(flat, again[0], left, right, new.get(BATCH), new[ROW], new[COLUMN], k)
+    rest = (new.get(BATCH), new[ROW], new[COLUMN], inner[INNER], inner.get(WINDOW), kernel)
+    return Product(flat, again[0], left, right, *rest)
+
+
+def apart(inner: tuple[Var, ...]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+    """Inner loops that are walked one point at a time, and those walked in blocks."""
+    if len(inner) > 1 and hint(inner[-1].extent) >= LEAST_INNER:
+        return inner[:-1], inner[-1:]
+    return (), inner
 
 
 def merged(name: str, held: Sequence[Var], changes: dict[Var, Index]) -> Var:

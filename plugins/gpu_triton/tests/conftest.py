@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import cast
 
 import attrs
@@ -26,6 +27,7 @@ from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.features import FEATURES
 
 Serving = Callable[[Features], AbstractContextManager[None]]
+Preferring = Callable[[str], AbstractContextManager[None]]
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +71,36 @@ def serving(all_plugins: None) -> Serving:
     def serve(features: Features) -> Iterator[None]:
         armature.reset()
         with manager().registered(Interpreted(features), "interpreted-triton"):
+            yield
+        armature.reset()
+
+    return serve
+
+
+class Preference:
+    """A back end for CPU tensors to which alternatives with a certain word in their name seem the fastest."""
+
+    ARMATURE_PRIORITY = 100
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.timed: list[str] = []
+
+    def time(self, label: str, call: Callable[[], None]) -> float:
+        self.timed.append(label)
+        return 1.0 if self.word in label else 2.0
+
+    @hookimpl
+    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
+        return TritonBackend(True, frozenset(("cpu",)), timer=self.time) if device_type == "cpu" else None
+
+
+@pytest.fixture
+def preferring(all_plugins: None, tmp_path: Path) -> Preferring:
+    @contextmanager
+    def serve(word: str) -> Iterator[None]:
+        armature.reset()
+        with manager().registered(Preference(word), "measured-triton"), armature.config.patch(cache_dir=tmp_path):
             yield
         armature.reset()
 

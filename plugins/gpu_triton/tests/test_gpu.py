@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import armature
+from armature.backend_api import KernelChoice
 from armature.cli.demo import demo, load_examples
 from armature.codegen.backend import DeviceBackend
 from armature.context import CompileContext
@@ -116,36 +118,59 @@ def gelu_of_linear(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, r: torch.T
     return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) + r
 
 
+def check_every_way(fn: Callable[..., torch.Tensor], args: list[torch.Tensor], library: str, folder: Path) -> None:
+    """Each alternative of the only choice is right, the fastest one is used, and the choice is kept."""
+    expected = fn(*(a.double() for a in args))
+    tolerance = {torch.float16: 2e-2, torch.bfloat16: 2e-1, torch.float32: 1e-3}[args[0].dtype]
+
+    def found() -> KernelChoice:
+        armature.reset()
+        compiled = armature.compile(fn, fullgraph=True, mode="max-autotune-no-cudagraphs")
+        torch.testing.assert_close(compiled(*args).double(), expected, rtol=tolerance, atol=tolerance)
+        every = [choice for source in session().kernel_sources() for choice in source.choices]
+        (choice,) = [c for c in every if any(t.label == library for t in c.tried)]
+        return choice
+
+    with armature.config.patch(cache_dir=folder):
+        for how in ("measured", "kept"):
+            choice = found()
+            assert choice.how == how and choice.device == torch.cuda.get_device_name()
+            times = {t.label: t.seconds for t in choice.tried if t.seconds is not None}
+            assert library in times and len(times) >= 2 and choice.chosen == min(times, key=times.__getitem__)
+        backend = TritonBackend(interpret=False)
+        for number, label in enumerate(times):
+            backend.timer = lambda name, call, label=label: float(name != label)  # type: ignore[misc]
+            one_way = armature.config.patch(cache_dir=folder / str(number))
+            with manager().registered(Serving(backend), "one-way"), one_way:
+                assert found().chosen == label
+    armature.reset()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("sizes", [(512, 768, 256), (100, 77, 50), (1, 300, 500)])
 def test_every_way_to_compute_a_product(
     sizes: tuple[int, int, int], dtype: torch.dtype, all_plugins: None, tmp_path: Path
 ) -> None:
-    """Each alternative is right, the fastest one is used, and the choice is kept."""
     torch.manual_seed(0)
     m, n, k = sizes
     args = [torch.randn(s, device="cuda").to(dtype) for s in ((m, k), (n, k), (n,), (m, n))]
-    expected = gelu_of_linear(*(a.double() for a in args))
-    tolerance = {torch.float16: 2e-2, torch.bfloat16: 2e-1, torch.float32: 1e-3}[dtype]
-    with armature.config.patch(cache_dir=tmp_path):
-        for how in ("measured", "kept"):
-            armature.reset()
-            compiled = armature.compile(gelu_of_linear, fullgraph=True, mode="max-autotune-no-cudagraphs")
-            torch.testing.assert_close(compiled(*args).double(), expected, rtol=tolerance, atol=tolerance)
-            (source,) = session().kernel_sources()
-            (choice,) = source.choices
-            assert choice.how == how and choice.device == torch.cuda.get_device_name()
-            times = {t.label: t.seconds for t in choice.tried if t.seconds is not None}
-            assert "library" in times and len(times) >= 2 and choice.chosen == min(times, key=times.__getitem__)
-        backend = TritonBackend(interpret=False)
-        for label in times:
-            backend.timer = lambda name, call, label=label: float(name != label)  # type: ignore[misc]
-            with manager().registered(Serving(backend), "one-way"), armature.config.patch(cache_dir=tmp_path / label):
-                armature.reset()
-                compiled = armature.compile(gelu_of_linear, fullgraph=True, mode="max-autotune-no-cudagraphs")
-                torch.testing.assert_close(compiled(*args).double(), expected, rtol=tolerance, atol=tolerance)
-                assert session().kernel_sources()[0].choices[0].chosen == label
-    armature.reset()
+    check_every_way(gelu_of_linear, args, "library", tmp_path)
+
+
+def relu_of_convolution(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.conv2d(x, w, b, stride=2, padding=w.shape[-1] // 2).relu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("window", [1, 3, 5])
+def test_every_way_to_compute_a_convolution(window: int, dtype: torch.dtype, all_plugins: None, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shapes = ((4, 48, 30, 31), (72, 48, window, window))
+    x, w = (torch.randn(s, device="cuda").to(dtype).to(memory_format=torch.channels_last) for s in shapes)
+    with torch.no_grad():
+        check_every_way(
+            relu_of_convolution, [x, w / 8, torch.randn(72, device="cuda").to(dtype)], "library, convolution", tmp_path
+        )
 
 
 class Serving:

@@ -4,8 +4,8 @@ the template, and which tile sizes are considered."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import attrs
@@ -15,46 +15,13 @@ import triton
 from torch.nn import functional
 
 import armature
-from armature.backend_api import DeviceBackend, KernelChoice
+from armature.backend_api import KernelChoice
 from armature.pipeline.session import session
-from armature.plugin_api import hookimpl
-from armature.plugins import manager
 from armature_gpu_triton import blocks, toolchain
-from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.spec import GroupSpec, KernelSpec
 
 Preferring = Callable[[str], AbstractContextManager[None]]
-
-
-class Preference:
-    """A back end for CPU tensors to which alternatives with a certain word in their name seem the fastest."""
-
-    ARMATURE_PRIORITY = 100
-
-    def __init__(self, word: str) -> None:
-        self.word = word
-        self.timed: list[str] = []
-
-    def time(self, label: str, call: Callable[[], None]) -> float:
-        self.timed.append(label)
-        return 1.0 if self.word in label else 2.0
-
-    @hookimpl
-    def armature_device_backend(self, device_type: str) -> DeviceBackend | None:
-        return TritonBackend(True, frozenset(("cpu",)), timer=self.time) if device_type == "cpu" else None
-
-
-@pytest.fixture
-def preferring(all_plugins: None, tmp_path: Path) -> Preferring:
-    @contextmanager
-    def serve(word: str) -> Iterator[None]:
-        armature.reset()
-        with manager().registered(Preference(word), "measured-triton"), armature.config.patch(cache_dir=tmp_path):
-            yield
-        armature.reset()
-
-    return serve
 
 
 def compiled(fn: Callable[..., object], **options: object) -> Callable[..., object]:
