@@ -201,6 +201,15 @@ def fresh(measure: Callable[..., Row], *args: Any) -> Row:
         return {"model": str(args[0]), "mode": str(args[1]), "failed": f"{type(error).__name__}: {error}"[:300]}
 
 
+def is_usable() -> bool:
+    """Whether the device still runs anything in this process: an illegal access of a kernel ends that."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 def mean_ratio(rows: list[Row], other: str) -> float | None:
     """Geometric mean of armature's time over another's."""
     ratios = [row[f"{OURS} ms"] / row[f"{other} ms"] for row in rows if f"{other} ms" in row]
@@ -247,22 +256,28 @@ def main(
     if unknown := set(models.split(",")) - set(MODELS):
         raise typer.BadParameter(f"no such models: {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
     rows: list[Row] = []
-    for mode in modes.split(","):
-        names = ("Adam", "SGD") if mode == "step" else models.split(",")
-        for name in names:
-            if mode == "step":
-                rows.append(fresh(measure_optimizer, name, seconds, incumbent, tuning))
-            else:
-                rows.append(fresh(measure_model, name, mode, getattr(torch, dtype), seconds, incumbent, tuning))
-            if tuning != "default" and len(rows) > 1:
-                rows[-1] = {k: v for k, v in rows[-1].items() if not k.endswith(" MiB")}
-            print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
-            if json_file is not None:
-                json_file.write_text(json.dumps(report(rows, dtype, tuning), indent=1) + "\n")
+    names = {mode: ("Adam", "SGD") if mode == "step" else models.split(",") for mode in modes.split(",")}
+    wanted = [(mode, name) for mode, held in names.items() for name in held]
+    for mode, name in wanted:
+        if mode == "step":
+            rows.append(fresh(measure_optimizer, name, seconds, incumbent, tuning))
+        else:
+            rows.append(fresh(measure_model, name, mode, getattr(torch, dtype), seconds, incumbent, tuning))
+        if tuning != "default" and len(rows) > 1:
+            rows[-1] = {k: v for k, v in rows[-1].items() if not k.endswith(" MiB")}
+        print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
+        if json_file is not None:
+            json_file.write_text(json.dumps(report(rows, dtype, tuning), indent=1) + "\n")
+        if not is_usable():
+            break
     console = Console()
     console.print(table_of(rows))
     for other, ratio in report(rows, dtype, tuning)["means"].items():
         console.print(f"armature's time over that of {other}, geometric mean: {ratio:.3f}")
+    if len(rows) < len(wanted):
+        left = ", ".join(f"{name} ({mode})" for mode, name in wanted[len(rows) :])
+        console.print(f"A kernel ended this process's use of the device. Not measured: {left}; give these to --models.")
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":
