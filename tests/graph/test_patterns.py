@@ -168,3 +168,28 @@ def test_patterns_are_captured_where_a_subclass_computes() -> None:
         pattern = Pattern.of(lambda x: aten.select.int(aten.neg.default(x), 0, 1))
     assert pattern.parameters == {"x"}
     assert pattern.output.target is aten.select.int
+
+
+def cast_sine(x: Any) -> Any:
+    return torch.sin(x).float()
+
+
+def test_methods_named_like_dtypes_match() -> None:
+    """`torch.float` is a dtype, so `x.float()` is no call of it."""
+    rewrite = Rewrite(cast_sine, lambda x: torch.cos(x).to(torch.float32))
+    found, operators = compiled(lambda x: x.sin().float() + 1, (X.double(),), Plugin(rewrite))
+    torch.testing.assert_close(found, X.cos() + 1)
+    assert "aten.sin.default" not in operators
+
+
+def test_inputs_of_graphs_that_write() -> None:
+    """The fakes of inputs are then others than those that the graph was made with."""
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        y.add_(1)
+        return x.sin() * 3.0
+
+    y = X.clone()
+    found, operators = compiled(program, (X, y), Plugin(SINES))
+    torch.testing.assert_close((found, y), (X.cos() * 3, X + 1))
+    assert "aten.sin.default" not in operators
