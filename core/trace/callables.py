@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import enum
+import types
 from collections.abc import Callable
-from types import (
-    BuiltinFunctionType,
-    FunctionType,
-    GetSetDescriptorType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    NoneType,
-    WrapperDescriptorType,
-)
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -67,7 +58,7 @@ def handled(tracer: Tracing, plan: Plan, args: Args, kwargs: Kwargs) -> Value | 
     """The result of a rule of high priority, a handler or the polyfill; None if there is none or all decline."""
     if plan.first is not None:
         return ruled(tracer, plan, plan.first, args, kwargs)
-    if type(plan.fn) is FunctionType and not takes(plan.fn, len(args), kwargs):
+    if type(plan.fn) is types.FunctionType and not takes(plan.fn, len(args), kwargs):
         return None  # the error of such a call is raised where its body is traced, or at run time
     call = Call(plan.fn, tuple(args), kwargs, tracer)
     for handler in plan.handlers:
@@ -147,7 +138,7 @@ def _known_function(tracer: Tracing, fn: Any, args: Args, kwargs: Kwargs) -> Val
         return _call_for_real(tracer, fn, args, kwargs)
     if allowed_in_graph(fn):
         return tracer.calls.handled_as(opaque_function, fn, args, kwargs)
-    if type(fn) is MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
+    if type(fn) is types.MethodWrapperType and fn.__name__ == "__get__" and type(fn.__self__) in C_METHODS:
         return MethodValue(tracer.as_value(fn.__self__), args[0])
     return None
 
@@ -188,7 +179,7 @@ def _by_rules(tracer: Tracing, fn: Any, value: Value, args: Args, kwargs: Kwargs
         tracer.graph_break("disabled-function", function=_named(fn, value, args), reason=disabled)
     if verdict.decision is Decision.INLINE and isinstance(value, FunctionValue):
         return tracer.calls.inline_function(value, args, kwargs)
-    if verdict.decision is Decision.SKIP and type(fn) is WrapperDescriptorType and fn.__name__ == "__next__":
+    if verdict.decision is Decision.SKIP and type(fn) is types.WrapperDescriptorType and fn.__name__ == "__next__":
         tracer.graph_break("next-of-iterator", type=fn.__objclass__.__name__)
     # A rule may ask to trace into a callable without Python code.
     tracer.graph_break(
@@ -200,7 +191,7 @@ def _by_rules(tracer: Tracing, fn: Any, value: Value, args: Args, kwargs: Kwargs
 
 def _named(fn: Any, value: Value, args: Args) -> str:
     """The name of a callable in a break: for the `__new__` of a C base class, the class being made."""
-    if type(fn) is BuiltinFunctionType and fn.__name__ == "__new__" and args and isinstance(args[0], ClassValue):
+    if type(fn) is types.BuiltinFunctionType and fn.__name__ == "__new__" and args and isinstance(args[0], ClassValue):
         return describe(args[0].cls).name
     return value.describe()
 
@@ -210,9 +201,9 @@ def _of_tensor(tracer: Tracing, fn: Any, tensor: TensorValue, args: Args, kwargs
     if type(fn) in C_METHODS and fn.__objclass__ in OWN_CLASSES:
         return tensor.torch_method(tracer, fn.__name__, args, kwargs)
     of = getattr(fn, "__self__", None)
-    if type(fn) is not MethodWrapperType or not isinstance(of, (GetSetDescriptorType, property)):
+    if type(fn) is not types.MethodWrapperType or not isinstance(of, (types.GetSetDescriptorType, property)):
         return None
-    name = of.__name__ if isinstance(of, GetSetDescriptorType) else getattr(of.fget, "__name__", "")
+    name = of.__name__ if isinstance(of, types.GetSetDescriptorType) else getattr(of.fget, "__name__", "")
     if find_in_class(torch.Tensor, name) is None:
         return None
     if fn.__name__ == "__get__":
@@ -239,11 +230,11 @@ class MethodInC(BoundMethod):
 def read_in_c(tracer: Tracing, owner: Value, lookup: object, name: str) -> Value:
     """An attribute that a `lookup` written in C reads. Breaks the graph unless it is a method that nothing hides."""
     made, kind = MethodInC(owner, name, lookup), owner.python_type()
-    method = isinstance(class_member(kind, name), MethodDescriptorType) and not kind.__dictoffset__
+    method = isinstance(class_member(kind, name), types.MethodDescriptorType) and not kind.__dictoffset__
     return made if method else made.call(tracer, (), {})
 
 
-C_METHODS = (MethodDescriptorType, WrapperDescriptorType)
+C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 def method_of_base(types: TypeRules, fn: Any, owner: Value) -> Value | None:
@@ -271,7 +262,7 @@ def _call_for_real(tracer: Tracing, fn: Callable[..., Any], args: Args, kwargs: 
 
 def inline_python(tracer: Tracing, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
     """Trace into a Python function, whatever the rules say."""
-    if isinstance(fn, MethodType):
+    if isinstance(fn, types.MethodType):
         args, fn = (tracer.as_value(fn.__self__), *args), fn.__func__
     value = tracer.as_value(fn)
     if isinstance(value, FunctionValue):
@@ -315,7 +306,7 @@ def _exception(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -
     if new is not None and isinstance(new.obj, staticmethod):
         tracer.graph_break("exception-class-with-new", type=value.describe())
     made: Value = tracer.python.builtin(BaseException.__new__, value, *args)
-    if init is not None and isinstance(init.obj, FunctionType):
+    if init is not None and isinstance(init.obj, types.FunctionType):
         _returns_none(tracer, bind(tracer, made, value.cls, init, "__init__").call(tracer, args, kwargs))
     elif kwargs:
         tracer.graph_break("exception-keywords", type=value.describe())
@@ -333,7 +324,7 @@ def _metaclass(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -
     found = find_in_class(type(value.cls), "__call__")
     if found is not None and isinstance(found.obj, type):  # a class does not bind: that of TypedDict is `dict`
         return tracer.as_value(found.obj).call(tracer, args, kwargs)
-    if found is None or not isinstance(found.obj, FunctionType):
+    if found is None or not isinstance(found.obj, types.FunctionType):
         tracer.graph_break("metaclass-call", type=value.describe())
     return bind(tracer, value, type(value.cls), found, "__call__").call(tracer, args, kwargs)
 
@@ -363,9 +354,9 @@ def _by_new(tracer: Tracing, value: ClassValue, args: Args, kwargs: Kwargs) -> V
         return new_object(tracer, cls)
     found = find_in_class(cls, "__new__")
     raw = found.obj.__func__ if found is not None and isinstance(found.obj, staticmethod) else None
-    if found is not None and type(found.obj) is BuiltinFunctionType:
+    if found is not None and type(found.obj) is types.BuiltinFunctionType:
         return tracer.as_value(found.obj).call(tracer, (value, *args), kwargs)
-    if found is None or not isinstance(raw, FunctionType):
+    if found is None or not isinstance(raw, types.FunctionType):
         tracer.graph_break("unusual-constructor", type=value.describe())
     return held_value(tracer, cls, found, "__new__").call(tracer, (value, *args), kwargs)
 
@@ -393,7 +384,7 @@ def _initialise_object(tracer: Tracing, cls: type, made: UserObjectValue, args: 
     if init is not None and init.obj is object.__init__:
         if (args or kwargs) and inherits(made.cls, "__new__", object):
             tracer.raise_error(TypeError, f"{made.cls.__name__}() takes no arguments")
-    elif init is not None and (isinstance(init.obj, FunctionType) or tracer.calls.has_handler(init.obj)):
+    elif init is not None and (isinstance(init.obj, types.FunctionType) or tracer.calls.has_handler(init.obj)):
         _returns_none(tracer, bind(tracer, made, made.cls, init, "__init__").call(tracer, args, kwargs))
     else:
         tracer.graph_break("unusual-constructor", type=made.describe())
@@ -402,7 +393,7 @@ def _initialise_object(tracer: Tracing, cls: type, made: UserObjectValue, args: 
 def _initialise_derived(tracer: Tracing, cls: type, made: DerivedObjectValue, args: Args, kwargs: Kwargs) -> None:
     """Initialise the builtin part, unless the class overrides `__init__` in Python."""
     init = find_in_class(made.cls, "__init__")
-    if init is None or isinstance(init.obj, FunctionType):
+    if init is None or isinstance(init.obj, types.FunctionType):
         _initialise_object(tracer, cls, made, args, kwargs)
     elif issubclass(made.cls, cls) and init.holder is not object:  # otherwise `__new__` has initialised it
         fill: Any = init.obj
@@ -413,7 +404,7 @@ def _initialise_derived(tracer: Tracing, cls: type, made: DerivedObjectValue, ar
 def _returns_none(tracer: Tracing, result: Value) -> None:
     """Check the result of `__init__`. TypeError of the program if it is not None."""
     kind = result.python_type()
-    if kind is not NoneType:
+    if kind is not types.NoneType:
         tracer.raise_error(TypeError, f"__init__() should return None, not '{type_name(kind)}'")
 
 

@@ -5,17 +5,8 @@ A value with a source gets guards which ensure that the next call finds the same
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -37,7 +28,7 @@ from armature.trace.guards import GuardRecorder
 from armature.trace.handlers import ValueType
 from armature.trace.recording import wrapper_subclasses
 from armature.trace.values.classes import ClassValue, rely_on_class
-from armature.trace.values.constant import ATOMS, ConstantValue
+from armature.trace.values.constant import ATOMS, ConstantValue, TextValue
 from armature.trace.values.context import ContextValue
 from armature.trace.values.derived import UNREAD, DerivedObjectValue
 from armature.trace.values.exception import CaughtValue
@@ -136,6 +127,11 @@ def _constant(tracer: Tracing, obj: object, source: Source) -> Value:
     return ConstantValue(obj, source=source)
 
 
+def _text(tracer: Tracing, obj: str, source: Source) -> Value:
+    tracer.guards.type_is(source, str)
+    return ConstantValue(obj) if source.is_fixed else TextValue(obj, tracer, source)
+
+
 def _number(tracer: Tracing, obj: float, source: Source) -> Value:
     if not tracer.sizes.changes(obj, source):
         return _constant(tracer, obj, source)
@@ -214,13 +210,13 @@ def _range(tracer: Tracing, obj: range, source: Source) -> Value:
     return RangeValue(obj, source=source)
 
 
-def _function(tracer: Tracing, obj: FunctionType, source: Source) -> Value:
+def _function(tracer: Tracing, obj: types.FunctionType, source: Source) -> Value:
     if ORIGINAL in obj.__dict__:
-        tracer.guards.type_is(source, FunctionType)
+        tracer.guards.type_is(source, types.FunctionType)
         return tracer.objects.wrap(obj.__dict__[ORIGINAL], ItemSource(DictOfSource(source), ORIGINAL))
     if "<locals>" in obj.__qualname__:
         # A new function object each time its outer function runs: guard its code, defaults and closure.
-        tracer.guards.type_is(source, FunctionType)
+        tracer.guards.type_is(source, types.FunctionType)
         if not source.is_fixed:
             tracer.guards.same(AttrSource(source, "__code__"), obj.__code__)
     else:
@@ -228,13 +224,13 @@ def _function(tracer: Tracing, obj: FunctionType, source: Source) -> Value:
     return FunctionValue(obj, source=source)
 
 
-def _cell(tracer: Tracing, obj: CellType, source: Source) -> Value:
-    tracer.guards.type_is(source, CellType)
+def _cell(tracer: Tracing, obj: types.CellType, source: Source) -> Value:
+    tracer.guards.type_is(source, types.CellType)
     return cell_of(tracer, obj, source)
 
 
-def _method(tracer: Tracing, obj: MethodType, source: Source) -> Value:
-    tracer.guards.type_is(source, MethodType)
+def _method(tracer: Tracing, obj: types.MethodType, source: Source) -> Value:
+    tracer.guards.type_is(source, types.MethodType)
     owner = tracer.objects.wrap(obj.__self__, AttrSource(source, "__self__"))
     if isinstance(owner, ContextValue) and obj.__name__ in ("__enter__", "__exit__"):
         return tracer.objects.remember(obj, BoundMethod(owner, obj.__name__, source=source))
@@ -259,16 +255,16 @@ def _guard_builtin(tracer: Tracing, obj: Any, source: Source) -> None:
 def _builtin(tracer: Tracing, obj: Any, source: Source) -> Value:
     _guard_builtin(tracer, obj, source)
     owner: Any = getattr(obj, "__self__", None)
-    if type(obj) not in (BuiltinFunctionType, MethodWrapperType) or type(owner) in BUILTIN_TYPES:
+    if type(obj) not in (types.BuiltinFunctionType, types.MethodWrapperType) or type(owner) in BUILTIN_TYPES:
         return BuiltinValue(obj, source=source)
-    descriptor = unbound(obj)
+    descriptor, first = unbound(obj), tracer.calls.goes_first
     if type(owner) in METHOD_OWNERS:
         return BoundMethod(tracer.objects.wrap(owner, AttrSource(source, "__self__")), obj.__name__, source=source)
     # it reads and writes its object, so it can't be a constant of the code
-    if type(descriptor) in (MethodDescriptorType, WrapperDescriptorType) and not tracer.calls.goes_first(obj):
+    if type(descriptor) in (types.MethodDescriptorType, types.WrapperDescriptorType) and not first(obj):
         bound_to = tracer.objects.wrap(owner, AttrSource(source, "__self__"))
         return MethodValue(BuiltinValue(descriptor), bound_to, source=source)
-    if type(descriptor) is ClassMethodDescriptorType and tracer.calls.goes_first(descriptor):
+    if type(descriptor) is types.ClassMethodDescriptorType and first(descriptor):
         return MethodValue(BuiltinValue(descriptor), ClassValue(owner), source=source)
     return BuiltinValue(obj, source=source)
 
@@ -300,6 +296,7 @@ def _opaque(tracer: Tracing, obj: Any, source: Source) -> Value:
 
 EXACT: dict[type, Build] = {
     **dict.fromkeys(ATOMS, _constant),
+    str: _text,
     int: _number,
     float: _number,
     torch.Tensor: _tensor,
@@ -310,9 +307,9 @@ EXACT: dict[type, Build] = {
     dict: _dict,
     slice: _slice,
     range: _range,
-    FunctionType: _function,
-    CellType: _cell,
-    MethodType: _method,
+    types.FunctionType: _function,
+    types.CellType: _cell,
+    types.MethodType: _method,
     **dict.fromkeys(BUILTIN_TYPES, _builtin),
     type(torch.ops.aten.add): _builtin,
     type(torch.ops.aten.add.Tensor): _builtin,

@@ -69,7 +69,7 @@ class ValueWriter(ObjectWriter[Value, Write, Trace]):
         if held is not None:
             self.emit("LOAD_FAST", held)
         elif isinstance(value, ConstantValue):
-            self.constant(value.value)
+            value.rebuild(self)
         elif id(value) in self._cells:
             self.load_cell(self.variable(self._cells[id(value)]))
         elif value.source is not None:

@@ -29,7 +29,7 @@ def pop_jump_if_false(frame: Frame, inst: Instruction) -> None:
 
 def is_none(value: Value) -> bool:
     """Whether a value is None."""
-    return value.is_constant and value.as_constant() is None
+    return value.is_constant and value.python_type() is type(None)
 
 
 @opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")

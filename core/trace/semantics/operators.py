@@ -445,7 +445,8 @@ def identical(tracer: Tracing, left: Value, right: Value) -> bool:
     if left.is_constant != right.is_constant:
         return False
     if left.is_constant:
-        return _identical_constants(tracer, left.as_constant(), right.as_constant())
+        kinds = left.python_type(), right.python_type()
+        return kinds[0] is kinds[1] and _identical_constants(tracer, left.as_constant(), right.as_constant())
     return aliasing.identical(tracer, left, right)
 
 

@@ -17,6 +17,7 @@ from armature.trace.slots import COLLECTION_SLOTS, UNARY
 from armature.trace.values.classes import find_in_class
 
 if TYPE_CHECKING:
+    from armature.frame.sources import Source
     from armature.trace.base import Rebuilding, Tracing
 
 
@@ -138,6 +139,36 @@ class ConstantValue(Value):
 
     def rebuild(self, out: Rebuilding) -> None:
         out.constant(self.value)
+
+
+class TextValue(ConstantValue):
+    """A string of the program. Its text is guarded once it is read, so that code which passes it on serves any."""
+
+    __slots__ = ("text", "tracer")
+    source: Source
+
+    def __init__(self, text: str, tracer: Tracing, source: Source) -> None:
+        Value.__init__(self, source=source)
+        self.text, self.tracer = text, tracer
+
+    def as_constant(self) -> Any:
+        self.tracer.guards.equal(self.source, self.text)
+        return self.text
+
+    value: object = property(as_constant)
+
+    def python_type(self) -> type:
+        return str
+
+    def describe(self) -> str:
+        return f"the constant {shown(self.text)}"
+
+    def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        read = self.as_constant() if hasattr(str, name) else self.text
+        return ConstantValue(read).get_attribute(tracer, name)
+
+    def rebuild(self, out: Rebuilding) -> None:
+        out.load_source(self.source)
 
 
 NONE = ConstantValue(None)

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Hashable
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    ClassMethodDescriptorType,
-    CodeType,
-    FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -37,8 +27,8 @@ if TYPE_CHECKING:
 # Attributes that a function has outside its `__dict__`.
 OWN_NAMES = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
 PACKET = type(torch.ops.aten.add)
-WRITE_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__set__
-EMPTY_CELL: Callable[..., object] = CellType.__dict__["cell_contents"].__delete__
+WRITE_CELL: Callable[..., object] = types.CellType.__dict__["cell_contents"].__set__
+EMPTY_CELL: Callable[..., object] = types.CellType.__dict__["cell_contents"].__delete__
 
 
 @attrs.define(eq=False)
@@ -46,7 +36,7 @@ class CellValue(Value):
     """A cell: a variable that closures share. `real`: the program's own cell, whose contents are read on first use."""
 
     content: Value | None = None
-    real: CellType | None = None
+    real: types.CellType | None = None
     content_source: Source | None = None
     changed: bool = False
 
@@ -60,7 +50,7 @@ class CellValue(Value):
         return self.content
 
     def python_type(self) -> type:
-        return CellType
+        return types.CellType
 
     def get(self, tracer: Tracing, name: str) -> Value:
         """The contents."""
@@ -92,7 +82,7 @@ class CellValue(Value):
         tracer.mutate(self)
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(CellType)
+        out.null_function(types.CellType)
         if self.content is None:
             out.call(0)
             return
@@ -117,7 +107,7 @@ class CallableValue(BuiltinObject):
         return type(self.fn)
 
     def describe(self) -> str:
-        if type(self.fn) is BuiltinFunctionType and self.fn.__module__:  # pybind11 invents the qualified names
+        if type(self.fn) is types.BuiltinFunctionType and self.fn.__module__:  # pybind11 invents the qualified names
             return f"{self.fn.__module__}.{self.fn.__name__}"
         name: str = getattr(self.fn, "__qualname__", type(self.fn).__name__)
         module = getattr(self.fn, "__module__", None)
@@ -163,7 +153,7 @@ class BuiltinValue(CallableValue):
 class FunctionValue(CallableValue):
     """A Python function of the program."""
 
-    fn: Any  # FunctionType
+    fn: Any  # types.FunctionType
     cells: tuple[CellValue, ...] | None = None
 
     def contents(self) -> object:
@@ -195,7 +185,7 @@ class FunctionValue(CallableValue):
         made = "<locals>" in self.fn.__qualname__ and not (self.source is not None and self.source.is_fixed)
         return is_trusted(self.fn) and not made
 
-    def direct_code(self, tracer: Tracing) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> types.CodeType | None:
         return None if tracer.calls.has_handler(self.fn) else self.fn.__code__
 
     def closure(self, tracer: Tracing) -> tuple[CellValue, ...]:
@@ -236,7 +226,7 @@ class ClosureValue(BuiltinObject):
     instance_dict: its `__dict__`, once it was read; from then on it holds all attributes except OWN_NAMES.
     """
 
-    code: CodeType
+    code: types.CodeType
     namespace: dict[str, object]
 
     def contents(self) -> object:
@@ -254,7 +244,7 @@ class ClosureValue(BuiltinObject):
     slots = frozenset({"__call__", "__hash__"})
 
     def python_type(self) -> type:
-        return FunctionType
+        return types.FunctionType
 
     def describe(self) -> str:
         return f"function {self.code.co_qualname}"
@@ -265,7 +255,7 @@ class ClosureValue(BuiltinObject):
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return tracer.calls.inline_closure(self, args, kwargs)
 
-    def direct_code(self, tracer: Tracing) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> types.CodeType | None:
         return self.code
 
     def default(self, tracer: Tracing, position: int) -> Value:
@@ -334,7 +324,7 @@ class ClosureValue(BuiltinObject):
         if self.instance_dict is not None and self.own_attribute(tracer, name) is not None and name not in OWN_NAMES:
             self.instance_dict.delete_item(tracer, tracer.constant(name))
         elif self.attributes.pop(name, None) is None:
-            raise_missing(tracer, FunctionType, name)
+            raise_missing(tracer, types.FunctionType, name)
 
     def rebuild(self, out: Rebuilding) -> None:
         out.new_function(self.code, self.namespace, self.code.co_name, self.defaults, self.cells)
@@ -373,7 +363,11 @@ CLOSURE_ATTRIBUTES: dict[str, Callable[[ClosureValue, Tracing], Value]] = {
     "__kwdefaults__": ClosureValue.open_keywords,
     "__call__": lambda closure, tracer: closure,
     "__annotations__": ClosureValue.annotated,
-} | ({"__type_params__": lambda closure, tracer: TupleValue([])} if hasattr(FunctionType, "__type_params__") else {})
+} | (
+    {"__type_params__": lambda closure, tracer: TupleValue([])}
+    if hasattr(types.FunctionType, "__type_params__")
+    else {}
+)
 
 
 @attrs.define(eq=False)
@@ -391,7 +385,7 @@ class MethodValue(Value):
         return (self.function, self.owner)
 
     def python_type(self) -> type:
-        return MethodType if self.explicit else BOUND.get(self.function.python_type(), MethodType)
+        return types.MethodType if self.explicit else BOUND.get(self.function.python_type(), types.MethodType)
 
     def describe(self) -> str:
         return f"method {self.function.describe()}"
@@ -402,7 +396,7 @@ class MethodValue(Value):
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         return self.function.call(tracer, (self.owner, *args), kwargs)
 
-    def direct_code(self, tracer: Tracing) -> CodeType | None:
+    def direct_code(self, tracer: Tracing) -> types.CodeType | None:
         return self.function.direct_code(tracer)
 
     def binary(self, tracer: Tracing, name: str, other: Value) -> Value | None:
@@ -417,17 +411,17 @@ class MethodValue(Value):
             return self.owner
         kind = self.python_type()
         if name == "__func__":
-            return self.function if kind is MethodType else raise_missing(tracer, kind, name)
+            return self.function if kind is types.MethodType else raise_missing(tracer, kind, name)
         if name == "__class__":
             return tracer.as_value(kind)
         if name == "__call__":
             return self
-        if name != "__doc__" and kind is MethodType and class_member(kind, name) is not MISSING:
+        if name != "__doc__" and kind is types.MethodType and class_member(kind, name) is not MISSING:
             return super().get_attribute(tracer, name)
         return self.function.get_attribute(tracer, name)
 
     def rebuild(self, out: Rebuilding) -> None:
-        out.null_function(MethodType if self.python_type() is MethodType else bound_in_c)
+        out.null_function(types.MethodType if self.python_type() is types.MethodType else bound_in_c)
         out.load(self.function)
         out.load(self.owner)
         out.call(2)
@@ -435,15 +429,15 @@ class MethodValue(Value):
 
 # Maps the type of a C descriptor to the type of the bound object.
 BOUND: dict[type, type] = {
-    MethodDescriptorType: BuiltinFunctionType,
-    ClassMethodDescriptorType: BuiltinFunctionType,
-    WrapperDescriptorType: MethodWrapperType,
+    types.MethodDescriptorType: types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType: types.BuiltinFunctionType,
+    types.WrapperDescriptorType: types.MethodWrapperType,
 }
 
 
 def bound_in_c(descriptor: Any, owner: Any) -> object:
     """Bind a C descriptor to an object, or a class method to a class."""
-    of_class = type(descriptor) is ClassMethodDescriptorType
+    of_class = type(descriptor) is types.ClassMethodDescriptorType
     return descriptor.__get__(None, owner) if of_class else descriptor.__get__(owner)
 
 
@@ -451,12 +445,12 @@ skip_code(bound_in_c.__code__)
 
 
 BUILTIN_TYPES: tuple[type, ...] = (
-    BuiltinFunctionType, type(list.append), type(int.__add__), type((1).__add__), type(int.__dict__["real"]),
-    type(dict.__dict__["fromkeys"]), type(FunctionType.__dict__["__globals__"]),
+    types.BuiltinFunctionType, type(list.append), type(int.__add__), type((1).__add__), type(int.__dict__["real"]),
+    type(dict.__dict__["fromkeys"]), type(types.FunctionType.__dict__["__globals__"]),
 )  # fmt: skip
 
 
-def cell_of(tracer: Tracing, cell: CellType, source: Source | None) -> CellValue:
+def cell_of(tracer: Tracing, cell: types.CellType, source: Source | None) -> CellValue:
     """The value of a cell of the program."""
     known: CellValue | None = tracer.objects.cells.get(id(cell))
     if known is None:
