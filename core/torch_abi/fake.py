@@ -391,7 +391,12 @@ class FakeWorld:
     def _convert(self, tensor: torch.Tensor) -> FakeTensor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch reads the .grad of non-leaf tensors
-            return self.mode.from_tensor(tensor, static_shapes=True)
+            try:
+                return self.mode.from_tensor(tensor, static_shapes=True)
+            except DataDependentOutputException:  # a part of a jagged tensor: where it begins is in another's data
+                fake = self.mode.from_tensor(without_subclass(tensor), static_shapes=True)
+                self.mode.fake_tensor_converter.set_tensor_memo(tensor, fake)
+                return fake
 
     def _bare(self, tensor: torch.Tensor) -> torch.Tensor:
         with torch._C._DisableTorchDispatch():
@@ -450,9 +455,10 @@ def like(fake: torch.Tensor) -> torch.Tensor:
 
 
 def is_part_of_sparse(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is autograd's view of a sparse tensor's values: no fake has such a base."""
+    """Whether the tensor is autograd's view of the values of a sparse tensor, or of a nested one that is not jagged: no
+    fake has such a base."""
     base = tensor._base if tensor.layout is torch.strided and tensor._is_view() else None
-    return base is not None and base.layout is not torch.strided and not base.is_nested
+    return base is not None and base.is_nested == (base.layout is torch.strided)
 
 
 def without_subclass(tensor: torch.Tensor) -> torch.Tensor:

@@ -288,3 +288,30 @@ def test_the_longest_and_the_shortest_length(known: bool) -> None:
     quick = armature.compile(asked, backend="eager", fullgraph=known)
     for lengths in ((2, 4), (2, 4), (3, 5), (1, 7, 2), (4, 4)):
         torch.testing.assert_close(quick(made(lengths)), asked(made(lengths)), rtol=0, atol=0)
+
+
+def test_parts_of_nested_tensors_as_arguments() -> None:
+    """Where a part begins is in another tensor's data, so it is no view of its base for tracing."""
+
+    def loss(part: torch.Tensor) -> torch.Tensor:
+        return (part.sin() * 2).sum()
+
+    def parts(layout: torch.layout) -> torch.Tensor:
+        whole = torch.nested.nested_tensor([numbers(2, 3), numbers(4, 3)], layout=layout, requires_grad=True)
+        return whole
+
+    for layout in (torch.jagged, torch.strided):
+        quick, found = armature.compile(loss, backend="eager", fullgraph=True), []
+        for run in (quick, loss):
+            whole = parts(layout)
+            sum(run(part) for part in (whole * 2).unbind()).backward()
+            found.append([part.tolist() for part in whole.grad.unbind()])
+        assert found[0] == found[1]
+
+
+def test_unbinding_after_a_break() -> None:
+    def parts(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        whole = torch.nested.nested_tensor([a, b], layout=torch.jagged) * 2 + 1
+        return [part.sum() for part in whole.unbind()]
+
+    compare(parts, [lambda: (numbers(2, 3), numbers(4, 3)), lambda: (numbers(5, 3), numbers(1, 3))], fullgraph=False)
