@@ -18,7 +18,6 @@ import torch
 from armature.plugin_api import (
     COLLECTION_SLOTS,
     NUMBER_SLOTS,
-    STATIC_MARK,
     Args,
     AttrSource,
     BoundMethod,
@@ -47,6 +46,7 @@ from armature_torch_handlers.array_types import Elements
 from armature_torch_handlers.contexts.array_errors import set_inside
 
 np = layer.numpy
+OF_ANY_SIZE = ("ndim", "dtype", "itemsize")
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides")  # known from dtype, sizes and strides
 VIEWS = ("T", "real", "imag", "mT")
 BINARY: dict[str, tuple[Callable[..., object], bool]] = {
@@ -101,18 +101,32 @@ class Content:
 
 @attrs.define(eq=False)
 class ArrayValue(Value):
-    """An array or scalar that numpy computes. shadow: an array of zeros with the same dtype, sizes and strides.
-    content: its elements, if it was made from constants."""
+    """An array or scalar that numpy computes. made: an array of zeros with the same dtype, sizes and strides; None
+    until it is asked for, of an array of the program. content: its elements, if it was made from constants."""
 
     tensor: TracedTensor
-    shadow: Elements
+    made: Elements | None
     content: Content | None = None
+    writeable: bool = True
 
     mutable: ClassVar[bool] = True
     slots = COLLECTION_SLOTS | NUMBER_SLOTS | {"__getitem__", "__setitem__"}
 
+    @property
+    def is_writeable(self) -> bool:
+        """Whether numpy lets the program write to it."""
+        return self.writeable if self.made is None else self.made.flags.writeable
+
+    @property
+    def shadow(self) -> Elements:
+        """The array of zeros. From here on, the sizes are guarded."""
+        if self.made is None:
+            self.made = layer.shadow_of(self.tensor.fake, tuple(int(size) for size in self.tensor.fake.shape))
+            self.made.setflags(write=self.writeable)
+        return self.made
+
     def python_type(self) -> type:
-        return type(self.shadow)
+        return type(np.ndarray(())) if self.made is None else type(self.made)
 
     def describe(self) -> str:
         return f"a numpy {'scalar' if self.is_scalar else 'array'}"
@@ -120,7 +134,7 @@ class ArrayValue(Value):
     @property
     def is_scalar(self) -> bool:
         """Whether it is a numpy scalar, not a 0-d array."""
-        return not isinstance(self.shadow, np.ndarray)
+        return self.made is not None and not isinstance(self.made, np.ndarray)
 
     @property
     def numbers(self) -> Elements | None:
@@ -143,8 +157,11 @@ class ArrayValue(Value):
             self.content.memory.written = True
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
+        if name == "shape" and self.made is None:
+            return TupleValue(tracer.unpack(self.tensor.get_attribute(tracer, name)))
         if name in ATTRIBUTES:
-            return _value_of(tracer, getattr(self.shadow, name))
+            form = np.empty((0,) * self.tensor.fake.dim(), str(self.tensor.dtype).removeprefix("torch."))
+            return _value_of(tracer, getattr(form if name in OF_ANY_SIZE else self.shadow, name))
         if name in VIEWS:
             return apply(tracer, layer.attribute_of_layer(name), operator.attrgetter(name), (self,), {})
         if name == "__class__":
@@ -258,6 +275,8 @@ def apply(
     """Add `function`, of tensors, to the graph; `ours` is numpy's own, which determines the form of the result."""
     _rely_on_quiet(tracer, function.__name__)
     inputs = [found for value in (*args, *kwargs.values()) for found in _arrays(tracer, value)]
+    for value in inputs:
+        value.shadow  # noqa: B018 - the graph's nodes have the sizes that numpy computes with
     given = [_for_graph(tracer, value) for value in args]
     named = {name: _for_graph(tracer, value) for name, value in kwargs.items()}
     result = tracer.graph.call(function, given, named)
@@ -534,7 +553,7 @@ def numpy_of_tensor(call: Call, self: Value, *, force: Value | None = None) -> V
 @handles(*existing("torch.from_numpy"))
 def from_numpy(call: Call, array: Value) -> Value | None:
     """`torch.from_numpy(array)`: a tensor over the same memory."""
-    if not isinstance(array, ArrayValue) or array.is_scalar or not array.shadow.flags.writeable:
+    if not isinstance(array, ArrayValue) or array.is_scalar or not array.is_writeable:
         call.graph_break("array-as-tensor")
     array.forget()  # writes to the tensor are writes to the array
     return array.tensor.get_attribute(call.tracing, "data")  # with the same memory, and a version counter of its own
@@ -559,12 +578,9 @@ def array_of_program(obj: Elements, source: Source, tracer: Tracing) -> Value:
     if memory is None or not obj.dtype.isnative or memory.numel() > layer.LARGEST:
         tracer.graph_break("array-dtype", dtype=obj.dtype)
     tracer.guards.equal(AttrSource(AttrSource(source, "flags"), "writeable"), obj.flags.writeable)
-    setattr(memory, STATIC_MARK, frozenset(range(memory.dim())))
     memory_source = CallSource(source, layer.as_tensor, "torch.from_numpy({})", shares=True)
     held = cast(TracedTensor, tracer.objects.wrap(memory, memory_source))
-    shadow = layer.shadow_of(memory, tuple(obj.shape))
-    shadow.setflags(write=obj.flags.writeable)
-    return ArrayValue(held, shadow, source=source)
+    return ArrayValue(held, None, writeable=obj.flags.writeable, source=source)
 
 
 def function_of_program(obj: Callable[..., object], source: Source, tracer: Tracing) -> Value:
