@@ -90,14 +90,14 @@ def remaining(iterator: object) -> int:
 
 
 def inner_iterators(iterator: object) -> list[object]:
-    """The iterators that `zip` and `enumerate` advance, at any depth."""
-    held = [part for part in components(iterator) if isinstance(part, Iterator)] if type(iterator) in JOINING else []
+    """The iterators that `zip`, `enumerate` and `cycle` advance, at any depth."""
+    held = [part for part in components(iterator) if isinstance(part, Iterator)] if type(iterator) in HOLDING else []
     return held + [inner for part in held for inner in inner_iterators(part)]
 
 
 def containers(iterator: object) -> tuple[object, ...]:
     """The lists and dicts that an iterator of COPIED iterates over."""
-    every = [one for one in (iterator, *inner_iterators(iterator)) if type(one) not in JOINING]
+    every = [one for one in (iterator, *inner_iterators(iterator)) if type(one) not in HOLDING]
     held = [iterated_mapping(one) if type(one) in DICT_ITERATORS else components(one)[0] for one in every]
     return tuple(one for one in held if type(one) in (list, dict, OrderedDict))
 
@@ -290,9 +290,9 @@ MAPPINGS: Iterable[object] = (
 OF_ORDERED_DICT = type(iter(OrderedDict[int, int]()))  # over keys, values or items, in either order
 MAPPING_ITERATORS = frozenset(map(type, MAPPINGS))
 DICT_ITERATORS = MAPPING_ITERATORS - {type(iter(set[int]()))}
-JOINING = (zip, enumerate)
+HOLDING = (zip, enumerate, itertools.cycle)
 # they can be copied, and their values can be read without running code of the program
-COPIED = DICT_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed), JOINING)
+COPIED = DICT_ITERATORS.union(map(type, SEQUENCES), (type(reversed([])), reversed), HOLDING)
 BUILDERS: dict[type, Callable[[Tracing, object, Source], Value | None]] = {
     **{type(one): over_sequence for one in SEQUENCES},
     **{type(one): over_mapping for one in MAPPINGS},
@@ -303,6 +303,7 @@ BUILDERS: dict[type, Callable[[Tracing, object, Source], Value | None]] = {
     enumerate: over_iterators,
     map: by_function,
     filter: by_function,
+    itertools.cycle: lambda tracer, obj, source: moving(tracer, obj, source),
 }
 
 
@@ -357,8 +358,9 @@ def moving(tracer: Tracing, obj: object, source: Source) -> Value | None:
 
 
 def value_of_iterator(obj: object, source: Source, tracer: Tracing) -> Value | None:
-    """The value of an iterator passed to a frame; None if it stays an opaque object."""
-    if tracer.request.is_resumed and _moves(tracer, obj, source):
+    """The value of an iterator passed to a frame; None if it stays an opaque object. The number of a counter
+    becomes a symbol instead."""
+    if tracer.request.is_resumed and type(obj) is not itertools.count and _moves(tracer, obj, source):
         return moving(tracer, obj, source)
     return BUILDERS[type(obj)](tracer, obj, source)
 
