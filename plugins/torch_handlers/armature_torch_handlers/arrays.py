@@ -121,8 +121,9 @@ class ArrayValue(Value):
     def shadow(self) -> Elements:
         """The array of zeros. From here on, the sizes are guarded."""
         if self.made is None:
-            self.made = layer.shadow_of(self.tensor.fake, tuple(int(size) for size in self.tensor.fake.shape))
-            self.made.setflags(write=self.writeable)
+            shadow = layer.shadow_of(self.tensor.fake, tuple(int(size) for size in self.tensor.fake.shape))
+            shadow.setflags(write=self.writeable)
+            self.made = shadow
         return self.made
 
     def python_type(self) -> type:
