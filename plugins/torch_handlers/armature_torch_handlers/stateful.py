@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.plugin_api import Call, Value, call_uncompiled, existing, handles
+from armature.plugin_api import Call, TracedTensor, Value, call_uncompiled, existing, handles
 
 SETTERS = (
     "torch._C._push_on_torch_dispatch_stack",
@@ -29,12 +29,8 @@ SETTERS = (
     "torch._C._set_sdp_use_cudnn",
     "torch.seed",
     "torch.initial_seed",
-    "torch.get_rng_state",
-    "torch.set_rng_state",
     "torch.random.seed",
     "torch.random.initial_seed",
-    "torch.random.get_rng_state",
-    "torch.random.set_rng_state",
     "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
     "torch.cuda.set_device",
@@ -52,6 +48,7 @@ SETTERS = (
     "torch.futures.collect_all",
     "torch._C._crash_if_csrc_asan",
 )
+STATE_SIZE = torch.get_rng_state().numel()
 
 
 @handles(*existing("torch._C._log_api_usage_once"))
@@ -81,9 +78,6 @@ def start_draws(seed: int) -> None:
         torch.manual_seed(seed)
 
 
-start_draws.__module__ = torch.manual_seed.__module__  # so that a graph that raises can run again: it seeds again
-
-
 @handles(*dict.fromkeys(existing("torch.manual_seed", "torch.random.manual_seed")))
 def manual_seed(call: Call, seed: Value) -> Value:
     """Seed torch's generators at this place of the graph, between compiled pieces. The graphs of branches and loops
@@ -92,6 +86,45 @@ def manual_seed(call: Call, seed: Value) -> Value:
         call.graph_break("global-state", function="torch.random.manual_seed")
     call_uncompiled(call.tracing, start_draws, "manual_seed", (seed,))
     return call.tracing.as_value(torch.default_generator)
+
+
+def read_draws(state: torch.Tensor) -> None:
+    """Write the state of torch's generator for the CPU to a tensor."""
+    if type(state) is torch.Tensor:
+        state.copy_(torch.get_rng_state())
+
+
+def go_back_to(state: torch.Tensor) -> None:
+    """Set the state of torch's generator for the CPU."""
+    if type(state) is torch.Tensor:
+        torch.set_rng_state(state)
+
+
+# Counted as torch's, so that a graph that raises can run again, which does the same. A graph as text has the first by
+# its name in torch, which has no functions like the others.
+start_draws.__module__ = torch.manual_seed.__module__
+read_draws.__module__ = go_back_to.__module__ = "torch_generators"
+
+
+@handles(*dict.fromkeys(existing("torch.get_rng_state", "torch.random.get_rng_state")))
+def get_rng_state(call: Call) -> Value:
+    """The state at this place of the graph, as for `manual_seed`."""
+    if call.tracing.recorder.subgraph_depth:
+        call.graph_break("global-state", function="torch.random.get_rng_state")
+    options = {"dtype": call.constant(torch.uint8), "device": call.constant(torch.device("cpu"))}
+    state = call.graph_call(torch.empty, call.constant((STATE_SIZE,)), **options)
+    call_uncompiled(call.tracing, read_draws, "get_rng_state", (state,))
+    return state
+
+
+@handles(*dict.fromkeys(existing("torch.set_rng_state", "torch.random.set_rng_state")))
+def set_rng_state(call: Call, new_state: Value) -> Value:
+    """Set the state at this place of the graph."""
+    tensor = new_state if isinstance(new_state, TracedTensor) else None
+    form = None if tensor is None else (tensor.dtype, tensor.device.type, tuple(tensor.fake.shape))
+    if form != (torch.uint8, "cpu", (STATE_SIZE,)) or call.tracing.recorder.subgraph_depth:
+        call.graph_break("global-state", function="torch.random.set_rng_state")
+    return call_uncompiled(call.tracing, go_back_to, "set_rng_state", (new_state,), frozenset({0}))
 
 
 @handles(*dict.fromkeys(existing("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")))

@@ -62,6 +62,38 @@ def no_int(x: Tensor) -> Any:
     return x * torch.rand(3)
 
 
+def goes_back(x: Tensor) -> Any:
+    state = torch.get_rng_state()
+    y = functional.dropout(x, 0.5) * torch.rand(3)
+    torch.set_rng_state(state)
+    return y, functional.dropout(x, 0.5), torch.rand(2), state
+
+
+def goes_on_after_a_seed(x: Tensor) -> Any:
+    state = torch.random.get_rng_state()
+    torch.manual_seed(3)
+    y = x * torch.rand(3)
+    torch.random.set_rng_state(state)
+    return y * torch.rand(3)
+
+
+def goes_back_after_an_error(x: Tensor) -> Any:
+    state = torch.get_rng_state()
+    y = x * torch.rand(3)
+    try:
+        return y[torch.tensor([5])]
+    except IndexError:
+        torch.set_rng_state(state)
+        return y + torch.rand(3)
+
+
+def no_state(x: Tensor) -> Any:
+    try:
+        torch.set_rng_state(torch.zeros(3))
+    except TypeError:
+        return x * torch.rand(3)
+
+
 def seen(fn: Callable[..., Any], *args: int, learns: bool) -> list[Any]:
     """Results and gradient, and the number drawn next."""
     torch.manual_seed(0)
@@ -77,12 +109,24 @@ def seen(fn: Callable[..., Any], *args: int, learns: bool) -> list[Any]:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 @pytest.mark.parametrize(
     "program",
-    [seeded, seeded_twice, in_a_loop, negative, rerun, inside_a_checkpoint, no_int],
+    [
+        seeded,
+        seeded_twice,
+        in_a_loop,
+        negative,
+        rerun,
+        inside_a_checkpoint,
+        no_int,
+        goes_back,
+        goes_on_after_a_seed,
+        goes_back_after_an_error,
+        no_state,
+    ],
     ids=lambda fn: fn.__name__,
 )
 def test_as_in_eager_mode(program: Callable[..., Any], backend: str, learns: bool) -> None:
     armature.reset()
-    breaking = program in (inside_a_checkpoint, no_int)
+    breaking = program in (inside_a_checkpoint, no_int, no_state)
     compiled = armature.compile(program, backend=backend, fullgraph=not breaking)
     for _ in range(3):
         torch.testing.assert_close(seen(compiled, learns=learns), seen(program, learns=learns))
