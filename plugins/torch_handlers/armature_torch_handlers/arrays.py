@@ -101,11 +101,11 @@ class Content:
 
 @attrs.define(eq=False)
 class ArrayValue(Value):
-    """An array or scalar that numpy computes. made: an array of zeros with the same dtype, sizes and strides; None
+    """An array or scalar that numpy computes. zeros: an array of them with the same dtype, sizes and strides; None
     until it is asked for, of an array of the program. content: its elements, if it was made from constants."""
 
     tensor: TracedTensor
-    made: Elements | None
+    zeros: Elements | None
     content: Content | None = None
     writeable: bool = True
 
@@ -115,19 +115,19 @@ class ArrayValue(Value):
     @property
     def is_writeable(self) -> bool:
         """Whether numpy lets the program write to it."""
-        return self.writeable if self.made is None else self.made.flags.writeable
+        return self.writeable if self.zeros is None else self.zeros.flags.writeable
 
     @property
     def shadow(self) -> Elements:
         """The array of zeros. From here on, the sizes are guarded."""
-        if self.made is None:
+        if self.zeros is None:
             shadow = layer.shadow_of(self.tensor.fake, tuple(int(size) for size in self.tensor.fake.shape))
             shadow.setflags(write=self.writeable)
-            self.made = shadow
-        return self.made
+            self.zeros = shadow
+        return self.zeros
 
     def python_type(self) -> type:
-        return type(np.ndarray(())) if self.made is None else type(self.made)
+        return type(np.ndarray(())) if self.zeros is None else type(self.zeros)
 
     def describe(self) -> str:
         return f"a numpy {'scalar' if self.is_scalar else 'array'}"
@@ -135,7 +135,7 @@ class ArrayValue(Value):
     @property
     def is_scalar(self) -> bool:
         """Whether it is a numpy scalar, not a 0-d array."""
-        return self.made is not None and not isinstance(self.made, np.ndarray)
+        return self.zeros is not None and not isinstance(self.zeros, np.ndarray)
 
     @property
     def numbers(self) -> Elements | None:
@@ -158,7 +158,7 @@ class ArrayValue(Value):
             self.content.memory.written = True
 
     def get_attribute(self, tracer: Tracing, name: str) -> Value:
-        if name == "shape" and self.made is None:
+        if name == "shape" and self.zeros is None:
             return TupleValue(tracer.unpack(self.tensor.get_attribute(tracer, name)))
         if name in ATTRIBUTES:
             form = np.empty((0,) * self.tensor.fake.dim(), str(self.tensor.dtype).removeprefix("torch."))
