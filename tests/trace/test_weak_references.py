@@ -417,3 +417,28 @@ def test_what_has_no_weak_references_raises_as_in_eager_mode(made: Callable[[], 
 
     (mine, said), (wanted, told) = armature.compile(fn, backend="eager")(X), fn(X)
     assert torch.equal(mine, wanted) and said == told
+
+
+def test_reading_a_table_of_weak_values() -> None:
+    table: Any = weakref.WeakValueDictionary()
+    things = [Thing(), Thing()]
+    for number, thing in enumerate(things):
+        thing.scale = number + 2  # type: ignore[attr-defined]
+        table[number] = thing
+
+    def fn(x, key):
+        try:
+            found = x * table[key].scale
+        except KeyError as error:
+            return x, error.args
+        return found, key in table, table.get(key) is things[key], table.get("none"), len(table), list(table)
+
+    compiled = armature.compile(fn, backend="eager", fullgraph=True)
+    for key in (0, 1, 2):
+        assert str(compiled(X, key)) == str(fn(X, key))
+    things.pop()
+    del thing
+    gc.collect()
+    assert str(compiled(X, 1)) == str(fn(X, 1))
+    table[1] = things[0]
+    assert str(armature.compile(fn, backend="eager")(X, 0)) == str(fn(X, 0))

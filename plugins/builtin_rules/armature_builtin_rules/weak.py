@@ -30,16 +30,18 @@ from armature_builtin_rules.weak_lifetimes import refer, rely_on_life
 
 @attrs.define(eq=False)
 class WeakReferenceValue(Value):
-    """A weak reference. `referent`: None for a dead one."""
+    """A weak reference. `referent`: None for a dead one. kind: its class, which is another one for the values of a
+    `WeakValueDictionary`."""
 
     referent: Value | None
     callback: Value | None = None
+    kind: type = weakref.ref
 
     mutable = True
     slots = frozenset({"__call__", "__hash__"})
 
     def python_type(self) -> type:
-        return weakref.ref
+        return self.kind
 
     def call(self, tracer: Tracing, args: Args, kwargs: Kwargs) -> Value:
         if args or kwargs:
@@ -113,8 +115,8 @@ def of_program(obj: weakref.ref[object], source: Source, tracer: Tracing) -> Val
     where = ReferentSource(source)
     if held is None:
         tracer.objects.wrap(None, where)
-        return WeakReferenceValue(None, source=source)
-    return WeakReferenceValue(tracer.objects.wrap(held, where), source=source)
+        return WeakReferenceValue(None, kind=type(obj), source=source)
+    return WeakReferenceValue(tracer.objects.wrap(held, where), kind=type(obj), source=source)
 
 
-VALUE_TYPES = (ValueType(weakref.ref, of_program),)
+VALUE_TYPES = (ValueType(weakref.ref, of_program), ValueType(weakref.KeyedRef, of_program))
