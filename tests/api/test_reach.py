@@ -288,7 +288,6 @@ BREAKS = {
     "cell": "attribute-of-value",
     "chain": "next-of-iterator",
     "generator": "next-of-iterator",
-    "weak value dictionary": "function-in-c",
 }
 
 
