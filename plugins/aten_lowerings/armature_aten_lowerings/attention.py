@@ -44,6 +44,12 @@ class Masks:
     steps: tuple[Step, ...] = ()
     fill: float | None = None
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a mask to be added stands for steps that fill too. In rows without a key that is seen, it lets
+        gradients through where a fill does not."""
+        return self.fill is None and {"filled", "shown"} & {step.kind for step in self.steps} != set()
+
     @classmethod
     def of(cls, steps: Sequence[Step], dtype: torch.dtype) -> Masks | None:
         """The mask that has the effect of all steps; None if there is none for sure."""
@@ -53,7 +59,7 @@ class Masks:
                 factor *= step.value
                 if not kept:
                     continue
-                if fills and step.value <= 0:
+                if step.value <= 0:
                     return None
                 fills = [fill * step.value for fill in fills]
             elif step.kind != "added":
@@ -189,6 +195,8 @@ def replacement_of(written: Written) -> Replacement | None:
     if not numbers or query.device.type != "cpu" or not has_dtypes_of_the_kernel(written) or written.dropped:
         return None
     masks, lead = Masks.of(written.steps, query.dtype), batches_and_heads(written)
+    if query.requires_grad or keys.requires_grad:
+        masks = None if masks is None or masks.mixes else masks
     fits = (
         query.shape[-1] == keys.shape[-2] == value.shape[-1]
         and keys.shape[-1] == value.shape[-2]

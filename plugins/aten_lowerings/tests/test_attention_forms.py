@@ -145,6 +145,15 @@ FORMS: dict[str, Attention] = {
     "by amax": lambda q, k, v, m, a: by_amax((q @ k.mT).float() * 0.25).to(v.dtype) @ v,
 }
 
+MIXED = {"gpt2", "fairseq", "in place", "added, then filled", "filled, then added"}
+"""Forms that both fill and add. One mask for both would let gradients through where a fill does not: in rows without a
+key that is seen."""
+
+
+def expected(form: str, training: bool) -> int:
+    """The calls of the operator and of its gradient."""
+    return 0 if training and form in MIXED else 1 + training
+
 
 def fused() -> int:
     graphs = [g.aten.module.graph for g in session().compilations[-1].graphs]
@@ -202,18 +211,19 @@ def in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_forms(form: str, dtype: torch.dtype, training: bool) -> None:
     check(FORMS[form], given(dtype), training)
-    assert fused() == 1 + training
+    assert fused() == expected(form, training)
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
 @pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(
     "form", ["llama", "gpt2", "two masks filled", "shown and filled", "added, then filled", "filled, then added"]
 )
-def test_queries_that_see_nothing(form: str, dtype: torch.dtype) -> None:
+def test_queries_that_see_nothing(form: str, dtype: torch.dtype, training: bool) -> None:
     inputs = given(dtype)
     inputs[3][1] = True
-    check(FORMS[form], inputs, training=False)
-    assert fused() == 1
+    check(FORMS[form], inputs, training)
+    assert fused() == expected(form, training)
 
 
 def read_before(s: Tensor, m: Tensor, a: Tensor) -> Tensor:
@@ -241,6 +251,7 @@ OTHERS: dict[str, Attention] = {
     "fills of two numbers": of_scores(lambda s, m, a: s.masked_fill(causal(), -1e9).masked_fill(m, -INF)),
     "a fill that may count": of_scores(lambda s, m, a: (s + a).masked_fill(m, -1e9)),
     "a fill made small": of_scores(lambda s, m, a: s.masked_fill(m, -1e9) * 1e-3),
+    "an addend turned round": of_scores(lambda s, m, a: (s + additive(m, s.dtype)) * -1.0),
     "a fill made large": of_scores(lambda s, m, a: s.masked_fill(m, -1e30) * -1.0),
     "read before a write": of_scores(read_before),
     "a write without gradient": of_scores(in_no_grad),
