@@ -5,6 +5,7 @@ The plugin manager has one `UserRules`, under the name "user". `armature.rules.s
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -94,11 +95,22 @@ class UserRules:
         with self._lock:
             return number in self._declared
 
-    def forget(self) -> None:
-        """Take back all rules from calls. Rules of pyproject.toml stay."""
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Without rules from calls at first; those made inside end with it, those from before then hold again. For
+        tests, which share a process with modules that mark their own functions. Rules of pyproject.toml stay."""
+        before = self._set({})
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _set(self, declared: dict[int, UserRows]) -> dict[int, UserRows]:
+        """Replace the rules from calls. Returns those in force until now."""
         with self._lock:
-            self._declared.clear()
+            before, self._declared = self._declared, declared
         self.changed()
+        return before
 
     @property
     def declared(self) -> tuple[UserRows, ...]:

@@ -28,9 +28,9 @@ X = torch.linspace(-1, 1, 8)
 
 
 @pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    yield
-    manager().user.forget()
+def apart() -> Iterator[None]:
+    with manager().user.apart():
+        yield
 
 
 def whole(fn: Any, backend: str = "eager") -> Any:

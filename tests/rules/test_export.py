@@ -97,8 +97,7 @@ def test_markdown_keeps_its_tables_whole(manager: PluginManager) -> None:
 
 def test_the_command_prints_all_rules_of_this_installation() -> None:
     manager = plugins.manager()
-    manager.user.forget()  # what other tests of this process have said
-    with armature.rules.skip("json.dumps"):
+    with manager.user.apart(), armature.rules.skip("json.dumps"):
         done = CliRunner().invoke(make_app(manager), ["rules", "export", "--format", "json"])
     assert done.exit_code == 0
     data = json.loads(done.stdout)

@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 
 import armature
 from armature.pipeline.session import session
+from armature.plugins import manager
 from armature.rules import in_graph, inline, skip
 
 X = torch.linspace(0.1, 1, 4)
@@ -67,8 +68,8 @@ class Counter:
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     armature.reset()
-    yield
-    armature.plugins.manager().user.forget()
+    with manager().user.apart():
+        yield
     armature.reset()
 
 
@@ -139,7 +140,6 @@ def test_a_stand_in_and_its_end() -> None:
         return 24.0
 
     assert (new_graphs(one), new_graphs(three)) == (0, 1)
-    armature.plugins.manager().user.forget()
 
 
 def test_a_frame_that_is_left_alone_and_taken_up_again() -> None:

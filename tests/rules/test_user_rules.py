@@ -29,11 +29,9 @@ NAMES = ["skip", "inline", "in_graph"]
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    manager().user.forget()
     armature.reset()
-    with armature.config.patch(strict=True):
+    with manager().user.apart(), armature.config.patch(strict=True):
         yield
-    manager().user.forget()
     armature.reset()
 
 
