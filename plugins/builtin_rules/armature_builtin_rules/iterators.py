@@ -121,6 +121,8 @@ def copied(iterator: object) -> Iterator[object]:
     """Another iterator at the same position. One of a dict iterates over the dict's present items."""
     make, made_of, state = reduced(iterator)
     made = make(*(copied(part) if type(part) in COPIED else part for part in made_of))
+    if isinstance(iterator, itertools.cycle) and isinstance(state, tuple):
+        state = (list(state[0]), *state[1:])  # a cycle in its first round adds to this list
     if state is not None:
         made.__setstate__(state)
     return made

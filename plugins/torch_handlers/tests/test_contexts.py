@@ -183,3 +183,14 @@ def setting_bound(x: Tensor) -> Any:
 def test_a_context_that_does_nothing_is_itself_after_a_break(fn: Callable[[Tensor], Any]) -> None:
     found, wanted = api.compile(fn, backend="eager")(X), fn(X)
     assert torch.equal(found[0], wanted[0]) and found[1:] == wanted[1:]
+
+
+def test_autocast_objects_that_differ_in_their_device_alone() -> None:
+    def fn(x: Tensor, cast: torch.autocast) -> Tensor:
+        with cast:
+            return x @ x
+
+    of_cpu, of_another = torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", torch.bfloat16)
+    of_another.device = "xpu"
+    compiled, x = api.compile(fn, backend="eager"), torch.eye(4)
+    assert [compiled(x, cast).dtype for cast in (of_cpu, of_another)] == [torch.bfloat16, torch.float32]

@@ -272,7 +272,9 @@ def text_of_member(tracer: Tracing, value: Value, member: enum.Enum, convert: Ca
                 tracer, name, tracer.python.class_attribute(value, type(member), name).call(tracer, args, {})
             )
     for name in ("_name_", "_value_"):
-        enum_attribute(tracer, value, member, name)
+        shown = enum_attribute(tracer, value, member, name)
+        if shown.is_constant:
+            shown.as_constant()  # a text is guarded once it is read
     return None
 
 

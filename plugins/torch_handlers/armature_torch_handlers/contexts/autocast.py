@@ -60,7 +60,7 @@ def of(real: torch.autocast) -> Value:
 def of_program(obj: torch.autocast, source: Source, tracer: Tracing) -> Value:
     """The value of an autocast object that the program made before; its settings are guarded."""
     for name in FIELDS:
-        tracer.objects.wrap(getattr(obj, name), AttrSource(source, name))
+        tracer.objects.wrap(getattr(obj, name), AttrSource(source, name)).as_constant()  # a text is guarded once read
     made = of(obj)
     made.source = source
     return made

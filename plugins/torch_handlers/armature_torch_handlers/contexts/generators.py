@@ -168,7 +168,9 @@ def made_once_more(call: Call, manager: Value) -> Value | None:
 def of_program(obj: EnteredAgain, source: Source, tracer: Tracing) -> Value:
     """The context in which a graph has ended."""
     for name in ("enter_by", "arguments", "leave_by"):
-        tracer.objects.wrap(getattr(obj, name), AttrSource(source, name))
+        held = tracer.objects.wrap(getattr(obj, name), AttrSource(source, name))
+        if held.is_constant:
+            held.as_constant()  # a text is guarded once it is read
     made = context_value(obj.enter_by, obj.arguments, obj.leave_by)
     made.source = source
     return made
