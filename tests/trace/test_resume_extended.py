@@ -117,6 +117,24 @@ def picks_in_a_comprehension(t, mask):
     return torch.stack([table[:, places[at]] for at in range(3)]) * 2
 
 
+def fills_rows(t, mask):
+    """As speech models do: each row is repeated by numbers of its own, and copied into a larger one."""
+    counts = torch.stack([mask, ~mask, mask]).long() * 2
+    filled = torch.zeros(3, 12)
+    for at, (row, times) in enumerate(zip(torch.stack([t, t + 1, t + 2]), counts)):
+        repeated = torch.repeat_interleave(row, times, dim=0)
+        filled[at, : repeated.size(0)] = repeated
+    return filled * 2
+
+
+def repeats_in_a_method(t, mask):
+    filled, counts = torch.zeros(3, 12), mask.long() + 1
+    for at in range(3):
+        repeated = t.repeat_interleave(counts, dim=0)
+        filled[at, : repeated.size(0)] = repeated
+    return filled * 2
+
+
 def masks_in_a_call(t, mask):
     return torch.dot(t[mask], t[mask]) + t.relu()
 
@@ -146,6 +164,8 @@ LOOPS: list[tuple[Any, list[str]]] = [
     (behind_one_another, ["dynamic-shape-operator"]),
     (in_comprehensions, ["dynamic-shape-operator"]),
     (picks_in_a_comprehension, ["data-dependent-operator"]),
+    (fills_rows, ["dynamic-shape-operator"]),
+    (repeats_in_a_method, ["dynamic-shape-operator"]),
     (masks_in_a_call, ["dynamic-shape-operator"]),
     (several, ["dynamic-shape-operator"]),
     (in_a_callee, ["data-dependent-branch", "number-of-tensor"]),

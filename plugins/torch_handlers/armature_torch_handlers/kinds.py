@@ -169,10 +169,10 @@ def subscript(holder: Kind, index: Kind) -> tuple[Kind, bool]:
 
 
 def stored(holder: Kind, index: Kind, value: Kind) -> None:
-    """Check that `holder[index] = value` is cheap. Errors: NotCheap."""
+    """Check that `holder[index] = value` is cheap, as one copy is. Errors: NotCheap."""
     if holder.is_tensor:
-        part, reads = subscript(holder, index)
-        if reads or part.rank != 0 or not value.is_number:
+        _, reads = subscript(holder, index)
+        if reads or not (value.is_tensor or value == PLAIN):
             raise NotCheap
     elif holder.name not in ("list", "dict") or index != PLAIN:
         raise NotCheap
@@ -199,6 +199,8 @@ def called(function: Kind, args: Sequence[Kind]) -> tuple[Kind, bool]:
     """The kind of a call's result, and whether the call ends a graph. Errors: NotCheap."""
     if function.owner is not None:
         return method_called(function.owner, function.name, args)
+    if function.python_object is torch.repeat_interleave:
+        return repeated(args)
     reads = READS.get(id(function.python_object))
     if reads is not None and args and (function.python_object is not torch.where or len(args) == 1):
         return reads, args[0].is_tensor
@@ -208,12 +210,21 @@ def called(function: Kind, args: Sequence[Kind]) -> tuple[Kind, bool]:
     return of_python(args), False
 
 
+def repeated(args: Sequence[Kind]) -> tuple[Kind, bool]:
+    """The same for `torch.repeat_interleave`; by numbers in a tensor, its size depends on them. Errors: NotCheap."""
+    if not any(arg.is_tensor for arg in args[1:]):
+        raise NotCheap
+    return ANY_TENSOR, True
+
+
 def method_called(owner: Kind, name: str, args: Sequence[Kind]) -> tuple[Kind, bool]:
     """The same for a method."""
     if not owner.is_tensor:
         return ANY, False
     if name in METHODS_THAT_READ:
         return METHODS_THAT_READ[name], True
+    if name == "repeat_interleave":
+        return repeated((owner, *args))
     if name in REDUCTIONS and not args:
         return Kind("tensor", 0, mask=name in ("any", "all")), False
     if name in VIEWS | FACTS:
