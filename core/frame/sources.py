@@ -275,6 +275,38 @@ class ItemSource(Source):
 
 
 @attrs.frozen(cache_hash=True)
+class NumberedSource(Source):
+    """`base[str(number)]`: what a list of modules or parameters has under a number, at another source, that varies from
+    call to call. Guards on it fail if there is none."""
+
+    base: Source
+    number: Source
+    of_call: ClassVar[bool] = False
+
+    @property
+    def expr(self) -> str:
+        return f"{self.base.expr}[str({self.number.expr})]"
+
+    def read(self, frame: Resolver) -> Any:
+        return frame.value(self.base)[str(frame.value(self.number))]
+
+    def text(self, texts: Expressions) -> str:
+        return f"{texts.of(self.base)}[{texts.name(str)}({texts.of(self.number)})]"
+
+    def manager(self, reach: Reach) -> Manager:
+        texts = Expressions(reach.request)
+        read = eval(f"lambda L: {texts.of(self)}", texts.namespace)
+        return reach.root.lambda_manager(read, self.expr, example(reach.resolver.value(self)), None)
+
+    def load(self, out: Loader) -> None:
+        out.load_source(self.base)
+        out.null_function(str)
+        out.load_source(self.number)
+        out.call(1)
+        out.emit("BINARY_SUBSCR")
+
+
+@attrs.frozen(cache_hash=True)
 class PartSource(ItemSource):
     """`base[key]` where the program can't write `base`, such as the state of an iterator. words: the text shown to
     users."""

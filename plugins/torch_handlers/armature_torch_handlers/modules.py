@@ -9,14 +9,18 @@ from torch import nn
 
 from armature.plugin_api import (
     Call,
+    NumberedSource,
     Polyfill,
+    SymbolicNumber,
     TracedTensor,
     Value,
     existing,
     handles,
+    number_now,
 )
-from armature_torch_handlers.module_values import ModuleValue
+from armature_torch_handlers.module_values import ModuleValue, registries_of
 
+NUMBERED = {nn.ModuleList: "_modules", nn.ParameterList: "_parameters"}  # lists, and where they hold their items
 DENSE = ("cpu", "cuda")  # devices between which a tensor's memory may move
 
 
@@ -63,6 +67,21 @@ def look_up(call: Call, module: Value, name: Value) -> Value:
     if not isinstance(module, ModuleValue):  # made in the frame
         return call.polyfill(nn.Module.__getattr__, module, name)
     return module.fallback(call.tracing, str(name.as_constant()))
+
+
+@handles(nn.ModuleList.__getitem__, nn.ParameterList.__getitem__)
+def item_by_number(call: Call, items: Value, idx: Value) -> Value | None:
+    """A module or parameter that a list has under a number that varies (`self.norms[i]` in a broken loop), found by
+    that number in each call: no round of the loop needs code of its own."""
+    if not isinstance(items, ModuleValue) or not isinstance(idx, SymbolicNumber) or idx.source is None:
+        return None
+    if items.cls not in NUMBERED or items.obj is None:
+        return None
+    held, changed = items.registry(call.tracing, NUMBERED[items.cls]), call.tracing.effects.changed
+    item = registries_of(items.obj)[NUMBERED[items.cls]].get(str(number_now(idx)))  # none under a negative number
+    if item is None or held.source is None or held in changed or items in changed:
+        return None
+    return call.tracing.objects.wrap(item, NumberedSource(held.source, idx.source))
 
 
 @handles(nn.Module.__setattr__)
