@@ -24,7 +24,7 @@ from armature.graph.output_views import output_views_of, reads_data_alias
 from armature.graph.passes import run_passes
 from armature.graph.saved import save_inputs_of_numbers, save_inputs_of_views, save_no_sums_of_saved, save_sizes
 from armature.graph.verify import verify
-from armature.torch_abi import aot, partition, recorder, training, views
+from armature.torch_abi import aot, casts, partition, recorder, training, views
 from armature.torch_abi.decomps import keeping_layout
 from armature.torch_abi.functions import Functions
 from armature.torch_abi.wrappers import is_wrapper
@@ -96,10 +96,7 @@ class _Compilation:
         rows = tables.decompositions.items()
         table = {op: interrupts.checking(keeping_layout(tables.fake_rules, op, row.fn)) for op, row in rows}
         asking = _asking(module, self.ctx.functions)
-        try:
-            plain = None if _wants_gradients(fakes) else self.recorded(asking, fakes, table)
-        except recorder.LosesCasts:
-            return module.forward
+        plain = None if _wants_gradients(fakes) else self.recorded(asking, fakes, table)
         if plain is not None:
             with aot.autocast_off():
                 compiled = self.compile(plain, GraphKind.INFERENCE)
@@ -198,17 +195,29 @@ class Started:
 
 
 def _asking(module: fx.GraphModule, functions: Functions) -> fx.GraphModule:
-    """A copy of the graph in which each call first checks for Ctrl-C. AOTAutograd spends most of its time running the
-    graph on fakes, several times, and torch's own loops never check."""
+    """A copy of the graph in which each call first checks for Ctrl-C, and shows its casts to modes. AOTAutograd spends
+    most of its time running the graph on fakes, several times, and torch's own loops never check."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         copies[node] = copy = graph.node_copy(node, copies.__getitem__)
         if (found := numbers.differentiable(node, functions)) is not None:
-            copy.op, copy.target = "call_function", interrupts.checking(found)
+            copy.op, copy.target = "call_function", interrupts.checking(casts.casting(found))
+        elif node.op == "call_method":
+            copy.op, copy.target = "call_function", casts.casting(_method(str(node.target)))
         elif node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
-            copy.target = interrupts.checking(node.target)
+            copy.target = interrupts.checking(casts.casting(node.target))
     return fx.GraphModule(module, graph)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """A function that calls a method of its first argument."""
+
+    def call(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(obj, name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

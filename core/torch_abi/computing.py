@@ -7,19 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
+
+from armature.torch_abi.dispatch_mode import DispatchMode
 
 
 class NotKnown(Exception):
     """A value depends on more than constants: on inputs, on random numbers, or on memory that changes."""
 
 
-class OnlyConstants(TorchDispatchMode):
+class OnlyConstants(DispatchMode):
     """A mode in which operators raise NotKnown if they draw random numbers, write to their arguments, or are no part of
     ATen. The latter may read anything, such as the tensors of another process."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

@@ -16,9 +16,9 @@ from torch import Tensor, fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from armature.torch_abi import symbols
+from armature.torch_abi.dispatch_mode import DispatchMode
 from armature.torch_abi.fake import NUMBER
 from armature.torch_abi.wrappers import is_wrapper
 
@@ -31,32 +31,11 @@ class NotPlain(Exception):
     """The graph writes, differentiates or returns something that this recorder does not support; the text says what."""
 
 
-class LosesCasts(Exception):
-    """An operator that autocast does not know, as `einsum`, consists of some that it casts for: in inference mode torch
-    decomposes it with autocast off, where a mode sees its parts."""
-
-
-CAST = frozenset({
-    torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default,
-    torch.ops.aten.linear.default, torch.ops.aten.matmul.default, torch.ops.aten.convolution.default,
-})  # fmt: skip
-
-
-def _is_known_to_autocast(func: Overload) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
-
-
-def _is_cast_for(func: Overload, args: tuple[Any, ...]) -> bool:
-    """Whether autocast would give an operator other dtypes: fewer bits for products, more for what loses digits."""
-    wide = [arg.dtype == torch.float32 for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
-    return any(wide) if func in CAST else not all(wide) and _is_known_to_autocast(func)
-
-
-class _Recorder(TorchDispatchMode):
+class _Recorder(DispatchMode):
     """Records each dispatched operator in a graph. Tensors are known by identity; all are kept alive until the end."""
 
     def __init__(self, decompositions: Mapping[Overload, Callable[..., Any]], fake_mode: FakeTensorMode) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.decompositions = decompositions
         self.fake_mode = fake_mode
         self.graph = fx.Graph()
@@ -65,8 +44,6 @@ class _Recorder(TorchDispatchMode):
         self.readings: dict[object, tuple[fx.Node, Overload | None, int]] = {}  # where symbolic numbers are read
         self.sizes: dict[Any, fx.Node] = {}
         self.origin: object = None
-        self.casts = torch.is_inference_mode_enabled() and torch._C._is_any_autocast_enabled()
-        self.unknown_to_autocast = 0  # operators that are being decomposed and are unknown to it, where it may be on
 
     def placeholder(self, name: str, fake: object) -> object:
         node = self.graph.placeholder(name)
@@ -94,15 +71,10 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)  # a query about the tensor, such as its device
-        if self.unknown_to_autocast and _is_cast_for(func, args):
-            raise LosesCasts(func)
-        unknown = self.casts and func._can_decompose() and not _is_known_to_autocast(func)
-        self.unknown_to_autocast += unknown
         if func in self.decompositions:
             with self:
                 result = self.decompositions[func](*args, **kwargs)
             if result is not NotImplemented:
-                self.unknown_to_autocast -= unknown
                 return result
         if func._schema.is_mutable:
             raise NotPlain(f"{func} writes")
@@ -110,9 +82,7 @@ class _Recorder(TorchDispatchMode):
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
-                self.unknown_to_autocast -= unknown
                 return result
-        self.unknown_to_autocast -= unknown
         result = func(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
         if any(item is None or isinstance(item, Tensor) for item in results):  # None: a check
@@ -200,7 +170,7 @@ def record(
     """The ATen graph of a captured graph of torch functions, with flat inputs and outputs; `meta["origin"]` is the
     captured node's.
 
-    Errors: NotPlain, LosesCasts, and whatever the operators raise on fake tensors.
+    Errors: NotPlain, and whatever the operators raise on fake tensors.
     """
     fake_mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), None) or FakeTensorMode()
     recorder = _Recorder(decompositions, fake_mode)
@@ -214,7 +184,6 @@ def record(
                 _finish(recorder, fx.map_arg(node.args[0], lambda n: values[n]))
             else:
                 recorder.origin = node.meta.get(ORIGIN)
-                recorder.casts |= torch.is_inference_mode_enabled() and torch._C._is_any_autocast_enabled()
                 values[node] = _run(captured, node, values)
     return fx.GraphModule(recorder.attributes, recorder.graph)
 

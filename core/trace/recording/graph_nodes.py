@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import fx
 
 from armature import interrupts
+from armature.torch_abi import casts
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.fake import (
@@ -56,7 +56,6 @@ BY_OPERATOR: dict[str, Callable[..., Any]] = {
 }
 OPERATORS = frozenset(vars(operator)[name] for name in operator.__all__) - IN_PLACE_OPERATORS | NUMERIC
 PURE = OPERATORS | IN_PLACE_OPERATORS | {getattr, set_data_}  # except for their arguments
-NULL_CONTEXT: AbstractContextManager[object] = nullcontext()
 # Python classes that torch accepts as dtypes; FX would write `<class 'float'>`.
 DTYPES: dict[object, torch.dtype] = {
     bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
@@ -187,10 +186,10 @@ def run_on_fakes(tracer: Tracing, fn: Called, args: Args, kwargs: Kwargs) -> Any
     named = {name: value.as_fake(tracer) for name, value in kwargs.items()}
     name = fn if isinstance(fn, str) else getattr(fn, "__name__", str(fn))
     # torch's Python implementations preserve symbols where those in C++ ask for numbers; they are slower.
-    dispatcher = enable_python_dispatcher() if tracer.sizes.quantities else NULL_CONTEXT
-    asking = wrapper_subclasses.asking([*fakes, *named.values()]) if tracer.overrides.wrappers else NULL_CONTEXT
+    dispatcher = enable_python_dispatcher() if tracer.sizes.quantities else casts.NOTHING
+    asking = wrapper_subclasses.asking([*fakes, *named.values()]) if tracer.overrides.wrappers else casts.NOTHING
     try:
-        with dispatcher, asking:
+        with dispatcher, asking, casts.shown():
             if isinstance(fn, str):
                 return getattr(fakes[0], fn)(*fakes[1:], **named)
             return (tracer.fakes.getitem if fn is operator.getitem else fn)(*fakes, **named)

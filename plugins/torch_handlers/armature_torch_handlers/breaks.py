@@ -219,6 +219,14 @@ OWN = with_examples(
             code="AB0182",
             cause="The tensor may have been given new memory by now.",
         ),
+        BreakType(
+            "casts-inside",
+            "Operator that computes with autocast inside",
+            "{operation} is called under autocast, which casts for operators that it calls and not for itself.",
+            (fundamental("Call it with torch.autocast(device, enabled=False): it is precise then, and in the graph."),),
+            code="AB0227",
+            cause="In a graph, whose casts were captured, it would compute without any and return another dtype.",
+        ),
     ),
     "armature_torch_handlers.examples.programs",
 )

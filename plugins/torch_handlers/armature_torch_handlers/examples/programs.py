@@ -286,3 +286,17 @@ def autograd_context_attribute(x: Tensor) -> object:
 
 def autograd_context_attribute_mended(x: Tensor) -> object:
     return Doubling.apply(x)  # type: ignore[no-untyped-call]
+
+
+def casts_inside(x: Tensor) -> object:
+    with torch.autocast("cpu"):
+        return torch.linalg.pinv(x) * 2
+
+
+def casts_inside_inputs() -> tuple[object, ...]:
+    return (torch.eye(3) + 1,)
+
+
+def casts_inside_mended(x: Tensor) -> object:
+    with torch.autocast("cpu", enabled=False):
+        return torch.linalg.pinv(x) * 2
