@@ -3,6 +3,18 @@
 Versioned with `plugin_api`, by its API_VERSION. That module has rules, handlers, values and passes.
 """
 
+from armature.codegen import library, products
+from armature.codegen.alternatives import (
+    Alternative,
+    ArgumentSpec,
+    GroupSpec,
+    LibrarySpec,
+    Part,
+    Workspace,
+    given_of,
+    of_arguments,
+    parts_of,
+)
 from armature.codegen.backend import CompilesCalls, DeviceBackend, Prepares
 from armature.codegen.data import KernelChoice, KernelSource, Tried
 from armature.codegen.nodes import (
@@ -26,6 +38,7 @@ from armature.codegen.printer import (
     print_op,
     rounded,
 )
+from armature.codegen.products import Product
 from armature.graph.data import GraphCall
 from armature.lower import index, layout, philox
 from armature.lower.builder import Builder
@@ -67,11 +80,14 @@ from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.reasons import NotSupported
 from armature.lower.registry import collect_lowerings, lowers
 from armature.lower.values import Scalar, ScalarValue, Spec, TensorValue
+from armature.run import measured
 from armature.run.arenas import Arenas
+from armature.run.joined import in_order, join, launches_of
 from armature.run.replay import LaunchRecorder, NotRecorded
 from armature.schedule.batch import Body, Row, body_of
 from armature.schedule.data import Batch, FusionPair, FusionPart, FusionRule, Kernel, KernelPlan, Pass, Work
 from armature.schedule.expression import Expression
+from armature.schedule.rewrite import nodes_of, replace
 from armature.schedule.walk import (
     depends,
     operands,
@@ -91,7 +107,9 @@ __all__ = [
     "PYTHON_INDEX",
     "REDUCTIONS",
     "Accumulate",
+    "Alternative",
     "Arenas",
+    "ArgumentSpec",
     "Batch",
     "Body",
     "Buffer",
@@ -106,6 +124,7 @@ __all__ = [
     "FusionPart",
     "FusionRule",
     "GraphCall",
+    "GroupSpec",
     "Guarded",
     "Index",
     "IndexPrinter",
@@ -117,6 +136,7 @@ __all__ = [
     "KernelSource",
     "LaunchRecorder",
     "Let",
+    "LibrarySpec",
     "Lines",
     "Load",
     "Masked",
@@ -126,10 +146,12 @@ __all__ = [
     "Numbering",
     "Op",
     "OpForm",
+    "Part",
     "Pass",
     "PassBody",
     "Position",
     "Prepares",
+    "Product",
     "RandomNumbers",
     "Reduce",
     "Row",
@@ -144,6 +166,7 @@ __all__ = [
     "Tried",
     "Var",
     "Work",
+    "Workspace",
     "Write",
     "add",
     "autocast_to",
@@ -156,25 +179,36 @@ __all__ = [
     "depends",
     "divisions",
     "floordiv",
+    "given_of",
     "heading",
     "hint",
+    "in_order",
     "index",
+    "join",
+    "launches_of",
     "layout",
+    "library",
     "lowers",
+    "measured",
     "mul",
+    "nodes_of",
     "numel",
+    "of_arguments",
     "operands",
     "origin_of",
+    "parts_of",
     "philox",
     "place",
     "position",
     "postorder",
     "print_op",
+    "products",
     "raw_stream_getter",
     "rebuild",
     "recomputed_operands",
     "rename_node",
     "rename_store",
+    "replace",
     "rounded",
     "sizes",
     "store_roots",

@@ -6,16 +6,29 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from armature.backend_api import Buffer, Kernel, hint
-from armature_gpu_triton import convolutions, library, products
+from armature.backend_api import (
+    Alternative,
+    Buffer,
+    GroupSpec,
+    Kernel,
+    LibrarySpec,
+    Part,
+    Product,
+    Workspace,
+    given_of,
+    hint,
+    library,
+    parts_of,
+    products,
+)
+from armature_gpu_triton import convolutions
 from armature_gpu_triton.autotune import variations
 from armature_gpu_triton.blocks import SMALLEST, Device, Sizes, candidates
-from armature_gpu_triton.functions import Functions, given_of, parts_of, product_spec, spec_of
+from armature_gpu_triton.functions import Functions, product_spec, spec_of
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import retile, tile
 from armature_gpu_triton.product_printer import ProductPrinter
-from armature_gpu_triton.products import Product
-from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec, Part, Workspace
+from armature_gpu_triton.spec import KernelSpec
 from armature_gpu_triton.split import split
 
 

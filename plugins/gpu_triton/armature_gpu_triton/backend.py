@@ -20,22 +20,36 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import torch
 
-from armature.backend_api import Features, GraphCall, KernelChoice, KernelPlan, KernelSource, Work, raw_stream_getter
+from armature.backend_api import (
+    Alternative,
+    Features,
+    GraphCall,
+    GroupSpec,
+    KernelPlan,
+    KernelSource,
+    LibrarySpec,
+    Work,
+    in_order,
+    join,
+    launches_of,
+    measured,
+    raw_stream_getter,
+)
 from armature.plugin_api import BackendError
-from armature_gpu_triton import flexible, launch, measured
+from armature_gpu_triton import flexible, launch
 from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.blocks import Device
 from armature_gpu_triton.features import FEATURES
 from armature_gpu_triton.kernel_printer import HEADER
 from armature_gpu_triton.processes import NoProcess, Processes
 from armature_gpu_triton.source import BACKEND, print_kernels
-from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
+from armature_gpu_triton.spec import KernelSpec
+from armature_gpu_triton.timing import with_events
 
 if TYPE_CHECKING:
     from armature.plugin_api import Services
 
 OLDEST = (3, 4)
-CHOICE = ".json"
 TEXTS = ("helpers.py",)  # files besides a kernel's own text that determine its cubin
 
 
@@ -122,8 +136,9 @@ class TritonBackend:
         groups = tuple(cast("Sequence[GroupSpec]", source.meta["groups"]))
         build = _Build(source, ctx, self.processes, self.interpret)
         if any(group.alternatives for group in groups):
-            groups = _Chooser(self, build).run(groups)
-        return launch.join(groups, build.launches(launch.specs_of(groups)), build.device_type)
+            groups = _Choices(self, build).run(groups)
+        ready = build.launches(launch.specs_of(groups))
+        return join(groups, ready.__getitem__, lambda group: launch.place_of(group, build.device_type))
 
     def compile_call(self, call: GraphCall, ctx: Services) -> Callable[..., object] | None:
         """Flexible attention. Errors: BackendError."""
@@ -288,64 +303,44 @@ def capability_of(index: int | None) -> int:
 
 
 @attrs.frozen(eq=False)
-class _Chooser:
-    """Chooses among alternatives of the groups of one source."""
+class _Choices:
+    """What choices among alternatives of the groups of one source depend on, and how they are measured."""
 
     backend: TritonBackend
     build: _Build
 
     def run(self, groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
         """The groups, each with the chosen alternative."""
-        return tuple(self.chosen(group) if group.alternatives else group for group in groups)
+        blind = self.backend.interpret and self.backend.timer is None
+        reason = "no device to measure on" if blind else ""
+        chooser = measured.Chooser(
+            self.build.source, self.build.ctx, lambda group: self.device(group).name, self.key, self.measured, reason
+        )
+        return chooser.run(groups)
 
-    def chosen(self, group: GroupSpec) -> GroupSpec:
-        """A group with the chosen alternative: known from the store, measured now, or by rule."""
-        ctx, device = self.build.ctx, self.backend.described(group.device)
-        fresh: list[KernelChoice] = []
+    def device(self, group: GroupSpec) -> Device:
+        """Where a group is measured."""
+        return self.backend.described(group.device)
 
-        def write(path: Path) -> None:
-            fresh.append(self.measured(group, device))
-            path.write_text(measured.as_text(fresh[0]), encoding="utf-8")
-
-        try:
-            key = self.key(group, device)
-            if self.reason_not_to and not ctx.choices.holds(key, CHOICE):
-                choice = measured.by_rule(group, self.reason_not_to, device.name)
-            else:
-                choice = ctx.choices.load(key, CHOICE, write, partial(measured.read, group=group))
-        except measured.NothingMeasured as nothing:
-            choice = nothing.choice
-        choice = fresh[0] if fresh else choice
-        self.build.source.choices.append(choice)
-        return measured.with_choice(group, choice)
-
-    @property
-    def reason_not_to(self) -> str:
-        """Why nothing can be measured; "" if measuring is possible."""
-        if not self.build.ctx.config.measure:
-            return "measuring is switched off"
-        return "no device to measure on" if self.backend.interpret and self.backend.timer is None else ""
-
-    def key(self, group: GroupSpec, device: Device) -> tuple[str, ...]:
+    def key(self, group: GroupSpec) -> tuple[str, ...]:
         """Everything that the choice depends on."""
         bodies = cast("Mapping[str, str]", self.build.source.meta["bodies"])
+        device = self.device(group)
         parts: list[str] = [repr(device), torch.__version__, *self.build.source.flags, repr(group.arguments)]
         for each in group.alternatives:
             parts.append(each.label)
             for part in each.parts:
                 if isinstance(part.spec, LibrarySpec):
-                    parts.append(part.spec.text.partition("\n")[2])
-                else:
+                    parts.append(part.spec.without_name)
+                elif isinstance(part.spec, KernelSpec):
                     parts += (
                         without_comments(bodies[part.spec.name]),
                         repr(attrs.evolve(part.spec, name="", device=None)),
                     )
         return tuple(parts)
 
-    def measured(self, group: GroupSpec, device: Device) -> KernelChoice:
-        """The fastest alternative. Errors: NothingMeasured."""
-        if self.reason_not_to:  # the stored file does not hold a valid choice
-            raise measured.NothingMeasured(measured.by_rule(group, self.reason_not_to, device.name))
+    def measured(self, group: GroupSpec) -> measured.Measurement:
+        """The times of all alternatives."""
         build, interpret = self.build, self.backend.interpret
         if not interpret:
             every = launch.specs_of(group.alternatives)
@@ -355,8 +350,7 @@ class _Chooser:
 
         def bound(each: Alternative) -> launch.Launch:
             ready = build.launches(launch.specs_of([each]))
-            return launch.in_order(each, launch.launches_of(each, ready), place)
+            return in_order(each, launches_of(each, ready.__getitem__), place)
 
         with contextlib.nullcontext() if interpret else torch.cuda.device(place):
-            found = measured.measure(group, bound, problems, place, self.backend.timer or measured.with_events)
-        return measured.choice_of(group, found, device.name)
+            return measured.measure(group, bound, problems, place, self.backend.timer or with_events)

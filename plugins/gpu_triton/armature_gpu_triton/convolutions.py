@@ -21,12 +21,12 @@ from armature.backend_api import (
     Node,
     Op,
     Var,
+    library,
+    products,
     stride_of,
     substitute,
     variables,
 )
-from armature_gpu_triton.library import Calls, LibraryCall, Maker, Matrix, loaded
-from armature_gpu_triton.products import sum_of_products
 
 WITH_CUDNN = (
     "torch.backends.cudnn.benchmark",
@@ -97,8 +97,8 @@ def is_padded(node: Node, load: Load, sizes: Sequence[Index]) -> bool:
 class Convolution:
     """What a kernel's product computes. over: the variables of the result, as (images, channels, height, width)."""
 
-    image: Matrix
-    weight: Matrix
+    image: library.Matrix
+    weight: library.Matrix
     axes: tuple[Axis, ...]
     over: tuple[Var, ...]
 
@@ -121,16 +121,16 @@ def find(kernel: Kernel, left: Node, right: Node, buffers: Mapping[str, Buffer])
         return None
     known = {images, *(each.out for each in axes)}
     columns = [v for v in kernel.outer if v not in known] or [Var("channels", 1)]
-    weight = loaded(right, (columns[0], channel, *(each.tap for each in axes)), buffers)
+    weight = library.loaded(right, (columns[0], channel, *(each.tap for each in axes)), buffers)
     if weight is None or len(columns) > 1:
         return None
-    image = Matrix(load.buffer, held.shape, held.strides, held.offset)
+    image = library.Matrix(load.buffer, held.shape, held.strides, held.offset)
     return Convolution(image, weight, tuple(axes), (images, columns[0], *(each.out for each in axes)))
 
 
-def calls(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Calls | None:
+def calls(kernel: Kernel, buffers: Mapping[str, Buffer]) -> library.Calls | None:
     """The kernel with its product by torch's convolution; None if it is none."""
-    both = sum_of_products(kernel)
+    both = products.sum_of_products(kernel)
     if both is None:
         return None
     total, (left, right) = both[0], both[1].args
@@ -139,7 +139,7 @@ def calls(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Calls | None:
         return None
     images, channels, *pixels = found.over
     named = attrs.evolve(kernel, name=f"{kernel.name}_convolution")
-    maker = Maker(named, total, (images, *pixels, channels), left.dtype, buffers)
+    maker = library.Maker(named, total, (images, *pixels, channels), left.dtype, buffers)
     node = maker.rounded(total)
     out = last_dimension_second(maker.result(node))
     name = f"{named.name}_library"
@@ -149,14 +149,14 @@ def calls(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Calls | None:
     factors = (found.image, found.weight)
     if kernel.device.type == "cuda":
         options = (padding, stride, dilation, "1", *WITH_CUDNN)
-        call = LibraryCall(name, "ops.aten.cudnn_convolution.out", factors, out, options)
+        call = library.LibraryCall(name, "ops.aten.cudnn_convolution.out", factors, out, options)
     else:
         options = ("None", stride, padding, dilation, "False", "[0, 0]", "1")
-        call = LibraryCall(name, "ops.aten.convolution.out", factors, out, options)
+        call = library.LibraryCall(name, "ops.aten.convolution.out", factors, out, options)
     return maker.calls(node, out, call)
 
 
-def last_dimension_second(view: Matrix) -> Matrix:
+def last_dimension_second(view: library.Matrix) -> library.Matrix:
     """A view whose last dimension, of channels, becomes the second."""
 
     def turned(values: tuple[Index, ...]) -> tuple[Index, ...]:

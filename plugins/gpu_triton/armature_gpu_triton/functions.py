@@ -11,25 +11,27 @@ from armature.backend_api import (
     PYTHON_INDEX,
     Batch,
     Buffer,
+    GroupSpec,
     Index,
     Kernel,
     Op,
+    Part,
+    Product,
     add,
     body_of,
     floordiv,
-    hint,
     mul,
-    numel,
-    sub,
+    nodes_of,
+    of_arguments,
+    parts_of,
 )
-from armature_gpu_triton import batch, library
+from armature_gpu_triton import batch
 from armature_gpu_triton.blocks import Blocks
 from armature_gpu_triton.kernel_printer import KernelPrinter, print_function
-from armature_gpu_triton.loops import Tile, nodes_of, tile
-from armature_gpu_triton.ops import NUMBER, argument_type, is_number
+from armature_gpu_triton.loops import Tile, tile
+from armature_gpu_triton.ops import NUMBER, argument_type
 from armature_gpu_triton.product_printer import programs
-from armature_gpu_triton.products import Product
-from armature_gpu_triton.spec import ArgumentSpec, GroupSpec, KernelSpec, LibrarySpec, Part, Workspace
+from armature_gpu_triton.spec import KernelSpec
 from armature_gpu_triton.split import Group
 
 
@@ -46,13 +48,6 @@ def launched(covering: Index, kernel: Kernel) -> tuple[int, int, int] | str:
         if isinstance(covering, int)
         else of_arguments(f"({PYTHON_INDEX.print(covering)}, 1, 1)", kernel)
     )
-
-
-def of_arguments(text: str, kernel: Kernel) -> str:
-    """A lambda over the kernel's arguments for an expression over its sizes."""
-    pointers = len(kernel.reads) + len(kernel.writes)
-    names = [*(f"_{n}" for n in range(pointers)), *(s.name for s in kernel.sizes)]
-    return f"lambda {', '.join(names)}: {text}"
 
 
 def spec_of(part: Tile, buffers: Mapping[str, Buffer]) -> KernelSpec:
@@ -92,42 +87,10 @@ def product_spec(product: Product, blocks: Blocks, buffers: Mapping[str, Buffer]
     )
 
 
-def elements(buffer: Buffer, kernel: Kernel) -> int | str:
-    """Elements of a workspace; the text of a lambda over the kernel's arguments if they depend on sizes."""
-    total = numel(buffer.shape)
-    return total if isinstance(total, int) else of_arguments(PYTHON_INDEX.print(total), kernel)
-
-
-def parts_of(
-    kernel: Kernel,
-    steps: Sequence[Kernel | library.LibraryCall],
-    specs: Sequence[KernelSpec | LibrarySpec],
-    workspaces: Mapping[str, Buffer],
-) -> tuple[tuple[Part, ...], tuple[Workspace, ...]]:
-    """Parts that take their arguments from those of the kernel that they replace, and the memory that only they use."""
-    positions: dict[str, int | str] = {n: at for at, n in enumerate(kernel.arguments)}
-    positions.update((name, name) for name in workspaces)
-    parts = tuple(
-        Part(spec, tuple(positions[n] for n in part.arguments)) for part, spec in zip(steps, specs, strict=True)
-    )
-    return parts, tuple((n, elements(b, kernel), b.dtype) for n, b in workspaces.items())
-
-
 def group_spec(kernel: Kernel, group: Group, specs: Sequence[KernelSpec]) -> GroupSpec:
     """How the parts of a group take their arguments from the group's own."""
     parts, workspaces = parts_of(kernel, group.kernels, specs, group.workspaces)
     return GroupSpec(kernel.name, parts, workspaces, kernel.device.index)
-
-
-def given_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[ArgumentSpec, ...]:
-    """Describe the arguments that a launch of the kernel passes."""
-    found: list[ArgumentSpec] = []
-    for name in (*kernel.reads, *kernel.writes):
-        buffer = buffers[name]
-        last = sum(hint(mul(sub(size, 1), step)) for size, step in zip(buffer.shape, buffer.strides, strict=True))
-        size = last + 1 + hint(buffer.offset)
-        found.append(ArgumentSpec(buffer.dtype, size, by_value=is_number(buffer, kernel.device)))
-    return (*found, *(ArgumentSpec(None, size.hint) for size in kernel.sizes))
 
 
 @attrs.define

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from armature.backend_api import Alternative, GroupSpec
 from armature.plugin_api import BackendError
 from armature_gpu_triton.binary import Binary
 from armature_gpu_triton.ops import NUMBER
-from armature_gpu_triton.spec import Alternative, GroupSpec, KernelSpec, LibrarySpec
+from armature_gpu_triton.spec import KernelSpec
 
 if TYPE_CHECKING:
     from armature.plugin_api import Services
@@ -134,35 +135,6 @@ def interpreted_launch(function: OnGrid, spec: KernelSpec) -> Launch:
     return launch
 
 
-def library_launch(spec: LibrarySpec) -> Launch:
-    """The call of torch."""
-    module = ModuleType(spec.name)
-    vars(module)["torch"] = torch
-    exec(compile(spec.text, f"<armature {spec.name}>", "exec"), vars(module))
-    launch: Launch = getattr(module, spec.name)
-    return launch
-
-
-def in_order(group: GroupSpec | Alternative, launches: Sequence[Launch], device: torch.device) -> Launch:
-    """One callable for all parts of a group; it allocates the workspaces, which are freed after the call."""
-    if len(launches) == 1 and isinstance(group.parts[0].spec, KernelSpec) and not group.workspaces:
-        return launches[0]
-    steps = [(launch, part.arguments) for launch, part in zip(launches, group.parts, strict=True)]
-    workspaces = [
-        (name, eval(size) if isinstance(size, str) else size, dtype) for name, size, dtype in group.workspaces
-    ]
-
-    def launch(*args: object) -> None:
-        made = {
-            name: torch.empty(size if isinstance(size, int) else size(*args), dtype=dtype, device=device)
-            for name, size, dtype in workspaces
-        }
-        for step, positions in steps:
-            step(*[args[p] if isinstance(p, int) else made[p] for p in positions])
-
-    return launch
-
-
 class Lazy:
     """The variant of a kernel for unaligned pointers, built on its first use."""
 
@@ -186,15 +158,3 @@ def place_of(group: GroupSpec, device: str) -> torch.device:
     """Where a group's workspaces are, on devices of type `device`."""
     indexed = device == "cuda" and group.device is not None
     return torch.device(f"{device}:{group.device}" if indexed else device)
-
-
-def launches_of(group: GroupSpec | Alternative, launches: Mapping[KernelSpec, Launch]) -> list[Launch]:
-    """A callable per part."""
-    return [
-        library_launch(part.spec) if isinstance(part.spec, LibrarySpec) else launches[part.spec] for part in group.parts
-    ]
-
-
-def join(groups: Sequence[GroupSpec], launches: Mapping[KernelSpec, Launch], device: str) -> dict[str, Launch]:
-    """A callable per kernel of the plan from a callable per function; workspaces are on devices of type `device`."""
-    return {group.name: in_order(group, launches_of(group, launches), place_of(group, device)) for group in groups}

@@ -7,8 +7,7 @@ A pointwise kernel has two-dimensional tiles if that is worth it: then one of th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -17,9 +16,6 @@ from armature.backend_api import (
     Index,
     Kernel,
     Load,
-    Node,
-    Pass,
-    Reduce,
     Store,
     Var,
     add,
@@ -28,14 +24,10 @@ from armature.backend_api import (
     floordiv,
     hint,
     mul,
+    nodes_of,
     numel,
-    operands,
     position,
-    postorder,
-    rebuild,
-    rename_node,
-    rename_store,
-    store_roots,
+    replace,
     stride_of,
     substitute,
     variables,
@@ -70,39 +62,9 @@ class Tile:
         return floordiv(add(self.r.extent, self.config.rblock - 1), self.config.rblock)
 
 
-def stores_of(kernel: Kernel) -> Iterator[Store]:
-    """All stores of all passes."""
-    for item in kernel.passes:
-        yield from item.inner_stores
-        yield from item.outer_stores
-
-
-def nodes_of(kernel: Kernel) -> list[Node]:
-    """All nodes, operands before users."""
-    roots: list[Node] = [r for item in kernel.passes for r in item.reductions]
-    for store in stores_of(kernel):
-        roots += store_roots(store)
-    return postorder(roots, operands)
-
-
 def accesses(kernel: Kernel) -> list[Load | Store]:
     """All loads and stores."""
-    return [*(n for n in nodes_of(kernel) if isinstance(n, Load)), *stores_of(kernel)]
-
-
-def replace(kernel: Kernel, changes: Mapping[Var, Index], outer: Sequence[Var], inner: Sequence[Var]) -> Kernel:
-    """The kernel over other variables: each old one is given as an index over the new ones."""
-    new = rebuild(nodes_of(kernel), lambda node: rename_node(node, changes))
-    passes = []
-    for item in kernel.passes:
-        passes.append(
-            Pass(
-                reductions=tuple(cast(Reduce, new[r]) for r in item.reductions),
-                inner_stores=tuple(rename_store(s, changes, new) for s in item.inner_stores),
-                outer_stores=tuple(rename_store(s, changes, new) for s in item.outer_stores),
-            )
-        )
-    return attrs.evolve(kernel, outer=tuple(outer), inner=tuple(inner), passes=tuple(passes))
+    return [*(n for n in nodes_of(kernel) if isinstance(n, Load)), *kernel.stores]
 
 
 def contiguous_bytes(kernel: Kernel, buffers: Mapping[str, Buffer], along: Iterable[Var]) -> dict[Var, int]:
@@ -199,7 +161,7 @@ def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotu
     some loaded values are constant along a row.
     """
     long = [v for v in kernel.outer if v.extent != 1]
-    if kernel.inner or len(long) < 2 or any(a.indirect for a in stores_of(kernel)):
+    if kernel.inner or len(long) < 2 or any(a.indirect for a in kernel.stores):
         return None
     *others, row = ordered(kernel, buffers)
     loaded = [position(a, buffers) for a in accesses(kernel) if isinstance(a, Load)]

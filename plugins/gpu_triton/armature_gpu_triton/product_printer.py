@@ -27,6 +27,7 @@ from armature.backend_api import (
     Masked,
     Node,
     Pass,
+    Product,
     Size,
     Statement,
     Store,
@@ -45,7 +46,6 @@ from armature_gpu_triton.blocks import Blocks
 from armature_gpu_triton.kernel_printer import KernelPrinter
 from armature_gpu_triton.loops import Tile, is_wide
 from armature_gpu_triton.ops import TYPES, is_number
-from armature_gpu_triton.products import Product
 from armature_gpu_triton.values import Guard
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from armature.backend_api import Batch, Buffer, KernelSource, Work
+from armature.backend_api import Batch, Buffer, GroupSpec, KernelSource, Work
 from armature_gpu_triton.alternatives import Alternatives
 from armature_gpu_triton.blocks import Device
 from armature_gpu_triton.functions import Functions, group_spec
 from armature_gpu_triton.kernel_printer import print_module
-from armature_gpu_triton.spec import GroupSpec
 from armature_gpu_triton.split import split
 
 BACKEND = "gpu_triton"

@@ -38,6 +38,7 @@ from armature.backend_api import (
     delinear,
     hint,
     mul,
+    nodes_of,
     numel,
     operands,
     position,
@@ -51,7 +52,7 @@ from armature.backend_api import (
     with_operands,
 )
 from armature_gpu_triton import autotune
-from armature_gpu_triton.loops import accesses, contiguous_bytes, nodes_of, shape_of, stores_of
+from armature_gpu_triton.loops import accesses, contiguous_bytes, shape_of
 from armature_gpu_triton.ops import kind
 from armature_gpu_triton.reduce import POSITIONS
 
@@ -98,7 +99,7 @@ def split(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Group:
         return whole
     if any(isinstance(n, Scan) for n in nodes_of(kernel)):
         return whole
-    if any(s.atomic for s in stores_of(kernel)) or reads_what_changed(kernel):
+    if any(s.atomic for s in kernel.stores) or reads_what_changed(kernel):
         return whole
     return _Splitter(kernel, pieces, shape.along_r, run).run()
 
@@ -283,7 +284,7 @@ class _Splitter:
 
     def note_stored(self, stores: Iterable[Store]) -> None:
         """Let later kernels load what was stored at each point, if they would load more to compute it again."""
-        buffers = [s.buffer for s in stores_of(self.kernel)]
+        buffers = [s.buffer for s in self.kernel.stores]
         points = {v for v in (*self.kernel.outer, *self.kernel.inner) if v.extent != 1}
         for store in stores:
             loads = [n for n in postorder([store.value], operands, self.results) if isinstance(n, Load)]

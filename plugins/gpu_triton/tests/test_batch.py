@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import armature
+from armature.backend_api import GroupSpec
 from armature.codegen.data import KernelSource
 from armature.context import CompileContext
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, Node, Op, Store
@@ -21,7 +22,7 @@ from armature.testing.differential import difference
 from armature.testing.lowering_kit import context
 from armature_gpu_triton import launch, toolchain
 from armature_gpu_triton.backend import TritonBackend
-from armature_gpu_triton.spec import MOST_ARGUMENTS, GroupSpec
+from armature_gpu_triton.spec import MOST_ARGUMENTS
 
 F32 = torch.float32
 

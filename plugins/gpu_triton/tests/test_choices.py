@@ -13,18 +13,16 @@ import torch
 from rich.console import Console
 
 import armature
-from armature.backend_api import DeviceBackend, KernelChoice
+from armature.backend_api import Alternative, ArgumentSpec, DeviceBackend, GroupSpec, KernelChoice, measured
 from armature.pipeline.session import session
 from armature.plugin_api import hookimpl
 from armature.plugins import manager
 from armature.reports import terminal
 from armature.reports.recorder import Recorder
 from armature.reports.schema import as_json, from_json
-from armature_gpu_triton import measured
 from armature_gpu_triton.autotune import Config, variations
 from armature_gpu_triton.backend import TritonBackend
 from armature_gpu_triton.blocks import Device
-from armature_gpu_triton.spec import Alternative, ArgumentSpec, GroupSpec
 
 
 @attrs.define

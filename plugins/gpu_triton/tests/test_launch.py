@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 
+from armature.backend_api import GroupSpec, Part, in_order
 from armature.context import CompileContext
 from armature.errors import BackendError
 from armature_gpu_triton import launch
 from armature_gpu_triton.binary import Binary
-from armature_gpu_triton.spec import GroupSpec, KernelSpec, Part
+from armature_gpu_triton.spec import KernelSpec
 
 NAMES = ("function", "x", "y", "z", "block_x", "block_y", "block_z", "shared", "stream")
 SPEC = KernelSpec("add_0", ("*fp32", "*fp32", "i64"), (0, 1), (("XBLOCK", 128),), (5, 1, 1))
@@ -178,7 +179,7 @@ def test_groups_share_arguments_and_workspaces() -> None:
         calls.append(args)
 
     group = GroupSpec("sum_0", parts, (("work", 6, torch.float64),))
-    call = launch.in_order(group, [step, step], torch.device("cpu"))
+    call = in_order(group, [step, step], torch.device("cpu"))
     call("x", "out")
     work = calls[0][1]
     assert isinstance(work, torch.Tensor) and work.numel() == 6 and work.dtype == torch.float64
@@ -191,4 +192,4 @@ def test_single_part_is_launched_without_python_between() -> None:
     def step(*args: object) -> None:
         raise NotImplementedError
 
-    assert launch.in_order(GroupSpec("one", (Part(spec, (0,)),)), [step], torch.device("cpu")) is step
+    assert in_order(GroupSpec("one", (Part(spec, (0,)),)), [step], torch.device("cpu")) is step

@@ -15,11 +15,11 @@ import triton
 from torch.nn import functional
 
 import armature
-from armature.backend_api import KernelChoice
+from armature.backend_api import GroupSpec, KernelChoice
 from armature.pipeline.session import session
 from armature_gpu_triton import blocks, toolchain
 from armature_gpu_triton.binary import Binary
-from armature_gpu_triton.spec import GroupSpec, KernelSpec
+from armature_gpu_triton.spec import KernelSpec
 
 Preferring = Callable[[str], AbstractContextManager[None]]
 

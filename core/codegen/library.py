@@ -12,35 +12,16 @@ from typing import cast
 import attrs
 import torch
 
-from armature.backend_api import (
-    PYTHON_INDEX,
-    Buffer,
-    Index,
-    Kernel,
-    Load,
-    Node,
-    Op,
-    Pass,
-    Reduce,
-    Size,
-    Store,
-    Var,
-    contiguous_strides,
-    mul,
-    operands,
-    position,
-    rebuild,
-    rename_store,
-    sizes,
-    store_roots,
-    stride_of,
-    substitute,
-    variables,
-)
-from armature_gpu_triton.loops import nodes_of
-from armature_gpu_triton.ops import HALVES
-from armature_gpu_triton.products import Product
-from armature_gpu_triton.spec import LibrarySpec
+from armature.codegen.alternatives import LibrarySpec
+from armature.codegen.printer import PYTHON_INDEX, position
+from armature.codegen.products import Product
+from armature.lower.data import Buffer, Load, Node, Op, Reduce, Store
+from armature.lower.index import Index, Size, Var, contiguous_strides, mul, sizes, stride_of, substitute, variables
+from armature.schedule.data import Kernel, Pass
+from armature.schedule.rewrite import nodes_of
+from armature.schedule.walk import operands, rebuild, rename_store, store_roots
+
+HALVES = frozenset((torch.float16, torch.bfloat16))
 
 
 @attrs.frozen

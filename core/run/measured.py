@@ -8,23 +8,24 @@ under a digest of everything that it depends on, so it can be copied to other ma
 from __future__ import annotations
 
 import json
-import statistics
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import torch
 
-from armature.backend_api import KernelChoice, Tried
-from armature_gpu_triton import launch
-from armature_gpu_triton.spec import Alternative, GroupSpec
+from armature.codegen.alternatives import Alternative, GroupSpec
+from armature.codegen.data import KernelChoice, KernelSource, Tried
+from armature.run.joined import Launch
 
-RUNS_LEAST, RUNS_MOST = 5, 100
-ENOUGH = 0.02  # seconds for which one alternative is run, long enough for a stable median
-FLUSHED = 256 << 20  # bytes written between runs, more than any L2 cache has
+if TYPE_CHECKING:
+    from armature.services import Services
+
+CHOICE = ".json"
+
 ONE_AT_A_TIME = threading.Lock()
 
 
@@ -41,28 +42,6 @@ class Timer(Protocol):
 
     def __call__(self, label: str, call: Callable[[], None]) -> float:
         """Seconds of one call whose inputs are not in a cache of the device."""
-
-
-def with_events(label: str, call: Callable[[], None]) -> float:
-    """The median of several runs between CUDA events, on the current stream."""
-    flush = torch.empty(FLUSHED, dtype=torch.int8, device="cuda")
-
-    def run() -> tuple[torch.cuda.Event, torch.cuda.Event]:
-        flush.zero_()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        call()
-        end.record()
-        return start, end
-
-    def seconds(events: Sequence[tuple[torch.cuda.Event, torch.cuda.Event]]) -> list[float]:
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) / 1e3 for start, end in events]
-
-    call()
-    once = min(seconds([run(), run()]))
-    count = max(RUNS_LEAST, min(int(ENOUGH / max(once, 1e-7)), RUNS_MOST))
-    return statistics.median(seconds([run() for _ in range(count)]))
 
 
 def arguments(group: GroupSpec, place: torch.device) -> list[torch.Tensor | int]:
@@ -102,7 +81,7 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-Bound = Callable[[Alternative], launch.Launch]
+Bound = Callable[[Alternative], Launch]
 
 
 def measure(
@@ -170,3 +149,51 @@ def read(path: Path, group: GroupSpec) -> KernelChoice:
 def with_choice(group: GroupSpec, choice: KernelChoice) -> GroupSpec:
     """The group with the chosen alternative."""
     return group.taking(next(each for each in group.alternatives if each.label == choice.chosen))
+
+
+@attrs.frozen(eq=False)
+class Chooser:
+    """Chooses among alternatives of the groups of one source, and notes each choice in it.
+
+    device: the name of the one that a group is measured on. key: everything that its choice depends on. measured:
+    measures it. reason_not_to: why nothing can be measured; "" if measuring is possible.
+    """
+
+    source: KernelSource
+    ctx: Services
+    device: Callable[[GroupSpec], str]
+    key: Callable[[GroupSpec], tuple[str, ...]]
+    measured: Callable[[GroupSpec], Measurement]
+    reason_not_to: str = ""
+
+    def run(self, groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
+        """The groups, each with the chosen alternative."""
+        return tuple(self.chosen(group) if group.alternatives else group for group in groups)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is measured; "" if it is."""
+        return self.reason_not_to if self.ctx.config.measure else "measuring is switched off"
+
+    def chosen(self, group: GroupSpec) -> GroupSpec:
+        """A group with the chosen alternative: known from the store, measured now, or by rule."""
+        device = self.device(group)
+        fresh: list[KernelChoice] = []
+
+        def write(path: Path) -> None:
+            if self.reason:  # the stored file does not hold a valid choice
+                raise NothingMeasured(by_rule(group, self.reason, device))
+            fresh.append(choice_of(group, self.measured(group), device))
+            path.write_text(as_text(fresh[0]), encoding="utf-8")
+
+        try:
+            key = self.key(group)
+            if self.reason and not self.ctx.choices.holds(key, CHOICE):
+                choice = by_rule(group, self.reason, device)
+            else:
+                choice = self.ctx.choices.load(key, CHOICE, write, partial(read, group=group))
+        except NothingMeasured as nothing:
+            choice = nothing.choice
+        choice = fresh[0] if fresh else choice
+        self.source.choices.append(choice)
+        return with_choice(group, choice)

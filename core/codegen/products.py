@@ -12,22 +12,12 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from armature.backend_api import (
-    Buffer,
-    Index,
-    Kernel,
-    Node,
-    Op,
-    Reduce,
-    Var,
-    delinear,
-    depends,
-    hint,
-    numel,
-    position,
-    stride_of,
-)
-from armature_gpu_triton.loops import nodes_of, replace, stores_of
+from armature.codegen.printer import position
+from armature.lower.data import Buffer, Node, Op, Reduce
+from armature.lower.index import Index, Var, delinear, hint, numel, stride_of
+from armature.schedule.data import Kernel
+from armature.schedule.rewrite import nodes_of, replace
+from armature.schedule.walk import depends
 
 BATCH, ROW, COLUMN, INNER, WINDOW = "batch", "m", "n", "k", "tap"
 LEAST_INNER = 16
@@ -87,7 +77,7 @@ def roles(kernel: Kernel, product: Op) -> Mapping[str, tuple[Var, ...]] | None:
 def is_turned(kernel: Kernel, found: Mapping[str, tuple[Var, ...]], buffers: Mapping[str, Buffer]) -> bool:
     """Whether the result is contiguous along the rows, not the columns, of the product; the two are then exchanged."""
     along = dict.fromkeys((ROW, COLUMN), 0)
-    for store in stores_of(kernel):
+    for store in kernel.stores:
         place = position(store, buffers)
         for role in along:
             along[role] += any(stride_of(place, var) == 1 for var in found[role])
