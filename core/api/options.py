@@ -29,8 +29,8 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 
 `autotune`: on a CUDA device, kernels are chosen by measuring. Products of matrices (mm, addmm, bmm, baddbmm, int8's mm)
 are torch's with kernels around them, or one Triton kernel in one of several tile sizes; other kernels have other tile
-sizes to choose from. Convolutions, grouped products and attention are torch's. Other back ends measure nothing, and say
-so in a warning.
+sizes to choose from. Convolutions, grouped products and attention are torch's. On a CPU, products in float32 and
+float64 are torch's or C++ by blocks of several sizes. Back ends that measure nothing say so in a warning.
 """
 
 

@@ -74,7 +74,7 @@ def compile(
     symbols (True), constants (False), or constants until they change (None). backend: "auto", a plugin's name, or
     `fn(graph_module, example_inputs) -> callable`, called with the tensors of the call as torch.compile calls it; its
     errors are raised as a BackendFunctionFailed. mode: "default"; "reduce-overhead" to record a graph's launches on a
-    GPU and replay them as one; "max-autotune" to do so, and to choose products of matrices and tile sizes on a GPU by
+    GPU and replay them as one; "max-autotune" to do so, and to choose products of matrices, and tile sizes on a GPU, by
     measuring ("max-autotune-no-cudagraphs": without recording). options: settings (armature.config) for this function
     only; {"frozen": True} prepares weights once for inference, and again after they change (writes through `.data` are
     not noticed). Without `fn` a decorator is returned. For a module, returns a module with the same state. Errors:

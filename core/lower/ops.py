@@ -108,7 +108,8 @@ OPS: Mapping[str, OpInfo] = _table(
     product=OpInfo(
         2,
         _product,
-        doc="a*b of a product of matrices, summed over a loop: float32 of float16, bfloat16 or float32, int32 of int8; "
+        doc="a*b of a product of matrices, summed over a loop: float32 of float16, bfloat16 or float32, float64 of "
+        "float64, int32 of int8; "
         "a back end may round float32 first where torch.get_float32_matmul_precision() allows",
     ),
     fmax=OpInfo(2, torch.fmax, "floating", doc="NaN only when both are"),

@@ -76,8 +76,8 @@ WHOLE_TRACE = {
 
 # The work that each of our back ends does for kernels: a module of the same name in both.
 OF_EVERY_BACK_END = {
-    "backend", "batch", "features", "kernel_printer", "launch", "loops", "ops", "plugin", "reduce", "scans", "source",
-    "toolchain", "values",
+    "alternatives", "backend", "batch", "features", "kernel_printer", "launch", "loops", "ops", "plugin",
+    "product_printer", "reduce", "scans", "source", "toolchain", "values",
 }  # fmt: skip
 
 # Names that explain nothing. Parts, of something composed, may be an attribute.

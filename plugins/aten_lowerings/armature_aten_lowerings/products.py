@@ -31,6 +31,8 @@ def _sum_of_products(b: Builder, left: TensorValue, right: TensorValue, p: Posit
 
 def is_chosen(b: Builder, left: TensorValue, right: TensorValue) -> bool:
     """Whether the device's back end computes products of these dtypes, and is asked to measure."""
+    if 0 in (*left.shape, *right.shape):
+        return False
     found = b.features_of(left.device)
     known = found is not None and left.dtype in found.products
     return known and left.dtype == right.dtype and b.ctx.config.autotune

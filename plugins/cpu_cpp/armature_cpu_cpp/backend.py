@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
+import torch
 
-from armature.backend_api import Features, KernelPlan, KernelSource, Work
+from armature.backend_api import Features, GroupSpec, KernelPlan, KernelSource, Work, join, measured
 from armature.plugin_api import BackendError
-from armature_cpu_cpp import isa, launch, toolchain
+from armature_cpu_cpp import choices, isa, launch, toolchain
+from armature_cpu_cpp.alternatives import Functions
 from armature_cpu_cpp.features import FEATURES
-from armature_cpu_cpp.source import print_kernels
+from armature_cpu_cpp.source import print_kernels, without_comments
 
 if TYPE_CHECKING:
     from armature.plugin_api import Services
 
 
-COMMENT = re.compile(r"[ \t]*//.*")  # no printed literal contains two slashes
+CPU = torch.device("cpu")
 
 
 @attrs.define(eq=False)
 class CpuBackend:
-    """C++ with vectors and OpenMP. `target`: the instructions to use, by default this machine's."""
+    """C++ with vectors and OpenMP. `target`: the instructions to use, by default this machine's. `timer`: times a
+    call where there are several ways to compute a kernel."""
 
     name: str = "cpu_cpp"
     device_types: frozenset[str] = frozenset(("cpu",))
     features: Features = FEATURES
     target: isa.Isa = attrs.field(factory=isa.detect)
+    timer: measured.Timer = choices.shortest
 
     def generate(self, kernels: Sequence[Work], plan: KernelPlan, ctx: Services) -> KernelSource:
         """Print the kernels. `flags` has the compiler's version and options and the version of our headers."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
-        text, parts = print_kernels(kernels, plan.buffers, self.target.register_bytes, ctx.config.cpu_threads)
+        functions = Functions(self.target.register_bytes, ctx.config.cpu_threads, ctx.config.autotune)
+        text, groups = print_kernels(kernels, plan.buffers, functions)
         openmp = "parallel" in text
         options = toolchain.flags(self.target, openmp, ctx.config.cpp_flags)
         keys = (compiler.version, toolchain.header_digest(), *toolchain.libraries(openmp))
+        meta = {"compiler": compiler.command, "options": options, "openmp": openmp, "groups": groups}
         return KernelSource(
             self.name, "cpp", text, {k.name: k.arguments for k in kernels}, (*options, *keys),
-            {"compiler": compiler.command, "options": options, "openmp": openmp}, parts,
+            {**meta, "bodies": functions.bodies}, {group.name: functions.text_of(group) for group in groups},
         )  # fmt: skip
 
     def build(self, source: KernelSource, ctx: Services) -> Mapping[str, Callable[..., None]]:
-        """Compile sources that are not cached, and load the library."""
+        """Compile sources that are not cached, load the library, and choose where there are several ways."""
         compiler = toolchain.find(ctx.config.cpp_compiler)
         options = source.meta["options"]
         if not isinstance(options, tuple):
@@ -56,8 +61,13 @@ class CpuBackend:
             toolchain.build(compiler, options, bool(source.meta["openmp"]), text, made)
 
         # Comments are left out of the key: they cite lines of the program, which may move without changing the library.
-        parts = (self.name, COMMENT.sub("", source.text), *source.flags)
-        return ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, source.kernels))
+        parts = (self.name, without_comments(source.text), *source.flags)
+        bodies = cast("Mapping[str, str]", source.meta["bodies"])
+        groups = cast("tuple[GroupSpec, ...]", source.meta["groups"])
+        functions = ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, bodies))
+        if any(group.alternatives for group in groups):
+            groups = choices.chooser(source, ctx, functions, self.timer).run(groups)
+        return join(groups, lambda function: functions[function.name], lambda group: CPU)
 
     def missing(self) -> str | None:
         """What prevents building kernels here, with the command that fixes it."""

@@ -20,4 +20,5 @@ FEATURES = Features(
     symbolic_sizes=True,
     parallel=1,  # threads also divide the inner loop, whether it stores or not
     batch=2048,
+    products=frozenset((torch.float32, torch.float64)),
 )

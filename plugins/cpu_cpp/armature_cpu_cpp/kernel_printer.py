@@ -255,7 +255,7 @@ class KernelPrinter(ValuePrinter):
             return str(-(-var.extent // self.nest.lanes))
         return f"(({self.index.print(var.extent)} + {self.nest.lanes - 1}) / {self.nest.lanes})"
 
-    def _outer_loops(self) -> None:
+    def body_loops(self) -> None:
         """The loops of the part function, with all passes inside."""
         nest = self.nest
         shared = nest.outer[: nest.collapsed]
@@ -449,7 +449,7 @@ class KernelPrinter(ValuePrinter):
         signature = ", ".join([*reads, *writes, *sizes, "bool* bad", "i64 begin", "i64 end"])
         with lines.indented(f"static void part({signature}) {{", "}"):
             lines.add(f"constexpr int N = {nest.lanes};")
-            self._outer_loops()
+            self.body_loops()
         self.entry()
 
     def heading(self) -> list[str]:
@@ -492,7 +492,7 @@ class KernelPrinter(ValuePrinter):
                     call = f"[&](i64 begin, i64 end) {{ part({arguments}, begin, end); }}"
                     lines.add(f"parallel({self.units()}, {call});")
                 else:
-                    lines.add(f"part({arguments}, 0, 1);")
+                    lines.add(f"part({arguments}, 0, {self.units()});")
             lines.add("return done(NAME, bad);")
 
 

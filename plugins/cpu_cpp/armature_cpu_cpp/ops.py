@@ -64,6 +64,15 @@ def _pow(node: Op, operands: Sequence[str]) -> str:
     return f"pow({operands[0]}, {operands[1]})"
 
 
+def _product(node: Op, operands: Sequence[str]) -> str:
+    """The product of two factors, which are integers of fewer bits than their sum, or floats."""
+    wide = [
+        f"cast<{cpp_type(node.dtype)}>({text})" if not arg.dtype.is_floating_point and arg.dtype != node.dtype else text
+        for arg, text in zip(node.args, operands, strict=True)
+    ]
+    return " * ".join(wide)
+
+
 INFIX = frozenset(
     ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
      "bit_and", "bit_or", "bit_xor")
@@ -76,7 +85,7 @@ IMPLICIT = INFIX | frozenset(("maximum", "minimum", "fmax", "fmin", "where"))
 FORMS: Mapping[str, OpForm] = MappingProxyType(
     {
         "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "div": _infix("/"), "neg": "-{0}",
-        "abs": _call("abs"), "sign": _call("sign"), "fma": _call("fma"),
+        "product": _product, "abs": _call("abs"), "sign": _call("sign"), "fma": _call("fma"),
         "floordiv": _call("floordiv"), "truncdiv": _call("truncdiv"), "mod": _call("mod"), "fmod": _call("fmod"),
         "pow": _pow,
         "maximum": _call("maximum"), "minimum": _call("minimum"), "fmax": _call("fmax"), "fmin": _call("fmin"),
