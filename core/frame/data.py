@@ -12,6 +12,7 @@ import attrs
 from armature.frame.history import History
 from armature.torch_abi.overrides import Overriding, overriding
 
+SIZED = "dynamic-shape-operator"  # the break at an operator whose result has a size that depends on values
 STACK = "__armature_stack_"  # prefix of the variables that hold a resumed frame's stack
 
 
@@ -23,10 +24,19 @@ class ResumeTable:
     Python's cycle collector does not see code objects, so a reference cycle through one would never be freed. The
     table therefore belongs to the code object that was compiled first and refers only to a copy of it, and resume
     functions find each other's code through the table (`CodeReference`).
+
+    sized: the instructions, by code and byte offset, at which it was cut since the size of their result depends on
+    values.
     """
 
     codes: dict[Hashable, CodeType] = attrs.field(factory=dict)
+    sized: set[tuple[CodeType, int]] = attrs.field(factory=set)
     _copies: dict[tuple[CodeType, str], CodeType] = attrs.field(factory=dict)
+
+    def note(self, break_id: str, code: CodeType, offset: int) -> None:
+        """Note which break an instruction was cut at."""
+        if break_id == SIZED:
+            self.sized.add((self.copy_of(code), offset))
 
     def copy_of(self, code: CodeType) -> CodeType:
         """A copy of a code object; always the same one."""
@@ -71,7 +81,8 @@ class ResumePoint:
     function. Tracing goes from `prologue`, a position in the code, which restores stack and variables, to `entry`, a
     position in `origin`, a copy of the program's code. `write` writes code for eager mode when it is needed. names:
     globals and attributes that the program may look up from there on. offset: the byte offset of the instruction at
-    `entry`. loops: the surrounding loops, outermost first; found on first use.
+    `entry`. loops: the surrounding loops, outermost first; found on first use. sized: the variable of a tensor whose
+    size depends on values, "" for none; the same.
     """
 
     origin: CodeType
@@ -82,6 +93,7 @@ class ResumePoint:
     names: frozenset[str]
     offset: int = 0
     loops: Sequence[Loop] | None = None
+    sized: str | None = None
     _eager_code: CodeType | None = None
 
     def eager_code(self) -> CodeType:

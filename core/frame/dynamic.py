@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from armature.frame.data import FrameRequest
+from armature.frame.guards.loops import sized_by_values
 from armature.frame.sources import (
     AttrSource,
     DictOfSource,
     ItemSource,
+    LocalSource,
     Source,
 )
 from armature.torch_abi.jagged import is_jagged
@@ -63,11 +65,20 @@ def _axes(request: FrameRequest, tensor: torch.Tensor, source: Source, registere
     chosen = request.history.changed_axes(source.expr, tensor.shape)
     if isinstance(tensor, nn.Parameter) or request.dynamic is False or source.is_fixed:
         chosen = frozenset()
+    elif tensor.dim() and _depends_on_values(request, source):
+        chosen |= {0}
     elif request.dynamic and not registered:
         chosen = frozenset(range(tensor.dim()))
     chosen = (chosen | frozenset(marks.get(DYNAMIC_MARK, ()))) - frozenset(marks.get(STATIC_MARK, ()))
     request.history.mark_changed(source.expr, tensor.dim(), chosen)
     return chosen
+
+
+def _depends_on_values(request: FrameRequest, source: Source) -> bool:
+    """Whether a tensor's first size depends on values: it is what an operator gave that broke the graph for that."""
+    while isinstance(source, ItemSource):  # `where` gives a tuple
+        source = source.base
+    return isinstance(source, LocalSource) and source.name == sized_by_values(request)
 
 
 def _strided_axes(request: FrameRequest, tensor: torch.Tensor, source: Source) -> frozenset[int]:

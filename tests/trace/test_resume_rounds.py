@@ -134,3 +134,25 @@ def test_experts_stay_compiled_with_another_number_of_tokens() -> None:
     with_experts = [graph for graph in graphs if (6, 6) in graph]
     assert 4 <= len(with_experts) <= 7
     assert all(len(graph) > 3 for graph in with_experts)  # an expert alone has an input, a weight and a bias
+
+
+def by_masks(t, mask):
+    kept = torch.where(mask)[0]
+    picked = t[kept] * 2
+    large = picked[picked > 1]
+    return large.sum(), torch.cat([large, large + 1])
+
+
+def by_columns(t, mask):
+    rows = torch.stack([t, t + 1, t + 2])
+    picked = rows[:, mask]
+    first, second, third = picked
+    return first * second + third
+
+
+@pytest.mark.parametrize(("fn", "graphs"), [(by_masks, 3), (by_columns, 3)])
+def test_a_size_that_depends_on_values_is_a_symbol_at_once(fn: Callable[..., Any], graphs: int) -> None:
+    calls = [(torch.linspace(0, 4, 9), torch.arange(9) < kept) for kept in (5, 7, 3, 6, 8)]
+    found = shapes_of_graphs(fn, *calls)
+    assert len(found) == graphs
+    assert not any("s" in sizes for sizes in shapes_of_graphs(fn, *calls[:1], dynamic=False))

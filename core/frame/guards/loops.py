@@ -1,5 +1,5 @@
 """Finds, for a graph break inside loops, what those loops iterate over, as the program writes it, and what each round
-sets."""
+sets; and what the break has given, if its size depends on values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 
-from armature.frame.data import STACK, FrameRequest, Loop, Path, resume_point
+from armature.frame.data import STACK, FrameRequest, Loop, Path, ResumePoint, resume_point
 
 
 def iterated(request: FrameRequest) -> Mapping[str, str]:
@@ -30,6 +30,31 @@ def resumed_in(request: FrameRequest) -> Mapping[str, Loop]:
         point.loops = loops_around(point.origin, point.offset)
     # The stack may hold further iterators, but each is below those of the loops inside its own loop.
     return dict(zip(reversed(held), reversed(point.loops)))
+
+
+def sized_by_values(request: FrameRequest) -> str:
+    """The variable with the result of the operator at which the graph broke, if its first size depends on values; else
+    ""."""
+    point = resume_point(request.code)
+    if point is None:
+        return ""
+    if point.sized is None:
+        point.sized = _sized_at(point, [name for name in request.locals if name.startswith(STACK)])
+    return point.sized
+
+
+def _sized_at(point: ResumePoint, held: Sequence[str]) -> str:
+    table = point.table()
+    if table is None or not table.sized:
+        return ""
+    before = [inst for inst in dis.get_instructions(point.origin) if inst.offset < point.offset]
+    name = max(held, key=lambda each: int(each.removeprefix(STACK)), default="")  # the topmost
+    if before and before[-1].opname == "STORE_FAST":
+        name = str(before.pop().argval)
+    if not before or (point.origin, before[-1].offset) not in table.sized:
+        return ""
+    other_axis = before[-1].opname == "BINARY_SUBSCR" and before[-2].opname == "BUILD_TUPLE"  # x[:, mask]
+    return "" if other_axis else name
 
 
 def loops_around(code: CodeType, offset: int) -> list[Loop]:

@@ -64,9 +64,8 @@ def resumed(request: FrameRequest, ctx: CompileContext, stop: GraphBreak) -> Tra
             locations = origin_of(reason.blame) or locations
         except GraphBreak as other:
             stop.not_resumed = str(other)
-            earlier = other.locations if other.assumed else origin_of(other.blame)
-            if earlier:  # the object can't be rebuilt: let it be made in Python
-                locations = earlier
+            # if an object can't be rebuilt, let it be made in Python
+            locations = (other.locations if other.assumed else origin_of(other.blame)) or locations
     return None
 
 
@@ -101,6 +100,7 @@ def cut(request: FrameRequest, ctx: CompileContext, moment: Moment, event: Break
             steps = ctx.tables.extend_break(frames[-1], tracer)
             cuts.append(cut_frame(frames[-1], frames[-1].position, steps))
             leave_contexts(tracer, cuts)
+        request.resumes.note(event.type.id, cuts[-1].origin, decode(cuts[-1].origin)[cuts[-1].position].offset)
         slot, computes = CompiledGraphSlot(), tracer.recorder.computes
         out = CutWriter(tracer, request.code)
         code = out.write(cuts, slot if computes else None)
