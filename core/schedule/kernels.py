@@ -70,6 +70,11 @@ def part_of(kernel: Kernel, names: Container[str], buffers: Mapping[str, Buffer]
     return _with_stores(kernel, placed, buffers)
 
 
+def with_store(kernel: Kernel, store: Store, buffers: Mapping[str, Buffer]) -> Kernel:
+    """A kernel over the loops of another one without inner loops, that makes this store alone."""
+    return _with_stores(kernel, [PlacedStore(store, at_inner=False, last=False)], buffers)
+
+
 def _with_stores(like: Kernel, placed: list[PlacedStore], buffers: Mapping[str, Buffer]) -> Kernel:
     """A kernel that makes the stores, over the loops of another one."""
     outer, inner, placed = _arranged(like.outer, like.inner, placed, buffers)

@@ -1,28 +1,29 @@
-"""Work that is done later where that lowers the peak of memory: whole units, and single stores.
+"""Work that is done later, or begun earlier, where that lowers the peak of memory: whole units, and single stores.
 
 Backward makes the gradient of a weight where it has the operands. Where that gradient is larger than what it lets go,
 as with few rows, it would wait in memory while the rest of backward runs. A kernel that has a value stores it also as
 part of a join, whose memory then waits for the other parts. What is cheap to compute of the graph's inputs is computed
 where it is needed, even if another kernel has read the same before: sums of embeddings that a product reads too.
+A kernel that reads what many units have made, as the sum of all layers' results, is begun while some are still to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 import torch
 
-from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Node, View
+from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Masked, Node, Store, View
 from armature.lower.index import hint
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Kernel, Pass, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.kernels import part_of
+from armature.schedule.kernels import part_of, with_store
 from armature.schedule.names import kernel_name
-from armature.schedule.score import INLINE_NODES, RECOMPUTED, bytes_of, cost, points
-from armature.schedule.walk import operands, postorder, store_roots
+from armature.schedule.score import BEGUN, INLINE_NODES, RECOMPUTED, bytes_of, cost, points
+from armature.schedule.walk import operands, postorder, rebuild, store_roots
 
 Unit: TypeAlias = Work | ExternCall
 
@@ -139,6 +140,78 @@ def recomputed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buf
     return [unit for group in placed for unit in group if unit is not None]
 
 
+def begun(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
+    """The work with a kernel from behind the unit number `peak` made in two: the first part stores, before the peak,
+    what can be computed there in the buffer of the result, which is much less than the memory it lets go."""
+    touched, written = _uses(work)
+    shared = shared_memory(work)
+    kept = loops.lasting.union(shared, (view.buffer for view in loops.outputs if isinstance(view, View)))
+    if any(_is_input(buffers[name]) for name in written):
+        return list(work)  # a unit may raise, and then the inputs are as they were
+    for number in range(peak + 1, len(work)):
+        kernel = work[number]
+        store = _only_store(kernel)
+        if not isinstance(kernel, Kernel) or store is None or store.buffer in shared:
+            continue
+        known = {name for name in kernel.reads if written.get(name, [-1])[-1] < peak}
+        last = {name for name in known - kept if name in written and touched[name][-1] == number}
+        least = BEGUN * _bytes([store.buffer], buffers)
+        if touched[store.buffer][0] != number or _bytes(last, buffers) < least:
+            continue
+        value, gone = _largest_part(store, known, last, buffers)
+        if value is None or gone < least:
+            continue
+        place = max((written[name][-1] for name in _loaded(value) if name in written), default=-1) + 1
+        title = kernel_name(kernel.origins, len(work), buffers)
+        first = with_store(attrs.evolve(kernel, name=title), attrs.evolve(store, value=value), buffers)
+        rest = with_store(kernel, _continued(store, value), buffers)
+        return [*work[:place], first, *work[place:number], rest, *work[number + 1 :]]
+    return list(work)
+
+
+def _only_store(unit: Unit) -> Store | None:
+    """The store of a kernel without inner loops that makes one, at a place that it does not compute."""
+    if not isinstance(unit, Kernel) or unit.inner or len(unit.stores) != 1:
+        return None
+    [store] = unit.stores
+    return None if store.atomic or store.indirect else store
+
+
+def _largest_part(
+    store: Store, known: Container[str], last: set[str], buffers: Mapping[str, Buffer]
+) -> tuple[Node | None, int]:
+    """The part of a stored value that loads known buffers alone and the most bytes of those in `last`, of which the
+    rest of the value loads none, and these bytes. It has the buffer's dtype."""
+    order = postorder([store.value])
+    unknown: set[Node] = set()
+    for node in order:
+        if (isinstance(node, Load) and node.buffer not in known) or not unknown.isdisjoint(operands(node)):
+            unknown.add(node)
+    # what is masked loads nothing where the condition is false
+    masked = set(postorder(part for node in order if isinstance(node, Masked) for part in operands(node)))
+    ends = dict.fromkeys(part for node in order if node in unknown for part in operands(node))
+    dtype = buffers[store.buffer].dtype
+    found = [node for node in ends if node not in unknown and node not in masked and node.dtype == dtype]
+
+    def freed_bytes(part: Node) -> int:
+        rest = {node.buffer for node in postorder([store.value], skip={part}) if isinstance(node, Load)}
+        return _bytes((_loaded(part) & last) - rest, buffers)
+
+    best = max(found, key=freed_bytes, default=None)
+    return best, 0 if best is None else freed_bytes(best)
+
+
+def _continued(store: Store, part: Node) -> Store:
+    """The store where a part of its value is in its place already."""
+    held = Load(store.buffer, store.index, part.dtype)
+    table = rebuild([store.value], lambda node: held if node is part else node)
+    return attrs.evolve(store, value=table[store.value])
+
+
+def _loaded(node: Node) -> set[str]:
+    return {each.buffer for each in postorder([node]) if isinstance(each, Load)}
+
+
 def _is_cheap(kernel: Kernel, name: str, given: Container[str], limit: int) -> bool:
     """Whether what the kernel stores to a buffer is a short expression of given ones alone, of so many additions at
     most."""
@@ -215,7 +288,7 @@ def _is_input(buffer: Buffer) -> bool:
     return buffer.kind is BufferKind.INPUT
 
 
-def _bytes(names: Sequence[str], buffers: Mapping[str, Buffer]) -> int:
+def _bytes(names: Collection[str], buffers: Mapping[str, Buffer]) -> int:
     return sum(hint(bytes_of(buffers[name])) for name in names)
 
 

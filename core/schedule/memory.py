@@ -16,13 +16,15 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.late import delayed, divided, postponed, recomputed
+from armature.schedule.late import begun, delayed, divided, postponed, recomputed
 from armature.schedule.score import (
+    BEGINNINGS,
     CHEAP,
     LENGTHENED,
     LONGEST_HELD,
     SWAPS,
     WORTH_A_COPY,
+    WORTH_BEGINNING,
     WORTH_RECOMPUTING,
     cost,
 )  # fmt: skip
@@ -311,6 +313,7 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
         (divided, WORTH_A_COPY, 0, 0.0),
         (divided, WORTH_A_COPY, 1, 0.0),
         (recomputed, WORTH_RECOMPUTING, 0, LENGTHENED),
+        *((begun, WORTH_BEGINNING, 0, LENGTHENED) for _ in range(BEGINNINGS)),
         *((swapped, 0.0, 1 - n % 2, 0.0) for n in range(SWAPS)),
     )
     for change, least, measure, lost in changes:

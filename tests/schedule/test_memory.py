@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 import torch
@@ -10,7 +12,10 @@ from armature.lower import layout
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.values import TensorValue
 from armature.reports.graphs import memory_steps
+from armature.schedule import late
+from armature.schedule import schedule as scheduling
 from armature.schedule.data import Allocate, KernelPlan, Release
+from armature.schedule.memory import plan_memory
 from armature.schedule.schedule import schedule
 from armature.schedule.verify import verify
 from armature.testing.loop_evaluator import run_loops
@@ -355,3 +360,58 @@ def test_other_sums_are_computed_with_what_they_sum(of: str, held: bool) -> None
     graph, sums, _ = summed(of)
     plan = schedule(attrs.evolve(graph, lasting=frozenset(graph.inputs if held else ())), context(()))
     assert sums in plan.kernels[0].writes
+
+
+def layered(count: int, padded: bool = False) -> LoopGraph:
+    """As in a network whose result is the sum of what each layer puts aside: a part of its product. padded: each with
+    the part before, and zeros around them."""
+    w = LoopWriter()
+    before: list[TensorValue] = []
+    x, total = w.input(8, 16), w.op("neg", w.input(10, 16) if padded else w.input(8, 16))
+    for _ in range(count):
+        wide = w.extern(aten.mm.default, x, w.input(16, 64), shape=(8, 64))
+        x = w.op("tanh", layout.slice_axis(wide, 1, 0, 16))
+        part = w.op("exp", layout.slice_axis(wide, 1, 32, 16))
+        if padded:
+            before.append(part)
+            part = w.pad(w.op("add", *before[-2:]) if before[1:] else part, 0)
+        total = w.op("add", total, part)
+    return w.graph(total)
+
+
+def test_a_sum_of_what_layers_put_aside_is_begun_before_the_last_one() -> None:
+    graph = layered(6)
+    plan = schedule(attrs.evolve(graph, lasting=frozenset(graph.inputs)), context(()))
+    verify(plan)
+    assert peak(plan) < 8 * 8 * (4 * 64)  # of 6 * 64 columns
+    args = LoopWriter().arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+def test_a_sum_that_would_let_go_little_is_one_kernel() -> None:
+    """As of gradients: another kernel would move half as much again."""
+    w = LoopWriter()
+    x = w.input(8, 16)
+    parts = [w.extern(aten.mm.default, x, w.input(16, 16), shape=(8, 16)) for _ in range(2)]
+    wide = w.extern(aten.mm.default, x, w.input(16, 32), shape=(8, 32))
+    narrow = w.extern(aten.mm.default, wide, w.input(32, 16), shape=(8, 16))
+    total = w.op("add", w.op("add", *parts), narrow)
+    assert len(schedule(w.graph(total), context(())).kernels) == 1
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_sum_may_be_begun_anywhere(padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the peak is, both parts together compute the sum."""
+    graph = layered(4, padded)
+    args = LoopWriter().arguments(graph)
+    expected = run_loops(graph, [arg.clone() for arg in args])
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(scheduling, "plan_memory", lambda *given: seen.append(given) or plan_memory(*given))
+    plan = schedule(graph, context(()))
+    [(work, loops, buffers)] = seen
+    begun = [late.begun(work, loops, buffers, place) for place in range(len(work))]
+    assert max(map(len, begun)) == len(work) + 1
+    for order in begun:
+        changed = attrs.evolve(plan, steps=plan_memory(order, loops, buffers))
+        verify(changed)
+        torch.testing.assert_close(run_plan(changed, [arg.clone() for arg in args]), expected)
