@@ -20,6 +20,7 @@ WIDE_REGISTER = 64
 PANEL = 1 << 17  # numbers of a panel, which stays in the second cache
 TILE_ROWS, TILE_COLUMNS = 96, 384
 LEFT = 1 << 18  # numbers of the rows of a computed left factor
+LONGEST = 1 << 16  # inner loop for which a thread holds a computed factor, or panels, in memory of its own
 FEW_ROWS = 4  # below, copying the right factor takes longer than what it saves
 NARROW = 16  # side of a product up to which ordinary loops may be as fast
 PER_MULTIPLICATION = 0.25  # cost of one in a vector, relative to a load
@@ -89,12 +90,13 @@ class Factors:
 
     def forms(self, sides: Sides) -> Iterator[str]:
         """The forms that are possible, and worth measuring."""
-        right = self.right
-        if right is not None and right.strides[-1] == 1:
+        left, right = self.left, self.right
+        short = sides.k <= LONGEST
+        if right is not None and right.strides[-1] == 1 and (left is not None or short):
             yield IN_PLACE
-        if right is not None and self.left is not None and right.strides[-2] == 1 == self.left.strides[-1]:
+        if right is not None and left is not None and right.strides[-2] == 1 == left.strides[-1]:
             yield DOTS
-        if sides.m >= FEW_ROWS:
+        if sides.m >= FEW_ROWS and short:
             yield PANELS
 
 

@@ -225,6 +225,27 @@ def test_an_input_that_is_written_in_place(preferring: Preferring) -> None:
             check(mine, total)
 
 
+def test_batches_of_sizes_that_change(preferring: Preferring) -> None:
+    def fn(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return (torch.matmul(x.transpose(1, 2), w[:, None]) + b).relu()
+
+    for word in ("library", "in panels"):
+        with preferring(word):
+            quick = compiled(fn, dynamic=True)
+            for batch, rows, heads in ((3, 17, 4), (2, 40, 5), (7, 5, 3)):
+                x, w = torch.randn(batch, rows, heads, 24), torch.randn(batch, 24, 33)
+                check(quick(x, w, torch.ones(33)), fn(x, w, torch.ones(33)))
+            assert any(word in way for way in ways())
+
+
+def test_long_inner_loops_take_no_memory_of_their_own(preferring: Preferring) -> None:
+    x, w, b, r = arguments(5, 1 << 17, 6, torch.float32, False)
+    with preferring("panels"):
+        quick = compiled(lambda x, w: x.t().contiguous().t() @ w)
+        torch.testing.assert_close(quick(x, w), x @ w, rtol=1e-3, atol=1e-1)
+        assert not any("panels" in tried.label for choice in choices() for tried in choice.tried)
+
+
 def test_measured_once_and_kept(preferring: Preferring) -> None:
     args = arguments(37, 70, 50, torch.float32, False)
     with preferring("panels") as bench:
