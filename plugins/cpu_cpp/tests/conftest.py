@@ -79,7 +79,7 @@ def preferring(tmp_path: Path) -> Callable[..., AbstractContextManager[Bench]]:
     def prefer(word: str, target: Isa | None = None) -> Iterator[Bench]:
         made = Bench(target or detect(), word)
         armature.reset()
-        with manager().registered(made, "bench"), armature.config.patch(cache_dir=tmp_path / "cache"):
+        with manager().registered(made, "bench"), armature.config.patch(cache_dir=tmp_path / word):
             yield made
         armature.reset()
 
