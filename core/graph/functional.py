@@ -195,29 +195,17 @@ class Started:
 
 
 def _asking(module: fx.GraphModule, functions: Functions) -> fx.GraphModule:
-    """A copy of the graph in which each call first checks for Ctrl-C, and shows its casts to modes. AOTAutograd spends
-    most of its time running the graph on fakes, several times, and torch's own loops never check."""
+    """A copy of the graph in which each call first checks for Ctrl-C. AOTAutograd spends most of its time running the
+    graph on fakes, several times, and torch's own loops never check."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         copies[node] = copy = graph.node_copy(node, copies.__getitem__)
         if (found := numbers.differentiable(node, functions)) is not None:
-            copy.op, copy.target = "call_function", interrupts.checking(casts.casting(found))
-        elif node.op == "call_method":
-            copy.op, copy.target = "call_function", casts.casting(_method(str(node.target)))
+            copy.op, copy.target = "call_function", interrupts.checking(found)
         elif node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
-            copy.target = interrupts.checking(casts.casting(node.target))
-    return fx.GraphModule(module, graph)
-
-
-def _method(name: str) -> Callable[..., Any]:
-    """A function that calls a method of its first argument."""
-
-    def call(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(obj, name)(*args, **kwargs)
-
-    call.__name__ = name
-    return call
+            copy.target = interrupts.checking(node.target)
+    return casts.showing(fx.GraphModule(module, graph))
 
 
 def _wants_gradients(fakes: Sequence[object]) -> bool:

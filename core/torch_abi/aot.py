@@ -17,7 +17,7 @@ from torch.fx import _lazy_graph_module as lazy_graph_module
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from armature.torch_abi import altering, training, undefined
+from armature.torch_abi import altering, casts, training, undefined
 from armature.torch_abi.eval_frame import skip_code
 from armature.torch_abi.overrides import QuietSubclasses
 from armature.torch_abi.partition import draws_kept, functorch, storage_of
@@ -284,7 +284,7 @@ def compile_functional(
     run: fx.GraphModule | None = None,
 ) -> Callable[..., Any]:
     """Compile the graph; returns a function that is called flat. `fakes`: one fake tensor or int per placeholder, all
-    of one fake mode. `run`: a copy of the graph that is run in its place while compiling.
+    of one fake mode. `run`: a copy of the graph that is run in its place while compiling, and shows its casts.
 
     If the graph needs no runtime wrapper (it writes to no input and returns no views), the compiled graphs are called
     as directly as possible. The graph is returned uncompiled if its backward graph would have to guess the class of
@@ -309,7 +309,7 @@ def compile_functional(
     try:
         with guards.tracing(context), asks, quiet, options, numbers, code_when_called(), draws_kept():
             whole: Callable[..., Any] = functorch("aot_autograd").aot_module_simplified(
-                module if run is None else run,
+                casts.showing(module) if run is None else run,
                 list(fakes),
                 fw_compiler=lambda graph, inputs: boxed(watch.forward(graph, inputs)),
                 bw_compiler=watch.backward,

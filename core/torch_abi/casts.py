@@ -12,7 +12,7 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from armature.torch_abi.dispatch_mode import DispatchMode
@@ -73,8 +73,21 @@ def shown() -> AbstractContextManager[object]:
     return _TakesApart([device for device in AUTOCAST_DEVICES if torch.is_autocast_enabled(device)])
 
 
+def showing(module: fx.GraphModule) -> fx.GraphModule:
+    """A copy of a captured graph whose calls are made in that context."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in module.graph.nodes:
+        copies[node] = copy = graph.node_copy(node, copies.__getitem__)
+        if node.op == "call_method":
+            copy.op, copy.target = "call_function", casting(_method(str(node.target)))
+        elif node.op == "call_function" and not isinstance(node.target, torch._ops.OperatorBase):
+            copy.target = casting(node.target)
+    return fx.GraphModule(module, graph)
+
+
 def casting(fn: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a function to run in that context."""
+    """Wrap a function to be called in that context."""
 
     @wraps(fn)
     def cast(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,3 +95,13 @@ def casting(fn: Callable[P, T]) -> Callable[P, T]:
             return fn(*args, **kwargs)
 
     return cast
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """A function that calls a method of its first argument."""
+
+    def call(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(obj, name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call

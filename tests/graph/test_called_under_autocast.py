@@ -60,6 +60,7 @@ def written_first(x: Tensor) -> Any:
     return torch.einsum("ij,kj->ik", x, W).relu(), F.conv1d(x[None], W[:, :, None], padding="same")
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "auto"])
 @pytest.mark.parametrize(
     "program",
     [
@@ -71,9 +72,9 @@ def written_first(x: Tensor) -> Any:
         written_first,
     ],
 )
-def test_in_inference_mode(program: Callable[[Tensor], Any]) -> None:
+def test_in_inference_mode(program: Callable[[Tensor], Any], backend: str) -> None:
     armature.reset()
-    compiled = armature.compile(program, fullgraph=True)
+    compiled = armature.compile(program, backend=backend, fullgraph=True)
     with torch.inference_mode(), torch.autocast("cpu"):
         for _ in range(2):
             torch.testing.assert_close(compiled(X.clone()), program(X.clone()))
