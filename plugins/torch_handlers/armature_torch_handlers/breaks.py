@@ -223,7 +223,12 @@ OWN = with_examples(
             "casts-inside",
             "Operator that computes with autocast inside",
             "{operation} is called under autocast, which casts for operators that it calls and not for itself.",
-            (fundamental("Call it with torch.autocast(device, enabled=False): it is precise then, and in the graph."),),
+            (
+                fundamental(
+                    "Call it with torch.autocast(device, enabled=False): it is precise then, and in the graph."
+                ),
+                _CALL_UNCOMPILED,
+            ),
             code="AB0227",
             cause="In a graph, whose casts were captured, it would compute without any and return another dtype.",
         ),
