@@ -13,7 +13,6 @@ from armature.backend_api import (
     Buffer,
     GroupSpec,
     Kernel,
-    LibrarySpec,
     Lines,
     Op,
     Part,
@@ -113,12 +112,8 @@ class Functions:
         if calls is None:
             return
         every = {**buffers, **calls.workspaces}
-        specs = [self.add(step, every) if isinstance(step, Kernel) else self.call(step) for step in calls.steps]
+        specs = [self.add(step, every) if isinstance(step, Kernel) else step.spec() for step in calls.steps]
         yield Alternative("library", *parts_of(kernel, calls.steps, specs, calls.workspaces))
-
-    def call(self, step: library.LibraryCall) -> LibrarySpec:
-        """A call of torch's."""
-        return step.spec()
 
     def by_blocks(self, kernel: Kernel, product: Product, buffers: Mapping[str, Buffer]) -> Iterator[Alternative]:
         """The product with what surrounds it in one function, by blocks of several sizes."""
