@@ -65,7 +65,7 @@ from armature.torch_abi import data_parallel, fake_layouts, grad_modes, onednn, 
 from armature.torch_abi import numpy as numpy_layer
 from armature.torch_abi.altering import set_data_
 from armature.torch_abi.aot import Compilers, compile_functional
-from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
+from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention, runs_fused
 from armature.torch_abi.decomps import overload, torch_decompositions, undecomposed
 from armature.torch_abi.effects import CHECK
 from armature.torch_abi.eval_frame import skip_code
@@ -380,6 +380,7 @@ __all__ = [
     "replace_match",
     "rewriting",
     "running_graphs",
+    "runs_fused",
     "same_members",
     "scripts",
     "set_data_",

@@ -1,4 +1,5 @@
-"""Seam to torch's attention, flexible or of nested tensors: the layout of its results, computed on fake tensors."""
+"""Seam to torch's attention, flexible or of nested tensors: the layout of its results, computed on fake tensors, and
+which kernels torch chooses."""
 
 from __future__ import annotations
 
@@ -53,6 +54,13 @@ def attention_results(
     tensors = [autocast_to(one) for one in tensors]
     with Asking(), torch.no_grad(), torch.autocast(kind, enabled=False):
         return dense(*tensors, score, mask, scale, {}, *buffers)
+
+
+def runs_fused(query: torch.Tensor, keys: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """Whether `scaled_dot_product_attention` of fakes runs as one kernel of their device in this process."""
+    if not torch.get_device_module(query.device).is_available():
+        return False
+    return torch._fused_sdp_choice(query, keys, value, mask) != SDPBackend.MATH.value
 
 
 def nested_attention(

@@ -7,7 +7,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import _create_empty_block_mask, noop_mask
 
-from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention
+from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention, runs_fused
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -46,3 +46,14 @@ def test_attention_of_nested_tensors_gives_what_eager_gives() -> None:
     assert (found.shape, found._strides, found.dtype) == (eager.shape, eager._strides, eager.dtype)  # type: ignore[attr-defined]
     assert found.requires_grad and eager.requires_grad
     assert found.offsets() is eager.offsets() is offsets  # type: ignore[attr-defined]
+
+
+def test_whether_attention_is_one_kernel_is_torchs_choice() -> None:
+    with FakeTensorMode():
+        x, bias = torch.empty(2, 4, 64, 16), torch.empty(64, 64, requires_grad=True)
+        assert runs_fused(x, x, x, None) and runs_fused(x, x, x, bias.detach())
+        assert not runs_fused(x, x, x, bias)  # for its gradient
+        assert not runs_fused(x, x, x[..., :8], None)
+        if not torch.cuda.is_available():
+            gpu = torch.empty(2, 4, 64, 16, device="cuda")
+            assert not runs_fused(gpu, gpu, gpu, None)

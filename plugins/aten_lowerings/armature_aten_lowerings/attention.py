@@ -1,10 +1,6 @@
-"""Replaces attention written as two products with a softmax in between by `scaled_dot_product_attention`.
-
-Its CPU kernels never write the scores of all queries and keys to memory. That pays from WORTH scores on, with gradients
-too (measured with one thread, as CPU time: 0.55 to 0.85 of the loops' in inference, 0.8 to 1.02 in training; below that
-up to 1.4 times as much; in float16 0.4 and 0.9). In bfloat16, a library's products and the loops are as fast or faster
-(where the CPU computes in it: 0.93 to 1.47 of the loops' time, in training 1.06 to 2), so only the memory counts, from
-128 MB of scores on. Attention with an active dropout is left alone, to keep its own random numbers.
+"""Replaces attention written as two products with a softmax in between by `scaled_dot_product_attention`, where the
+device's kernels pay (`attention_kernels.py`) and compute the same. Attention with an active dropout is left alone, to
+keep its own random numbers.
 """
 
 from __future__ import annotations
@@ -18,21 +14,28 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional
 
-from armature.plugin_api import KnownValues, Match, Services, fake_of, function_of, is_replaceable, replace_match
+from armature.plugin_api import (
+    Functions,
+    Match,
+    Services,
+    fake_of,
+    function_of,
+    is_replaceable,
+    replace_match,
+    runs_fused,
+)
 from armature_aten_lowerings.attention_forms import Step, Written, compute_instead_of_writing, read
+from armature_aten_lowerings.attention_kernels import HALVES, KERNELS, Kernels
+from armature_aten_lowerings.blind_queries import AddedMask, attended, is_finite, sees_a_key, with_mask_of_bools
 from armature_aten_lowerings.einsums import as_products
-from armature_aten_lowerings.masks import value_if_known
 
-WORTH = 1 << 19
-WORTH_IN_BFLOAT16 = 1 << 26
 PRODUCTS = frozenset((
     functional.linear, operator.matmul, torch.matmul, torch.bmm, torch.mm, torch.addmm, functional.embedding,
 ))  # fmt: skip
 NOTHING = -1e9
-"""A score that is replaced by at most this has no weight beside another."""
+"""A score that is replaced by at most this has no weight beside another; in float16, by the least number."""
 ABSORBS = -1e30
 """A number to which a score may be added without a change, even in double precision."""
-HALVES = (torch.float16, torch.bfloat16)
 
 
 @attrs.frozen(eq=False)
@@ -53,7 +56,7 @@ class Masks:
     @classmethod
     def of(cls, steps: Sequence[Step], dtype: torch.dtype) -> Masks | None:
         """The mask that has the effect of all steps; None if there is none for sure."""
-        factor, kept, fills = 1.0, list[Step](), list[float]()
+        factor, kept, fills, limit = 1.0, list[Step](), list[float](), NOTHING
         for step in steps:
             if step.kind == "scaled":
                 factor *= step.value
@@ -63,15 +66,18 @@ class Masks:
                     return None
                 fills = [fill * step.value for fill in fills]
             elif step.kind != "added":
-                fills.append(step.value)
+                least = torch.finfo(step.result.dtype).min
+                limit = max(limit, least)
+                fills.append(step.value if step.value >= least else -math.inf)
             kept.append(step)
-        least = torch.finfo(dtype).min
-        fills = [fill if fill >= least else -math.inf for fill in fills]
-        if not factor or max(fills, default=-math.inf) > NOTHING:
+        if not factor or max(fills, default=-math.inf) > limit:
             return None
-        adds = any(step.kind == "added" for step in kept)
-        if not fills or adds:
-            return cls(factor, tuple(kept)) if max(fills, default=-math.inf) <= ABSORBS else None
+        if not fills or any(step.kind == "added" for step in kept):
+            narrow = all(step.result.dtype is torch.float16 for step in kept)
+            least = torch.finfo(dtype).min
+            most = least if narrow else ABSORBS
+            fit = (fill == -math.inf or least <= fill <= most for fill in fills)
+            return cls(factor, tuple(kept)) if all(fit) else None
         # In a row without a key that is seen, those with the largest number share the weight.
         hiding = tuple(step for step in kept if step.kind != "scaled")
         return cls(factor, hiding, fills[0]) if len(set(fills)) == 1 else None
@@ -84,37 +90,73 @@ class Replacement:
     written: Written
     masks: Masks
     lead: tuple[int, int]
+    kernels: Kernels
+    functions: Functions
 
     def __call__(self, query: Tensor, keys: Tensor, value: Tensor, **masks: Tensor) -> object:
-        product, result = fake_of(self.written.product).dim(), fake_of(self.written.root).dim()
-        given = [self.four_axes(query, product), self.four_axes(keys, product), self.four_axes(value, result)]
-        fakes = [fake_of(node_of(one)) for one in (query, keys, value)]
-        given = [
-            one if self.has_lead(fake) else one.expand(*self.lead, *fake.shape[-2:])
-            for one, fake in zip(given, fakes, strict=True)
-        ]
-        mask = self.mask(masks)
-        mixed = functional.scaled_dot_product_attention(
-            given[0], given[1].transpose(-2, -1), given[2], attn_mask=mask, scale=self.masks.factor
-        ).contiguous()
-        if mask is not None and not each_sees_a_key(node_of(mask)):
-            mixed = with_blind_queries(mixed, given[2], mask, self.masks.fill, fakes[2].dtype)
-        if result == 4:
+        query, key, given, mask = self.operands(query, keys, value, masks)
+        fill, dtype = self.masks.fill, fake_of(self.written.value).dtype
+        if mask is None or sees_a_key(node_of(mask)):
+            mixed = attended(query, key, given, mask, self.masks.factor)
+        elif fill is not None:
+            mixed = with_mask_of_bools(query, key, given, mask, self.masks.factor, fill, dtype)
+        elif self.is_exact(node_of(mask)):
+            mixed = attended(query, key, given, mask, self.masks.factor)
+        else:
+            count = fake_of(self.written.keys).shape[-1]
+            mixed = AddedMask(dtype, self.added_to, count, self.masks.factor, self.training)(query, key, given, mask)
+        if fake_of(self.written.root).dim() == 4:
             return mixed
         return mixed.squeeze(0) if self.lead[0] == 1 else mixed.flatten(0, 1)
 
-    def has_lead(self, fake: Tensor) -> bool:
-        """Whether a tensor has all batches and heads."""
-        return math.prod(fake.shape[:-2]) == math.prod(self.lead)
+    @property
+    def training(self) -> bool:
+        """Whether scores have gradients."""
+        return any(fake_of(one).requires_grad for one in (self.written.query, self.written.keys))
+
+    @property
+    def added_to(self) -> torch.dtype:
+        """The dtype of scores to which a mask is added; the narrowest, if there are several."""
+        dtypes = [step.result.dtype for step in self.masks.steps if step.kind == "added"]
+        return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
+
+    def is_exact(self, mask: fx.Node) -> bool:
+        """Whether the kernel's results are right with a mask of numbers, even where no key is seen."""
+        largest = torch.finfo(fake_of(self.written.value).dtype).max
+        return not self.training and self.added_to is not torch.float16 and is_finite(mask, self.functions, largest)
+
+    def operands(
+        self, query: Tensor, keys: Tensor, value: Tensor, masks: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """What the operator is given."""
+        product, result = fake_of(self.written.product).dim(), fake_of(self.written.root).dim()
+        given = [self.with_lead(one, axes) for one, axes in ((query, product), (keys, product), (value, result))]
+        return given[0], given[1].transpose(-2, -1), given[2], self.mask(masks)
+
+    def with_lead(self, tensor: Tensor, axes: int) -> Tensor:
+        """A tensor with all batches and heads. axes: of the scores that it is used with."""
+        made, sizes = self.four_axes(tensor, axes), faked(tensor).shape
+        return made if math.prod(sizes[:-2]) == math.prod(self.lead) else made.expand(*self.lead, *sizes[-2:])
 
     def four_axes(self, tensor: Tensor, axes: int) -> Tensor:
         """A tensor with axes for batches and heads. axes: of the scores that it is used with; 3, with one for both."""
-        fake = fake_of(node_of(tensor))
-        if axes == fake.dim() == 3 and fake.shape[0] != 1 and self.lead[0] != 1:
+        sizes = faked(tensor).shape
+        if axes == len(sizes) == 3 and sizes[0] != 1 and self.lead[0] != 1:
             return torch.unflatten(tensor, 0, self.lead)
-        for _ in range(4 - fake.dim()):
+        for _ in range(4 - len(sizes)):
             tensor = tensor.unsqueeze(0)
         return tensor
+
+    def is_fused(self, bound: Mapping[str, fx.Node]) -> bool:
+        """Whether a kernel of the device takes what the operator is given."""
+        if not self.kernels.chosen:
+            return True
+        root = fake_of(self.written.root)
+        # an input's fake is another, from before the writes, if the program writes to one
+        fakes = {name: one.meta.get("traced_value", fake_of(one)) for name, one in bound.items()}
+        with root.fake_mode, torch.set_grad_enabled(root.requires_grad):
+            masks = {name: fake for name, fake in fakes.items() if name.startswith("mask")}
+            return runs_fused(*self.operands(fakes["query"], fakes["keys"], fakes["value"], masks))
 
     def mask(self, given: Mapping[str, Tensor]) -> Tensor | None:
         """The mask as the kernel takes it: true where a key is visible, or numbers to add."""
@@ -128,27 +170,12 @@ class Replacement:
                 shown = part if step.kind == "shown" else torch.logical_not(part)
                 made = shown if made is None else torch.logical_and(made, shown)
             elif step.kind == "added":
-                part = self.addend(part, step)
+                part = part if step.value == 1 else torch.mul(part, step.value)
                 made = part if made is None else torch.add(made, part)
             else:
                 hidden = torch.logical_not(part) if step.kind == "shown" else part
-                made = torch.where(hidden, step.value, 0.0 if made is None else made).to(self.mask_dtype)
-        return made
-
-    @property
-    def mask_dtype(self) -> torch.dtype:
-        """The dtype of a mask to be added."""
-        dtype: torch.dtype = fake_of(self.written.query).dtype
-        return torch.float32 if dtype is torch.float16 else dtype
-
-    def addend(self, part: Tensor, step: Step) -> Tensor:
-        """What a step adds. Scores in float16 are lost beside its least number, but not in the kernel, which computes
-        in float32: this shows in rows without a key that is seen."""
-        if self.mask_dtype is not fake_of(step.mask).dtype:
-            least = torch.finfo(torch.float16).min
-            wide = part.to(self.mask_dtype)
-            part = torch.where(part == least, ABSORBS, wide) if step.result.dtype is torch.float16 else wide
-        return part if step.value == 1 else torch.mul(part, step.value)
+                made = torch.where(hidden, step.value, 0.0 if made is None else made)
+        return made.to(fake_of(self.written.value).dtype) if made is not None and self.masks.mixes else made
 
 
 def node_of(value: object) -> fx.Node:
@@ -158,45 +185,23 @@ def node_of(value: object) -> fx.Node:
     return value.node
 
 
-def each_sees_a_key(mask: fx.Node) -> bool:
-    """Whether each query is known to see a key."""
-    known = value_if_known(mask, KnownValues())
-    if known is None:
-        return False
-    return bool((known if known.dtype is torch.bool else known > -math.inf).any(-1).all())
+def faked(value: Tensor) -> Tensor:
+    """The fake of a value of the replacement, which is called with proxies; that of a fake is itself."""
+    fake: Tensor = fake_of(value.node) if isinstance(value, fx.Proxy) else value
+    return fake
 
 
-def with_blind_queries(mixed: Tensor, value: Tensor, mask: Tensor, fill: float | None, dtype: torch.dtype) -> Tensor:
-    """The result corrected for queries that see no key, where the kernel returns zeros. Eager mode returns the mean of
-    the values if all scores are equal, and NaN if they are minus infinity."""
-    if fill is None:
-        blind = mask.amax(-1, True) == -math.inf
-        return mixed * nan_where(blind, dtype)  # a product, so that gradients become NaN too
-    blind = torch.logical_not(mask.any(-1, True))
-    mean = value.mean(-2, True)
-    if fill == -math.inf:
-        # NaN only if a query is blind: otherwise gradients of zero would become NaN.
-        mean = mean * nan_where(blind.any(-2, True), dtype)
-    return torch.where(blind, mean, mixed)
-
-
-def nan_where(condition: Tensor, dtype: torch.dtype) -> Tensor:
-    """Factors: NaN under the condition, 1 elsewhere. torch takes two numbers for float32."""
-    return torch.where(condition, math.nan, 1.0).to(dtype)
-
-
-def replacement_of(written: Written) -> Replacement | None:
+def replacement_of(written: Written, functions: Functions) -> Replacement | None:
     """What replaces attention, if the operator is equivalent, and faster."""
     query, keys, value, result = map(fake_of, (written.query, written.keys, written.value, written.root))
     tensors = (query, keys, value, result, fake_of(written.product), fake_of(written.softmax))
     if not all(isinstance(one, Tensor) and one.dim() in (3, 4) for one in tensors):
         return None
+    kernels = KERNELS.get(query.device.type)
     numbers = all(type(n) is int for one in tensors for n in one.shape)
-    if not numbers or query.device.type != "cpu" or not has_dtypes_of_the_kernel(written) or written.dropped:
+    if not numbers or kernels is None or not has_dtypes_of_the_kernel(written) or written.dropped:
         return None
     masks, lead = Masks.of(written.steps, query.dtype), batches_and_heads(written)
-    if query.requires_grad or keys.requires_grad:
-        masks = None if masks is None or masks.mixes else masks
     fits = (
         query.shape[-1] == keys.shape[-2] == value.shape[-1]
         and keys.shape[-1] == value.shape[-2]
@@ -206,12 +211,10 @@ def replacement_of(written: Written) -> Replacement | None:
     )
     if masks is None or lead is None or not fits:
         return None
-    least = WORTH_IN_BFLOAT16 if query.dtype is torch.bfloat16 else WORTH
-    return (
-        Replacement(written, masks, lead)
-        if math.prod((*lead, *keys.shape[-1:], *query.shape[-2:-1])) >= least
-        else None
-    )
+    made = Replacement(written, masks, lead, kernels, functions)
+    if made.training and masks.mixes:  # the gradients of hidden scores would be others
+        return None
+    return made if kernels.pay(query, (*lead, query.shape[-2], keys.shape[-1]), result.requires_grad) else None
 
 
 def batches_and_heads(written: Written) -> tuple[int, int] | None:
@@ -269,18 +272,18 @@ def use_attention(module: object, ctx: Services) -> object:
     """The pass."""
     if not isinstance(module, fx.GraphModule):
         return module
-    einsums = as_products(module, WORTH)
-    compute_instead_of_writing(module, WORTH)
+    einsums = as_products(module)
+    compute_instead_of_writing(module)
     changed = False
     for node in list(module.graph.nodes):
         written = read(node, ctx.functions)
-        made = None if written is None else replacement_of(written)
+        made = None if written is None else replacement_of(written, ctx.functions)
         if written is None or made is None:
             continue
         masks = {f"mask_{place}": step.mask for place, step in enumerate(made.masks.steps) if step.mask is not None}
         bound = {"query": written.query, "keys": written.keys, "value": written.value, **masks}
         match = Match(node, bound, written.nodes)
-        if is_replaceable(match):
+        if is_replaceable(match) and made.is_fused(bound):
             replace_match(module.graph, match, made, "attention")
             changed = True
     for one in einsums:

@@ -3,7 +3,6 @@ order and number, and those from there to the product with the values."""
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TypeAlias
@@ -14,6 +13,7 @@ from torch import Tensor, fx
 from torch.nn import functional
 
 from armature.plugin_api import Functions, KnownValues, fake_of, function_of, spelled
+from armature_aten_lowerings.attention_kernels import may_pay
 from armature_aten_lowerings.masks import value_if_known
 
 STEPS = 8
@@ -311,7 +311,7 @@ def _product(node: fx.Node, functions: Functions) -> tuple[fx.Node, fx.Node, tup
     return (query, keys, tuple(steps)) if isinstance(query, fx.Node) and isinstance(keys, fx.Node) else None
 
 
-def compute_instead_of_writing(module: fx.GraphModule, least: int) -> None:
+def compute_instead_of_writing(module: fx.GraphModule) -> None:
     """Where a program writes to scores that it has just computed (`scores += mask`), compute new ones.
 
     Only writes to what a product, a sum or the like has made, and that nothing has read before.
@@ -325,19 +325,13 @@ def compute_instead_of_writing(module: fx.GraphModule, least: int) -> None:
         if not isinstance(base, fx.Node) or base.target not in FRESH:
             continue
         earlier = [user for user in base.users if places[user] < places[node]]
-        if earlier or not _is_large(base, least) or not _keeps_dtype(node):
+        if earlier or not may_pay(fake_of(base)) or not _keeps_dtype(node):
             continue
         node.op = "call_method" if isinstance(same, str) else "call_function"
         node.target = same
         for user in list(base.users):
             if user is not node:
                 user.replace_input_with(base, node)
-
-
-def _is_large(node: fx.Node, least: int) -> bool:
-    fake = fake_of(node)
-    known = isinstance(fake, Tensor) and all(type(size) is int for size in fake.shape)
-    return known and fake.device.type == "cpu" and math.prod(fake.shape) >= least
 
 
 def _keeps_dtype(node: fx.Node) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.fx.node import Argument
 
 from armature.plugin_api import drop_unread, fake_of
+from armature_aten_lowerings.attention_kernels import may_pay
 
 EQUATION = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 
@@ -71,9 +72,9 @@ class Einsum:
         drop_unread(graph, self.result)
 
 
-def as_products(module: fx.GraphModule, least: int) -> list[Einsum]:
-    """Write einsums of a CPU's tensors with at least so many elements as products of matrices. Returns those that are
-    no slower only as part of something else."""
+def as_products(module: fx.GraphModule) -> list[Einsum]:
+    """Write einsums with many elements as products of matrices. Returns those that are no slower only as part of
+    something else."""
     found: list[Einsum] = []
     for node in module.graph.find_nodes(op="call_function", target=torch.einsum):
         equation, *operands = node.args
@@ -84,15 +85,15 @@ def as_products(module: fx.GraphModule, least: int) -> list[Einsum]:
         if axes is None or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
             continue
         fakes = [fake_of(one) for one in (left, right, node)]
-        if all(map(has_known_size, fakes)) and max(fake.numel() for fake in fakes) >= least:
+        if all(map(has_known_size, fakes)) and any(map(may_pay, fakes)):
             made = replace(module.graph, node, *((right, left) if axes.swapped else (left, right)), axes)
-            found += [made] if made is not None and axes.shared else []
+            found += [made] if made is not None and (axes.shared or fakes[0].device.type != "cpu") else []
     return found
 
 
 def has_known_size(fake: object) -> bool:
-    """Whether it is a tensor of floats on a CPU, without sizes that vary or axes of one place."""
-    if not isinstance(fake, Tensor) or not fake.dtype.is_floating_point or fake.device.type != "cpu":
+    """Whether it is a tensor of floats, without sizes that vary or axes of one place."""
+    if not isinstance(fake, Tensor) or not fake.dtype.is_floating_point:
         return False
     return all(type(size) is int and size > 1 for size in fake.shape)
 

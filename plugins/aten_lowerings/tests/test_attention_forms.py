@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import attrs
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,11 +16,12 @@ from torch import Tensor
 
 import armature
 from armature.pipeline.session import session
-from armature_aten_lowerings import attention
+from armature_aten_lowerings.attention_kernels import KERNELS, ON_CPU
 
 B, H, L, D = 2, 4, 260, 16
 F32 = torch.float32
 INF = math.inf
+ALIKE = attrs.evolve(ON_CPU, least=dict.fromkeys(ON_CPU.least, 1 << 19))
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -58,7 +60,7 @@ def falcon(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
 def gpt2(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
     scores = q @ k.mT / torch.full([], D**0.5, dtype=q.dtype)
     least = torch.full([], torch.finfo(q.dtype).min, dtype=q.dtype)
-    scores = torch.where(~causal(), scores, least if q.dtype is not torch.float16 else -INF)
+    scores = torch.where(~causal(), scores, least)
     return F.softmax(scores + additive(m, q.dtype), dim=-1).type(v.dtype) @ v
 
 
@@ -93,7 +95,8 @@ def learned(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor
 
 
 def additive(m: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.zeros(m.shape, dtype=dtype).masked_fill(m, torch.finfo(dtype).min)
+    """Numbers to add; in double precision those of float32, in which some forms compute weights."""
+    return torch.zeros(m.shape, dtype=dtype).masked_fill(m, max(torch.finfo(dtype).min, torch.finfo(F32).min))
 
 
 def low(x: Tensor) -> float:
@@ -203,7 +206,7 @@ def check(attend: Attention, inputs: list[Tensor], training: bool) -> None:
 
 @pytest.fixture(autouse=True)
 def in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "WORTH_IN_BFLOAT16", attention.WORTH)
+    monkeypatch.setitem(KERNELS, "cpu", ALIKE)
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
