@@ -57,7 +57,7 @@ def attention_results(
 
 
 def runs_fused(query: torch.Tensor, keys: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
-    """Whether `scaled_dot_product_attention` of fakes runs as one kernel of their device in this process."""
+    """Whether `scaled_dot_product_attention` of fakes of a GPU's tensors runs as one kernel, in this process."""
     if not torch.get_device_module(query.device).is_available():
         return False
     return torch._fused_sdp_choice(query, keys, value, mask) != SDPBackend.MATH.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import _create_empty_block_mask, noop_mask
 
 from armature.torch_abi.attention import attention_results, item_by_tensors, nested_attention, runs_fused
@@ -48,12 +49,17 @@ def test_attention_of_nested_tensors_gives_what_eager_gives() -> None:
     assert found.offsets() is eager.offsets() is offsets  # type: ignore[attr-defined]
 
 
-def test_whether_attention_is_one_kernel_is_torchs_choice() -> None:
+def test_without_a_gpu_no_kernel_of_one_runs_attention() -> None:
     with FakeTensorMode():
-        x, bias = torch.empty(2, 4, 64, 16), torch.empty(64, 64, requires_grad=True)
-        assert runs_fused(x, x, x, None) and runs_fused(x, x, x, bias.detach())
-        assert not runs_fused(x, x, x, bias)  # for its gradient
-        assert not runs_fused(x, x, x[..., :8], None)
-        if not torch.cuda.is_available():
-            gpu = torch.empty(2, 4, 64, 16, device="cuda")
-            assert not runs_fused(gpu, gpu, gpu, None)
+        x = torch.empty(2, 4, 64, 16, device="cuda")
+        assert runs_fused(x, x, x, None) == torch.cuda.is_available()
+
+
+@pytest.mark.gpu
+def test_whether_attention_is_one_kernel_of_a_gpu_is_torchs_choice() -> None:
+    with FakeTensorMode():
+        x, bias = torch.empty(2, 4, 64, 16, device="cuda"), torch.empty(64, 64, device="cuda")
+        assert runs_fused(x, x, x, None) and runs_fused(x, x, x, bias)
+        assert not runs_fused(x, x, x[..., :8], None) and not runs_fused(*[x.double()] * 3, None)
+        with sdpa_kernel(SDPBackend.MATH):
+            assert not runs_fused(x, x, x, None)
