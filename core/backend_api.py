@@ -26,6 +26,7 @@ from armature.codegen.nodes import (
     Statement,
     Write,
     origin_of,
+    stored_early,
     walk_kernel,
 )
 from armature.codegen.origins import heading, place

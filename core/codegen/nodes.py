@@ -90,12 +90,15 @@ def origin_of(statement: Statement) -> Origin | None:
     return node.origin if isinstance(node, (Op, Reduce, Scan)) else None
 
 
-def share(kernel: Kernel) -> Kernel:
-    """The kernel with equal expressions merged into one node.
+def stored_early(kernel: Kernel) -> frozenset[str]:
+    """The buffers that are stored before the last pass: loads of them may see different values in different passes. All
+    loads of the last pass come before its own stores to the same buffer."""
+    return frozenset(s.buffer for p in kernel.passes[:-1] for s in (*p.inner_stores, *p.outer_stores))
 
-    Loads of a buffer that is stored before the last pass stay separate, because they may see different values.
-    """
-    early = {s.buffer for p in kernel.passes[:-1] for s in (*p.inner_stores, *p.outer_stores)}
+
+def share(kernel: Kernel) -> Kernel:
+    """The kernel with equal expressions merged into one node, except loads that may see different values."""
+    early = stored_early(kernel)
     table: dict[object, Node] = {}
     identity: dict[Node, Node] = {}
 

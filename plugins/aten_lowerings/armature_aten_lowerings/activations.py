@@ -144,9 +144,9 @@ def gelu_backward(b: Builder, grad: TensorValue, x: TensorValue, *, approximate:
     def by_tanh(g: Node, v: Node) -> Node:
         square = f.mul(v, v)
         t = f.tanh(f.mul(f.add(v, f.mul(f.mul(square, v), CUBE)), SQRT_2_PI))
-        slope = f.mul(f.add(f.mul(square, 3 * CUBE), 1), SQRT_2_PI)
+        slope = f.mul(f.add(f.mul(square, 3 * CUBE), 1), SQRT_2_PI * 2)
         left = f.mul(f.add(t, 1), 0.5)
-        right = f.mul(f.mul(f.mul(v, 0.5), f.sub(1, f.mul(t, t))), slope)
+        right = f.mul(f.mul(f.mul(v, left), f.sub(1, left)), slope)  # 1 - t * t is 4 * left * (1 - left)
         return f.mul(g, f.add(left, right))
 
     return b.pointwise(by_tanh if approximate == "tanh" else exact, grad, x, dtype=b.spec().dtype)

@@ -128,7 +128,7 @@ def native_dropout(
     mask = b.loop(lambda position: b.op("lt", number(position), limit), b.spec(1))
 
     def scaled(position: Position) -> Node:
-        value, chosen = b.read(input, position, torch.float32), b.cast(b.load(mask, position), torch.float32)
-        return b.op("mul", b.op("mul", value, chosen), scale)
+        factor = b.op("where", b.load(mask, position), scale, b.const(0.0, torch.float32))
+        return b.op("mul", b.read(input, position, torch.float32), factor)
 
     return b.loop(scaled), mask

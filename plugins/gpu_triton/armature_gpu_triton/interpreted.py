@@ -117,6 +117,18 @@ def uniform_fours(seed: Block, offset: Block, first: Block, vector: int, threads
     return uniform(seed, offset, block_of(every), vector, threads)
 
 
+def draws_below(seed: Block, offset: Block, element: Block, vector: int, threads: int, limit: int) -> Block:
+    """Whether the generator's word for an element is less than `limit`, the first that makes a number of that size."""
+    first = torch.tensor(limit).to(torch.float32) * 0.5**32 + 0.5**33
+    return block_of(read(uniform(seed, offset, element, vector, threads)) < first)
+
+
+def draws_below_fours(seed: Block, offset: Block, first: Block, vector: int, threads: int, limit: int) -> Block:
+    """The same for each of `first` and its three successors."""
+    every = (read(first).long().unsqueeze(-1) + torch.arange(4)).flatten(-2)
+    return draws_below(seed, offset, block_of(every), vector, threads, limit)
+
+
 def shift_left(a: Block, b: Block, width: int) -> Block:
     """`a << b`; 0 if `b` is negative or not below `width`."""
     return elementwise(torch.bitwise_left_shift)(a, b)
@@ -199,7 +211,7 @@ maximum = elementwise(torch.maximum)
 minimum = elementwise(torch.minimum)
 fmax = elementwise(torch.fmax)
 fmin = elementwise(torch.fmin)
-sigmoid = elementwise(torch.sigmoid)
+sigmoid = rough_sigmoid = elementwise(torch.sigmoid)
 reciprocal = elementwise(torch.reciprocal)
 sign = elementwise(torch.sign)
 floordiv_int = elementwise(lambda a, b: torch.div(a, torch.where(b == 0, 1, b), rounding_mode="floor"))
@@ -209,6 +221,7 @@ mod_float = elementwise(torch.remainder)
 pow_int = elementwise(torch.pow)
 
 one_plus_erf = elementwise(lambda x: torch.erfc(-x))
+one_plus_tanh = elementwise(lambda x: 2 * torch.sigmoid(2 * x))
 
 # Most functions of libdevice are operations, and mean what the row of the operation says.
 libdevice = types.SimpleNamespace(

@@ -209,11 +209,17 @@ FORMS: Mapping[str, OpForm] = MappingProxyType(
 )
 
 
-def argument_of_erf(node: Op) -> Node | None:
-    """`x` of `erf(x) + 1`, which GELU and its derivative use; None for another operation."""
+# For results that are rounded to 16 bits: forms with fewer instructions, right to about 16 digits of a float32.
+ROUGH_FORMS: Mapping[str, OpForm] = MappingProxyType({"sigmoid": "helpers.rough_sigmoid({0})"})
+ROUGH_SUMS: Mapping[str, str] = MappingProxyType({"erf": "one_plus_erf", "tanh": "one_plus_tanh"})
+
+
+def sum_with_one(node: Op) -> tuple[str, Node] | None:
+    """The function of `helpers` that computes `erf(x) + 1` or `tanh(x) + 1`, which the forms of GELU and their
+    derivatives use, and x; None for another operation."""
     if node.op != "add" or node.dtype != torch.float32:
         return None
     left, right = node.args
-    if isinstance(left, Op) and left.op == "erf" and isinstance(right, Const) and right.value == 1:
-        return left.args[0] if left.args[0].dtype == torch.float32 else None
+    if isinstance(left, Op) and left.op in ROUGH_SUMS and isinstance(right, Const) and right.value == 1:
+        return (ROUGH_SUMS[left.op], left.args[0]) if left.args[0].dtype == torch.float32 else None
     return None

@@ -29,13 +29,24 @@ from armature.backend_api import (
     position,
     print_op,
     rounded,
+    stored_early,
     variables,
     walk_kernel,
 )
 from armature_gpu_triton import draws
 from armature_gpu_triton.loops import Tile
 from armature_gpu_triton.online import online_sums
-from armature_gpu_triton.ops import FORMS, HALVES, INFIX, TYPES, argument_of_erf, cast_text, is_number, widen
+from armature_gpu_triton.ops import (
+    FORMS,
+    HALVES,
+    INFIX,
+    ROUGH_FORMS,
+    TYPES,
+    cast_text,
+    is_number,
+    sum_with_one,
+    widen,
+)
 
 TAKEN = re.compile(
     r"(tmp|red|in|out)\d+(_\w+)?|x|r|x_in|r_in|r_start|fours|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
@@ -104,12 +115,12 @@ class ValuePrinter:
         return "[1]" if self.tile.r is None else "[1, 1]"
 
     def rereads(self) -> frozenset[Node]:
-        """Nodes that depend on a buffer which the kernel also writes; recomputed in each pass."""
-        found: set[Node] = set()
+        """Nodes that depend on a buffer which an earlier pass may have written; recomputed in each pass."""
+        found, early = set[Node](), stored_early(self.kernel)
         for node in self.body.depends:  # operands come first
             if isinstance(node, Reduce):
                 continue
-            reads = isinstance(node, Load) and node.buffer in self.kernel.writes
+            reads = isinstance(node, Load) and node.buffer in early
             if reads or any(child in found for child in operands(node)):
                 found.add(node)
         return frozenset(found)
@@ -193,16 +204,19 @@ class ValuePrinter:
             mask, _ = self.conditions(self.body.depends[node])
             inside = mask or self.constant(True, torch.bool)
             return f"helpers.check_index({self.value(node.args[0])}, {self.value(node.args[1])}, {inside})"
-        if node.op == "uniform":
-            names = {arg: self.value(arg) for arg in node.args}
-            text, statement = draws.numbers(node, names, self.tile, self.start_of_block, self.index)
+        drawn = (node, None) if node.op == "uniform" else draws.compared(node)
+        if drawn is not None:
+            number, below = drawn
+            names = {arg: self.value(arg) for arg in number.args}
+            text, statement = draws.numbers(number, names, self.tile, self.start_of_block, self.index, below)
             if statement:
                 self.lines.add(statement)
             return text
         if node.op in ("cast", "bitcast"):
             return print_op(FORMS, node, [self.value(a) for a in node.args])
-        if self.rounded and (inner := argument_of_erf(node)) is not None:
-            return f"helpers.one_plus_erf({self.wide(inner)})"
+        if self.rounded and (rough := sum_with_one(node)) is not None:
+            function, inner = rough
+            return f"helpers.{function}({self.wide(inner)})"
         widened = node
         if any(a.dtype in HALVES for a in node.args):
             args = tuple(attrs.evolve(a, dtype=torch.float32) if a.dtype in HALVES else a for a in node.args)
@@ -214,5 +228,6 @@ class ValuePrinter:
             const = node.args[at]
             if isinstance(const, Const) and const.dtype != torch.bool:
                 operands[at] = self.bare(const)
-        text = print_op(FORMS, widened, operands)
+        single = widened.args[0].dtype == torch.float32
+        text = print_op(ROUGH_FORMS if self.rounded and single and node.op in ROUGH_FORMS else FORMS, widened, operands)
         return cast_text(f"({text})", torch.float32, node.dtype) if node.dtype in HALVES else text
