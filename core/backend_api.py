@@ -213,6 +213,7 @@ __all__ = [
     "rounded",
     "sizes",
     "store_roots",
+    "stored_early",
     "stride_of",
     "sub",
     "substitute",

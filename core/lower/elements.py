@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 import torch
 
+from armature.lower import float8, layout
 from armature.lower import index as ix
-from armature.lower import layout
 from armature.lower.data import Const, IndexValue, Load, Masked, Node, Op, Origin, Reduce, Scan
 from armature.lower.features import Features
 from armature.lower.index import Index, Var
@@ -31,8 +31,8 @@ _NARROW_FLOATS = frozenset((torch.float16, torch.bfloat16))
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which elements of `dtype` are computed: float32 for the 16-bit floats, else the same."""
-    return torch.float32 if dtype in _NARROW_FLOATS else dtype
+    """The dtype in which elements of `dtype` are computed: float32 for floats of 8 and 16 bits, else the same."""
+    return torch.float32 if dtype in _NARROW_FLOATS or dtype in float8.FORMATS else dtype
 
 
 @attrs.define(eq=False)
@@ -71,8 +71,10 @@ class Elements:
     # -- element values
 
     def const(self, value: bool | int | float, dtype: torch.dtype) -> Const:
-        """A literal, converted to `dtype`."""
+        """A literal, converted to `dtype`; of floats of 8 bits there is zero alone."""
         self.need_dtype(dtype)
+        if dtype in float8.FORMATS and value:
+            raise NotSupported(f"a literal of {str(dtype).removeprefix('torch.')}", "dtype")
         if dtype == torch.bool:
             return Const(bool(value), dtype)
         return Const(float(value) if dtype.is_floating_point else int(value), dtype)
@@ -130,6 +132,10 @@ class Elements:
         """The value in `dtype`; the value itself when it is that already."""
         if value.dtype == dtype:
             return value
+        if value.dtype in float8.FORMATS:
+            return self.cast(float8.decoded(self, value), dtype)
+        if dtype in float8.FORMATS:
+            return float8.encoded(self, self.cast(value, torch.float32), dtype)
         if isinstance(value, Const) and dtype not in _NARROW_FLOATS and value.value in (0, 1):
             return self.const(value.value, dtype)
         return self.op("cast", value, dtype=dtype)

@@ -26,6 +26,7 @@ from armature import config
 from armature.codegen.backend import DeviceBackend
 from armature.context import CompileContext
 from armature.errors import invariant
+from armature.lower.float8 import FORMATS
 from armature.plugins import manager
 from armature.run.cache import Cache
 from armature.run.workers import Workers
@@ -123,6 +124,8 @@ def accuracy(sketch: Sketch, name: str, dtype: torch.dtype) -> float:
 def check_buffer(sketch: Sketch, name: str, found: Tensor, expected: Tensor) -> None:
     """Compare one written buffer with the reference. Errors: AssertionError naming the buffer and the worst element."""
     assert found.dtype == expected.dtype and found.shape == expected.shape
+    if found.dtype in FORMATS:
+        found, expected = found.view(torch.uint8), expected.view(torch.uint8)
     limit = accuracy(sketch, name, found.dtype)
     if limit == 0.0:
         bad = (found != expected).nonzero().flatten()

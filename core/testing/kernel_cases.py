@@ -12,8 +12,9 @@ import attrs
 import torch
 from torch import Tensor
 
-from armature.lower.data import Buffer, BufferKind, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
+from armature.lower.data import Buffer, BufferKind, Const, Load, Masked, Node, Op, Origin, Reduce, Scan, Store
 from armature.lower.features import Features
+from armature.lower.float8 import FORMATS
 from armature.lower.index import Index, Size, Var, add, contiguous_strides, hint, mul
 from armature.lower.ops import FAMILIES, FLOATS, INTEGERS, OPS, POLYNOMIALS
 from armature.schedule.data import Kernel, Pass
@@ -242,7 +243,28 @@ def cast_case(source: torch.dtype) -> Case:
     return Case("casts", f"cast_{str(source).removeprefix('torch.')}", make)
 
 
+def bits_case(dtype: torch.dtype) -> Case:
+    """Floats of 8 bits, which are only moved: read as bits, changed, and stored as they are or as bits."""
+    name = f"bits_of_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if not {dtype, torch.uint8} <= features.dtypes:
+            raise Skip
+        sketch = Sketch(name, device)
+        i = Var("i", 256)
+        x = sketch.load(sketch.buffer("a", dtype, (256,), torch.arange(256, dtype=torch.uint8).view(dtype)), i)
+        turned = op("bit_xor", op("bitcast", x, dtype=torch.uint8), Const(0x80, torch.uint8))
+        sketch.buffer("bits", torch.uint8, (256,))
+        sketch.buffer("moved", dtype, (256,))
+        sketch.buffer("negated", dtype, (256,))
+        stores = (("bits", turned), ("moved", x), ("negated", op("bitcast", turned, dtype=dtype)))
+        return sketch.pointwise((i,), *(Store(buffer, (i,), value) for buffer, value in stores))
+
+    return Case("floats of 8 bits", name, make)
+
+
 OPERATION_CASES = (
     *(family_case(f, dtype) for f, dtypes in FAMILIES.items() for dtype in dtypes),
     *(cast_case(dtype) for dtype in (*FLOATS, *INTEGERS, BF16, F16, BOOL)),
+    *(bits_case(dtype) for dtype in FORMATS),
 )

@@ -24,6 +24,7 @@ from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, P
 from armature.graph.facts import Operator, fake_rules
 from armature.lower.data import ExternCall, LoopGraph
 from armature.lower.features import Features
+from armature.lower.float8 import FORMATS
 from armature.lower.lower import lower
 from armature.lower.ops import OPS, REDUCTIONS
 from armature.lower.show import show
@@ -44,7 +45,15 @@ DTYPES = frozenset(
 COMBINING = frozenset(("sum", "prod", "max", "min"))
 SCANS = COMBINING | {"logsumexp"}
 
-EVERYTHING = Features(frozenset(OPS), frozenset(REDUCTIONS), DTYPES, DTYPES - {torch.bool}, COMBINING, SCANS, batch=256)
+EVERYTHING = Features(
+    frozenset(OPS),
+    frozenset(REDUCTIONS),
+    DTYPES | frozenset(FORMATS),
+    DTYPES - {torch.bool},
+    COMBINING,
+    SCANS,
+    batch=256,
+)
 
 
 @attrs.frozen
@@ -179,6 +188,14 @@ class Kit:
         for ours, theirs in zip(outputs, wanted, strict=True):
             self.close(cast(Tensor, ours), theirs)
         return loops
+
+    def results(self, op: torch._ops.OpOverload, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
+        """What the loops of one call compute, without a comparison."""
+        loops = lower(one_operator(op, args, kwargs, op(*args, **kwargs)), context(self.rows))
+        verify(loops)
+        assert not any(isinstance(node, ExternCall) for node in loops.nodes), "it stayed an ATen call"
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        return tuple(cast(Tensor, found) for found in run_loops(loops, tensors))
 
     def close(self, ours: Tensor, theirs: Tensor) -> None:
         """Whether they are equal within the dtype's tolerance, relative to the size of eager's values."""

@@ -16,7 +16,7 @@ CPP_TYPES: Mapping[torch.dtype, str] = MappingProxyType(
     {
         torch.float32: "float", torch.float64: "double", torch.bfloat16: "bf16", torch.float16: "f16",
         torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8",
-        torch.bool: "bool",
+        torch.bool: "bool", torch.float8_e4m3fn: "u8", torch.float8_e5m2: "u8",  # only moved: their bits
     }
 )  # fmt: skip
 HALVES = frozenset((torch.bfloat16, torch.float16))

@@ -23,7 +23,7 @@ import torch
 from armature.backend_api import Alternative, GroupSpec
 from armature.plugin_api import BackendError
 from armature_gpu_triton.binary import Binary
-from armature_gpu_triton.ops import NUMBER
+from armature_gpu_triton.ops import FLOAT8, NUMBER
 from armature_gpu_triton.spec import KernelSpec
 
 if TYPE_CHECKING:
@@ -125,8 +125,9 @@ def interpreted_launch(function: OnGrid, spec: KernelSpec) -> Launch:
 
     def launch(*args: object) -> None:
         grid = grid_of if isinstance(grid_of, tuple) else grid_of(*args)
+        given = (a.view(torch.uint8) if isinstance(a, torch.Tensor) and a.dtype in FLOAT8 else a for a in args)
         try:
-            function[grid](*args, **constants)
+            function[grid](*given, **constants)
         except Exception as error:
             if isinstance(error.__cause__, IndexError):
                 raise error.__cause__ from None

@@ -15,6 +15,7 @@ import torch
 from armature.backend_api import OPS, Buffer, Const, Node, Op, OpForm
 
 HALVES = frozenset((torch.float16, torch.bfloat16))
+FLOAT8 = frozenset((torch.float8_e4m3fn, torch.float8_e5m2))  # only moved: kernels see their bits
 UNSIGNED = frozenset((torch.uint8,))
 
 TYPES: Mapping[torch.dtype, str] = MappingProxyType(
@@ -29,6 +30,7 @@ TYPES: Mapping[torch.dtype, str] = MappingProxyType(
         torch.bfloat16: "tl.bfloat16",
         torch.float32: "tl.float32",
         torch.float64: "tl.float64",
+        **dict.fromkeys(FLOAT8, "tl.uint8"),
     }
 )
 # The pointer type of a dtype in a kernel's signature; bools are stored as bytes of 0 and 1.
@@ -44,6 +46,7 @@ POINTERS: Mapping[torch.dtype, str] = MappingProxyType(
         torch.bfloat16: "*bf16",
         torch.float32: "*fp32",
         torch.float64: "*fp64",
+        **dict.fromkeys(FLOAT8, "*u8"),
     }
 )
 NUMBER = "fp64"  # the type of a number that is passed by value
@@ -67,6 +70,8 @@ def kind(dtype: torch.dtype) -> str:
     """bool, uint, int or float."""
     if dtype == torch.bool:
         return "bool"
+    if dtype in FLOAT8:
+        return "uint"
     if dtype.is_floating_point:
         return "float"
     return "uint" if dtype in UNSIGNED else "int"

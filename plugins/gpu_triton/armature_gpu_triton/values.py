@@ -44,6 +44,7 @@ from armature_gpu_triton.ops import (
     TYPES,
     cast_text,
     is_number,
+    kind,
     sum_with_one,
     widen,
 )
@@ -129,7 +130,7 @@ class ValuePrinter:
         """A literal with a type of its own."""
         if dtype in HALVES:
             return cast_text(self.constant(rounded(value, dtype), torch.float32), torch.float32, dtype)
-        if dtype.is_floating_point:
+        if kind(dtype) == "float":
             value = float(value)
         elif dtype == torch.bool:
             value = bool(value)
@@ -141,7 +142,7 @@ class ValuePrinter:
         """A literal that takes the type of the other operand."""
         if node.dtype in HALVES:
             return literal(rounded(node.value, node.dtype))
-        return literal(float(node.value) if node.dtype.is_floating_point else int(node.value))
+        return literal(float(node.value) if kind(node.dtype) == "float" else int(node.value))
 
     def value(self, node: Node) -> str:
         """The text of a node as an operand."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,23 @@ def test_demo_runs(all_plugins: None, tmp_path: Path) -> None:
     rows = json.loads(report.read_text())["rows"]
     assert [r["model"] for r in rows] == ["LeNet", "LeNet", "FeedForward", "FeedForward"]
     assert all(r["graphs"] >= 1 and r["kernels"] >= 1 and r["breaks"] == 0 for r in rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_floats_of_8_bits_are_eagers(dtype: torch.dtype, all_plugins: None) -> None:
+    armature.reset()
+
+    def program(x: torch.Tensor, every: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.to(dtype).view(torch.uint8), x.bfloat16().to(dtype).view(torch.uint8), every.float(), every.half()
+
+    wide = torch.randn(200_000, device="cuda") * 10 ** torch.linspace(-9, 7, 200_000, device="cuda")
+    edges = torch.tensor([0.0, -0.0, math.inf, -math.inf, 464, 465, 480, 500, 61440, 61439, 1e30], device="cuda")
+    x, every = torch.cat([wide, edges]), torch.arange(256, dtype=torch.uint8, device="cuda").view(dtype)
+    found = armature.compile(program, fullgraph=True)(x, every)
+    for ours, theirs in zip(found, program(x, every), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+    (graph,) = session().compilations[-1].graphs
+    assert graph.program.extern_count == 0
 
 
 @pytest.mark.parametrize("shape", [(3, 100_000), (2, 99_991), (50_000, 5)])

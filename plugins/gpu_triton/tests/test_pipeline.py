@@ -32,7 +32,13 @@ def turned(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (x[:, :13] + x[:, :13].t()) * w[0], x.t().contiguous(), x.expand(3, 13, 37).permute(2, 0, 1).contiguous()
 
 
-@pytest.mark.parametrize("fn", [gelu_softmax, columns, picks, turned])
+def to_eight_bits(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    scale = x.abs().amax(-1, keepdim=True) / 448
+    found = (x / scale).to(torch.float8_e4m3fn)
+    return found.view(torch.uint8), scale, found.to(torch.bfloat16) * w.to(torch.float8_e5m2).float()
+
+
+@pytest.mark.parametrize("fn", [to_eight_bits, gelu_softmax, columns, picks, turned])
 def test_function_gives_what_eager_gives(fn: Callable[..., object]) -> None:
     x, w = torch.randn(13, 37), torch.randn(37)
     torch.testing.assert_close(armature.compile(fn, fullgraph=True)(x, w), fn(x, w))
