@@ -10,15 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 import torch
 
 from armature.lower.data import Node
+from armature.torch_abi.memory import HOST
 
-if TYPE_CHECKING:
-    from armature.lower.elements import Elements
+
+class Verbs(Protocol):
+    """What `Elements` makes nodes with."""
+
+    def const(self, value: int | float, dtype: torch.dtype) -> Node: ...
+
+    def op(self, name: str, *args: Node | int | float, dtype: torch.dtype | None = None) -> Node: ...
+
+    def cast(self, value: Node, dtype: torch.dtype) -> Node: ...
+
+    def where(self, cond: Node, then: Node, other: Node) -> Node: ...
+
 
 FLOAT32_BITS, FLOAT32_BIAS = 23, 127
 MAGNITUDE = 0x7F  # all bits but the sign's
@@ -53,7 +64,7 @@ class Format:
 
 def bits_beyond(dtype: torch.dtype) -> int:
     """The bits of what infinity becomes."""
-    return int(torch.full((1,), math.inf, device="cpu").to(dtype).view(torch.uint8))
+    return int(torch.full((1,), math.inf, device=HOST).to(dtype).view(torch.uint8))
 
 
 FORMATS: Mapping[torch.dtype, Format] = MappingProxyType({
@@ -62,7 +73,7 @@ FORMATS: Mapping[torch.dtype, Format] = MappingProxyType({
 })  # fmt: skip
 
 
-def decoded(b: Elements, value: Node) -> Node:
+def decoded(b: Verbs, value: Node) -> Node:
     """A float32 of the same value, exactly."""
     form = FORMATS[value.dtype]
     bits = b.cast(b.op("bitcast", value, dtype=torch.uint8), torch.int32)
@@ -80,7 +91,7 @@ def decoded(b: Elements, value: Node) -> Node:
     return b.where(b.op("ge", bits, 1 << 7), b.op("neg", number), number)
 
 
-def encoded(b: Elements, value: Node, dtype: torch.dtype) -> Node:
+def encoded(b: Verbs, value: Node, dtype: torch.dtype) -> Node:
     """The nearest number of the dtype; `value` is of float32."""
     form = FORMATS[dtype]
     bits = b.op("bitcast", value, dtype=torch.int32)
