@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
 import torch
@@ -26,7 +27,16 @@ from armature.plugin_api import (
 )
 from armature_aten_lowerings.attention_forms import Step, Written, compute_instead_of_writing, read
 from armature_aten_lowerings.attention_kernels import HALVES, KERNELS, Kernels
-from armature_aten_lowerings.blind_queries import AddedMask, attended, is_finite, sees_a_key, with_mask_of_bools
+from armature_aten_lowerings.blind_queries import (
+    AddedMask,
+    BoolMask,
+    attended,
+    consists_of,
+    hides_or_shows,
+    is_exact_in,
+    is_finite,
+    sees_a_key,
+)
 from armature_aten_lowerings.einsums import as_products
 
 PRODUCTS = frozenset((
@@ -95,19 +105,31 @@ class Replacement:
 
     def __call__(self, query: Tensor, keys: Tensor, value: Tensor, **masks: Tensor) -> object:
         query, key, given, mask = self.operands(query, keys, value, masks)
-        fill, dtype = self.masks.fill, fake_of(self.written.value).dtype
-        if mask is None or sees_a_key(node_of(mask)):
-            mixed = attended(query, key, given, mask, self.masks.factor)
+        fill, scale = self.masks.fill, self.masks.factor
+        if mask is None or sees_a_key(node_of(mask)) or self.is_exact(node_of(mask)):
+            mask = mask.to(self.dtype) if mask is not None and self.is_wide else mask
+            mixed = attended(query, key, given, mask, scale)
         elif fill is not None:
-            mixed = with_mask_of_bools(query, key, given, mask, self.masks.factor, fill, dtype)
-        elif self.is_exact(node_of(mask)):
-            mixed = attended(query, key, given, mask, self.masks.factor)
+            mixed = BoolMask(self.dtype, fill, scale, self.written.cleared != ())(query, key, given, mask)
         else:
             count = fake_of(self.written.keys).shape[-1]
-            mixed = AddedMask(dtype, self.added_to, count, self.masks.factor, self.training)(query, key, given, mask)
+            mixed = AddedMask(self.dtype, self.added_to, count, scale, self.training)(query, key, given, mask)
         if fake_of(self.written.root).dim() == 4:
             return mixed
         return mixed.squeeze(0) if self.lead[0] == 1 else mixed.flatten(0, 1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of all the operator is given."""
+        dtype: torch.dtype = fake_of(self.written.root).dtype
+        return dtype
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a mask to be added may be in float32 within 16 bits."""
+        return self.masks.mixes or any(
+            step.kind == "added" and fake_of(step.mask).dtype is not self.dtype for step in self.masks.steps
+        )
 
     @property
     def training(self) -> bool:
@@ -122,8 +144,9 @@ class Replacement:
 
     def is_exact(self, mask: fx.Node) -> bool:
         """Whether the kernel's results are right with a mask of numbers, even where no key is seen."""
-        largest = torch.finfo(fake_of(self.written.value).dtype).max
-        return not self.training and self.added_to is not torch.float16 and is_finite(mask, self.functions, largest)
+        if self.masks.fill is not None or self.training or self.is_wide or self.added_to is torch.float16:
+            return False
+        return consists_of(mask, partial(is_finite, largest=torch.finfo(self.dtype).max), self.functions)
 
     def operands(
         self, query: Tensor, keys: Tensor, value: Tensor, masks: Mapping[str, Tensor]
@@ -131,6 +154,9 @@ class Replacement:
         """What the operator is given."""
         product, result = fake_of(self.written.product).dim(), fake_of(self.written.root).dim()
         given = [self.with_lead(one, axes) for one, axes in ((query, product), (keys, product), (value, result))]
+        # as autocast does, or as before a cast to float32
+        pairs = zip(given, (query, keys, value), strict=True)
+        given = [made if faked(one).dtype is self.dtype else made.to(self.dtype) for made, one in pairs]
         return given[0], given[1].transpose(-2, -1), given[2], self.mask(masks)
 
     def with_lead(self, tensor: Tensor, axes: int) -> Tensor:
@@ -156,7 +182,8 @@ class Replacement:
         fakes = {name: one.meta.get("traced_value", fake_of(one)) for name, one in bound.items()}
         with root.fake_mode, torch.set_grad_enabled(root.requires_grad):
             masks = {name: fake for name, fake in fakes.items() if name.startswith("mask")}
-            return runs_fused(*self.operands(fakes["query"], fakes["keys"], fakes["value"], masks))
+            *given, mask = self.operands(fakes["query"], fakes["keys"], fakes["value"], masks)
+            return runs_fused(*given, mask.to(self.dtype) if self.is_wide and mask is not None else mask)
 
     def mask(self, given: Mapping[str, Tensor]) -> Tensor | None:
         """The mask as the kernel takes it: true where a key is visible, or numbers to add."""
@@ -175,7 +202,7 @@ class Replacement:
             else:
                 hidden = torch.logical_not(part) if step.kind == "shown" else part
                 made = torch.where(hidden, step.value, 0.0 if made is None else made)
-        return made.to(fake_of(self.written.value).dtype) if made is not None and self.masks.mixes else made
+        return made
 
 
 def node_of(value: object) -> fx.Node:
@@ -199,22 +226,32 @@ def replacement_of(written: Written, functions: Functions) -> Replacement | None
         return None
     kernels = KERNELS.get(query.device.type)
     numbers = all(type(n) is int for one in tensors for n in one.shape)
-    if not numbers or kernels is None or not has_dtypes_of_the_kernel(written) or written.dropped:
+    if not numbers or kernels is None or not has_dtypes_of_the_kernel(written, functions) or written.dropped:
         return None
-    masks, lead = Masks.of(written.steps, query.dtype), batches_and_heads(written)
+    masks, lead = Masks.of(written.steps, result.dtype), batches_and_heads(written)
     fits = (
         query.shape[-1] == keys.shape[-2] == value.shape[-1]
         and keys.shape[-1] == value.shape[-2]
         and result.is_contiguous()
         and all(_gets_same_gradient(one) for one in (written.query, written.keys, written.value))
-        and all(_is_plain(step, query.dtype) for step in written.steps)
+        and all(_is_plain(step, result.dtype, functions) for step in written.steps)
     )
     if masks is None or lead is None or not fits:
         return None
     made = Replacement(written, masks, lead, kernels, functions)
-    if made.training and masks.mixes:  # the gradients of hidden scores would be others
-        return None
-    return made if kernels.pay(query, (*lead, query.shape[-2], keys.shape[-1]), result.requires_grad) else None
+    if (made.training and masks.mixes) or not _clears_what_it_hides(made):
+        return None  # the gradients of hidden scores would be others
+    scores = (*lead, query.shape[-2], keys.shape[-1])
+    return made if kernels.pay(query.shape[-1], result.dtype, scores, result.requires_grad) else None
+
+
+def _clears_what_it_hides(made: Replacement) -> bool:
+    """Whether weights are set to zero at most where the only mask hides scores, and gradients are not NaN there."""
+    if not made.written.cleared:
+        return True
+    hiding = {step.mask for step in made.masks.steps}
+    same = made.masks.fill is not None and len(made.masks.steps) == 1 and set(made.written.cleared) == hiding
+    return same and made.masks.steps[0].kind == "filled" and not (made.training and made.masks.fill == -math.inf)
 
 
 def batches_and_heads(written: Written) -> tuple[int, int] | None:
@@ -228,17 +265,19 @@ def batches_and_heads(written: Written) -> tuple[int, int] | None:
     return (longest[-2] if len(longest) == 2 else 1, longest[-1]) if len(longest) in (1, 2) else None
 
 
-def has_dtypes_of_the_kernel(written: Written) -> bool:
-    """Whether all is computed in the dtype of queries, keys and values. The kernels have scores of 16 bits in float32,
-    and so may the program."""
-    ends = (written.query, written.keys, written.value, written.product, written.root)
-    [dtype, *others] = {fake_of(node).dtype for node in ends}
-    if others or not dtype.is_floating_point:
+def has_dtypes_of_the_kernel(written: Written, functions: Functions) -> bool:
+    """Whether all is computed in the result's dtype, or in float32 within 16 bits: scores, as by the kernels, and
+    queries and keys of 16 bits that are cast for their product. Autocast casts the operands of a product."""
+    dtype, product = fake_of(written.root).dtype, fake_of(written.product).dtype
+    wide = {dtype, torch.float32} if dtype in HALVES else {dtype}
+    ends = [written.query, written.keys, written.value]
+    inner = [one for node in (*ends, *written.nodes) if isinstance(one := fake_of(node), Tensor)]
+    if not dtype.is_floating_point or not {one.dtype for one in inner if one.is_floating_point()} <= wide:
         return False
-    inner = {
-        one.dtype for node in written.nodes if isinstance(one := fake_of(node), Tensor) and one.is_floating_point()
-    }
-    return inner <= ({dtype, torch.float32} if dtype in HALVES else {dtype})
+    if product is dtype:
+        return True
+    sources = (written.query, written.keys)
+    return fake_of(written.value).dtype is dtype and all(is_exact_in(one, dtype, functions) for one in sources)
 
 
 def _gets_same_gradient(node: object) -> bool:
@@ -258,13 +297,15 @@ def _gets_same_gradient(node: object) -> bool:
     return True
 
 
-def _is_plain(step: Step, dtype: torch.dtype) -> bool:
+def _is_plain(step: Step, dtype: torch.dtype, functions: Functions) -> bool:
     """Whether the kernel takes a step's mask."""
     if step.mask is None:
         return True
     mask = fake_of(step.mask)
     if not isinstance(mask, Tensor) or mask.requires_grad or mask.dim() not in range(1, step.result.dim() + 1):
         return False
+    if step.kind == "added" and mask.dtype is torch.float32 and dtype in HALVES:
+        return consists_of(step.mask, hides_or_shows, functions)
     return mask.dtype is (dtype if step.kind == "added" else torch.bool)
 
 

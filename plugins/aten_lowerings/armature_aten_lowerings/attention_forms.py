@@ -14,13 +14,11 @@ from torch.nn import functional
 
 from armature.plugin_api import Functions, KnownValues, fake_of, function_of, spelled
 from armature_aten_lowerings.attention_kernels import may_pay
+from armature_aten_lowerings.blind_queries import CASTS
 from armature_aten_lowerings.masks import value_if_known
 
 STEPS = 8
 """Most steps between product and softmax; more are not looked for."""
-CASTS = frozenset((
-    Tensor.to, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.double, Tensor.type, Tensor.type_as,
-))  # fmt: skip
 VIEWS = frozenset((Tensor.view, torch.reshape, torch.unflatten, torch.flatten))
 PRODUCTS: frozenset[Hashable] = frozenset((torch.matmul, torch.bmm))
 WRITES: Mapping[Hashable, object] = {
@@ -63,7 +61,7 @@ class Step:
 @attrs.frozen(eq=False)
 class Written:
     """Attention written out, whose result `root` is. `keys` is already transposed: [..., D, S]. nodes: of the whole.
-    dropped: the chance of a weight to be dropped."""
+    dropped: the chance of a weight to be dropped. cleared: masks under which weights are set to zero."""
 
     query: fx.Node
     keys: fx.Node
@@ -74,6 +72,7 @@ class Written:
     softmax: fx.Node
     nodes: frozenset[fx.Node]
     dropped: float
+    cleared: tuple[object, ...] = ()
 
 
 Trail: TypeAlias = "tuple[fx.Node, tuple[Step, ...], tuple[fx.Node, ...]]"
@@ -121,11 +120,13 @@ def read(root: fx.Node, functions: Functions) -> Written | None:
     weights, value = last.operands()
     if last.function not in PRODUCTS or not isinstance(value, fx.Node):
         return None
-    passed, dropped = [root], 0.0
+    passed, dropped, cleared = [root], 0.0, list[object]()
     while isinstance(weights, fx.Node):
         call = Call.of(weights, functions)
         if call.function in (functional.dropout, torch.dropout):
             dropped = max(dropped, _chance(call))
+        elif call.function is torch.masked_fill and number_of(call["value"]) == 0:
+            cleared.append(call["mask"])
         elif not keeps_values(weights, call):
             break
         passed.append(weights)
@@ -138,7 +139,9 @@ def read(root: fx.Node, functions: Functions) -> Written | None:
             if found is not None:
                 query, keys, first = found
                 inner = frozenset((*passed, *nodes, *between, product))
-                return Written(query, keys, value, (*first, *steps), root, product, weights, inner, dropped)
+                return Written(
+                    query, keys, value, (*first, *steps), root, product, weights, inner, dropped, tuple(cleared)
+                )
     return None
 
 

@@ -41,9 +41,8 @@ class Kernels:
     in_order: bool = True
     chosen: bool = False
 
-    def pay(self, query: Tensor, scores: Sequence[int], training: bool) -> bool:
-        """Whether they are faster than loops. query: [..., L, D]. scores: the sizes of all scores, [..., L, S]."""
-        dtype, width = query.dtype, query.shape[-1]
+    def pay(self, width: int, dtype: torch.dtype, scores: Sequence[int], training: bool) -> bool:
+        """Whether they are faster than loops. width: of a head. scores: the sizes of all scores, [..., L, S]."""
         if training and not self.in_order and torch.are_deterministic_algorithms_enabled():
             return False
         if width > self.widths.get(dtype, width) or (dtype in HALVES and width % self.multiple):

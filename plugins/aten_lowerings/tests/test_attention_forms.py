@@ -94,6 +94,39 @@ def learned(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor
     return ((q[0] @ k.mT) * 0.25).softmax(-1) @ v
 
 
+def gptj(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    """Queries and keys are cast for the product, in GPT-Neo and CodeGen too."""
+    scores = torch.matmul(q.to(F32), k.to(F32).transpose(-1, -2)) / D**0.5
+    weights = F.softmax(scores + additive(m, q.dtype), dim=-1)
+    return torch.matmul(weights.to(v.dtype), v)
+
+
+def nanogpt(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    """In minGPT too."""
+    scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+    scores = scores.masked_fill(torch.tril(torch.ones(L, L)).view(1, 1, L, L)[:, :, :L, :L] == 0, -INF)
+    return F.dropout(F.softmax(scores, dim=-1), 0.1, training=False) @ v
+
+
+def timm(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    """Without fused attention."""
+    q = q * D**-0.5
+    return F.dropout((q @ k.transpose(-2, -1)).softmax(dim=-1), 0.0, training=True) @ v
+
+
+def whisper(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    """OpenAI's: both are scaled, and scores cast."""
+    scores = (q * D**-0.25) @ (k * D**-0.25).transpose(-1, -2) + additive(causal(), q.dtype)[:L, :L]
+    return F.softmax(scores.float(), dim=-1).to(q.dtype) @ v
+
+
+def espnet(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    """Weights are set to zero where scores have been hidden, in WeNet and NeMo too."""
+    scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(D)
+    weights = torch.softmax(scores.masked_fill(m, torch.finfo(scores.dtype).min), dim=-1).masked_fill(m, 0.0)
+    return torch.matmul(weights, v)
+
+
 def additive(m: Tensor, dtype: torch.dtype) -> Tensor:
     """Numbers to add; in double precision those of float32, in which some forms compute weights."""
     return torch.zeros(m.shape, dtype=dtype).masked_fill(m, max(torch.finfo(dtype).min, torch.finfo(F32).min))
@@ -136,6 +169,11 @@ FORMS: dict[str, Attention] = {
     "shared by einsum": shared_by_einsum,
     "learned": learned,
     "scratch memory": scratch,
+    "gptj": gptj,
+    "nanogpt": nanogpt,
+    "timm": timm,
+    "whisper": whisper,
+    "espnet": espnet,
     "two masks filled": of_scores(lambda s, m, a: (s / 4).masked_fill(causal(), low(s)).masked_fill(m, low(s))),
     "shown and filled": of_scores(lambda s, m, a: torch.where(~m, s, -INF).masked_fill(causal(), -INF) * 0.25),
     "filled first": of_scores(lambda s, m, a: torch.where(m, -INF, s)),
@@ -220,7 +258,17 @@ def test_forms(form: str, dtype: torch.dtype, training: bool) -> None:
 @pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
 @pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(
-    "form", ["llama", "gpt2", "two masks filled", "shown and filled", "added, then filled", "filled, then added"]
+    "form",
+    [
+        "llama",
+        "gptj",
+        "espnet",
+        "gpt2",
+        "two masks filled",
+        "shown and filled",
+        "added, then filled",
+        "filled, then added",
+    ],
 )
 def test_queries_that_see_nothing(form: str, dtype: torch.dtype, training: bool) -> None:
     inputs = given(dtype)
@@ -250,7 +298,12 @@ def of_others(s: Tensor, dim: int = -1) -> Tensor:
     return e / e.sum(dim, keepdim=True)
 
 
+def cleared(s: Tensor, m: Tensor, a: Tensor) -> Tensor:
+    return s.masked_fill(m, -1e9).softmax(-1).masked_fill(causal(), 0.0)
+
+
 OTHERS: dict[str, Attention] = {
+    "other weights cleared": lambda q, k, v, m, a: cleared(q @ k.mT, m, a) @ v,
     "fills of two numbers": of_scores(lambda s, m, a: s.masked_fill(causal(), -1e9).masked_fill(m, -INF)),
     "a fill that may count": of_scores(lambda s, m, a: (s + a).masked_fill(m, -1e9)),
     "a fill made small": of_scores(lambda s, m, a: s.masked_fill(m, -1e9) * 1e-3),
@@ -296,6 +349,69 @@ def test_einsums_with_shared_heads_outside_of_attention_stay(equation: str) -> N
 def test_bfloat16_stays_loops(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     check(llama, given(torch.bfloat16), training)
+    assert fused() == 0
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+def test_weights_that_would_be_nan_are_set_to_zero(training: bool) -> None:
+    """In training they have gradients that are NaN in rows without a key that is seen."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+        return (q @ k.mT / 4).masked_fill(m, -INF).softmax(-1).masked_fill(m, 0.0) @ v
+
+    inputs = given()
+    inputs[3][1] = True
+    check(attend, inputs, training)
+    assert fused() == (not training)
+
+
+Mask = Callable[[Tensor, torch.dtype], Tensor]
+MASKS: dict[str, Mask] = {
+    "none": lambda m, dtype: torch.zeros(1),
+    "switches": lambda m, dtype: torch.where(m, torch.finfo(F32).min, torch.tensor(0.0)),
+    "16 bits": additive,
+}
+
+
+def under_autocast(mask: Mask, dtype: torch.dtype) -> Callable[..., Tensor]:
+    def program(x: Tensor, weights: Tensor, turn: Tensor, m: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype):
+            q, k, v = (F.linear(x, w).view(B, L, H, D).transpose(1, 2) for w in weights)
+            q, k = q * turn, k * turn  # rotary embeddings in float32
+            scores = torch.matmul(q, k.transpose(2, 3)) * D**-0.5 + mask(m, dtype)
+            return torch.matmul(F.softmax(scores, dim=-1, dtype=F32).to(q.dtype), v).transpose(1, 2).flatten(2)
+
+    return program
+
+
+@pytest.mark.parametrize("blind", [False, True], ids=["", "queries that see nothing"])
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("mask", MASKS)
+def test_autocast(mask: str, dtype: torch.dtype, training: bool, blind: bool) -> None:
+    """Hugging Face's: queries and keys are cast for their product, weights for theirs."""
+    program = under_autocast(MASKS[mask], dtype)
+    m = given()[3]
+    m[1] |= blind
+    leaves = [x.requires_grad_(training) for x in (torch.randn(B, L, H * D), torch.randn(3, H * D, H * D) / 8)]
+
+    def found(run: Callable[..., Tensor]) -> list[Tensor]:
+        result = run(*leaves, torch.randn(L, D, generator=torch.Generator().manual_seed(0)), m)
+        if not training:
+            return [result]
+        slope = torch.linspace(-1, 1, result.numel()).view(result.shape).to(result.dtype)
+        return [result.detach(), *torch.autograd.grad((result * slope).sum(), leaves)]
+
+    for got, want in zip(found(armature.compile(program, fullgraph=True)), found(program), strict=True):
+        assert got.dtype is want.dtype
+        assert (got - want).abs().max() <= 16 * torch.finfo(dtype).eps * want.abs().max()
+    assert fused() == 1 + training
+
+
+def test_a_mask_in_float32_whose_numbers_count_stays() -> None:
+    program = under_autocast(lambda m, dtype: torch.linspace(-9, 9, L), torch.bfloat16)
+    x, weights, turn = torch.randn(B, L, H * D), torch.randn(3, H * D, H * D) / 8, torch.randn(L, D)
+    armature.compile(program, fullgraph=True)(x, weights, turn, given()[3])
     assert fused() == 0
 
 

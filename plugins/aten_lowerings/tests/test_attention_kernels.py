@@ -136,11 +136,11 @@ def test_few_queries_of_many_keys_stay(torch_has_a_kernel: object) -> None:
 
 
 def test_gradients_that_are_to_be_summed_in_order_stay() -> None:
-    query, scores = given()[0], (B, H, L, L)
-    assert ON_GPU.pay(query, scores, training=True)
+    case = (D, BF16, (B, H, L, L))
+    assert ON_GPU.pay(*case, training=True)
     torch.use_deterministic_algorithms(True)
     try:
-        assert ON_GPU.pay(query, scores, training=False) and not ON_GPU.pay(query, scores, training=True)
+        assert ON_GPU.pay(*case, training=False) and not ON_GPU.pay(*case, training=True)
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -203,6 +203,5 @@ def test_masks_as_a_gpu_gets_them(
 
 
 def test_the_cpus_thresholds() -> None:
-    few, many = torch.empty(1, 1, 500, 16), torch.empty(1, 1, 800, 16)
-    for x, pays in ((few, False), (many, True), (many.bfloat16(), False)):
-        assert ON_CPU.pay(x, (1, 1, x.shape[-2], x.shape[-2]), training=False) == pays
+    for rows, dtype, pays in ((500, F32, False), (800, F32, True), (800, BF16, False)):
+        assert ON_CPU.pay(16, dtype, (1, 1, rows, rows), training=False) == pays
