@@ -95,11 +95,12 @@ class Masks:
 
 @attrs.frozen(eq=False)
 class Replacement:
-    """Makes the calls that replace attention. lead: the first two axes, batches and heads. written: as it was."""
+    """Makes the calls that replace attention. lead: the axes before those of queries and keys: batches, heads, and what
+    shares a head of keys. written: as it was."""
 
     written: Written
     masks: Masks
-    lead: tuple[int, int]
+    lead: tuple[int, ...]
     kernels: Kernels
     functions: Functions
 
@@ -114,9 +115,9 @@ class Replacement:
         else:
             count = fake_of(self.written.keys).shape[-1]
             mixed = AddedMask(self.dtype, self.added_to, count, scale, self.training)(query, key, given, mask)
-        if fake_of(self.written.root).dim() == 4:
-            return mixed
-        return mixed.squeeze(0) if self.lead[0] == 1 else mixed.flatten(0, 1)
+        if fake_of(self.written.root).dim() == 3:
+            return mixed.squeeze(0) if self.lead[0] == 1 else mixed.flatten(0, 1)
+        return mixed if len(self.lead) == 2 else mixed.unflatten(1, self.lead[1:])
 
     @property
     def dtype(self) -> torch.dtype:
@@ -151,27 +152,34 @@ class Replacement:
     def operands(
         self, query: Tensor, keys: Tensor, value: Tensor, masks: Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """What the operator is given."""
+        """What the operator is given, in the result's dtype, as by autocast or before a cast to float32."""
         product, result = fake_of(self.written.product).dim(), fake_of(self.written.root).dim()
-        given = [self.with_lead(one, axes) for one, axes in ((query, product), (keys, product), (value, result))]
-        # as autocast does, or as before a cast to float32
-        pairs = zip(given, (query, keys, value), strict=True)
-        given = [made if faked(one).dtype is self.dtype else made.to(self.dtype) for made, one in pairs]
-        return given[0], given[1].transpose(-2, -1), given[2], self.mask(masks)
+        q, k, v = (faked(one) for one in (query, keys, value))
+        given = [
+            self.with_lead(query, q.shape, product),
+            self.with_lead(keys.transpose(-2, -1), k.mT.shape, product),
+            self.with_lead(value, v.shape, result),
+        ]
+        made = [one if fake.dtype is self.dtype else one.to(self.dtype) for one, fake in zip(given, (q, k, v))]
+        return made[0], made[1], made[2], self.mask(masks)
 
-    def with_lead(self, tensor: Tensor, axes: int) -> Tensor:
+    def with_lead(self, tensor: Tensor, sizes: Sequence[int], axes: int) -> Tensor:
         """A tensor with all batches and heads. axes: of the scores that it is used with."""
-        made, sizes = self.four_axes(tensor, axes), faked(tensor).shape
-        return made if math.prod(sizes[:-2]) == math.prod(self.lead) else made.expand(*self.lead, *sizes[-2:])
+        made = self.four_axes(tensor, sizes, axes)
+        whole = len(self.lead) > 2 or math.prod(sizes[:-2]) == math.prod(self.lead)
+        return made if whole else made.expand(*self.lead, *sizes[-2:])
 
-    def four_axes(self, tensor: Tensor, axes: int) -> Tensor:
+    def four_axes(self, tensor: Tensor, sizes: Sequence[int], axes: int) -> Tensor:
         """A tensor with axes for batches and heads. axes: of the scores that it is used with; 3, with one for both."""
-        sizes = faked(tensor).shape
         if axes == len(sizes) == 3 and sizes[0] != 1 and self.lead[0] != 1:
             return torch.unflatten(tensor, 0, self.lead)
-        for _ in range(4 - len(sizes)):
+        for _ in range(len(self.lead) + 2 - len(sizes)):
             tensor = tensor.unsqueeze(0)
-        return tensor
+        if len(self.lead) == 2:
+            return tensor
+        if math.prod(sizes[-4:-2]) == 1:
+            return tensor.squeeze(2)
+        return tensor.expand(-1, *self.lead[1:], -1, -1).flatten(1, 2)
 
     def is_fused(self, bound: Mapping[str, fx.Node]) -> bool:
         """Whether a kernel of the device takes what the operator is given."""
@@ -182,8 +190,8 @@ class Replacement:
         fakes = {name: one.meta.get("traced_value", fake_of(one)) for name, one in bound.items()}
         with root.fake_mode, torch.set_grad_enabled(root.requires_grad):
             masks = {name: fake for name, fake in fakes.items() if name.startswith("mask")}
-            *given, mask = self.operands(fakes["query"], fakes["keys"], fakes["value"], masks)
-            return runs_fused(*given, mask.to(self.dtype) if self.is_wide and mask is not None else mask)
+            query, key, value, mask = self.operands(fakes["query"], fakes["keys"], fakes["value"], masks)
+            return runs_fused(query, key, value, mask.to(self.dtype) if self.is_wide and mask is not None else mask)
 
     def mask(self, given: Mapping[str, Tensor]) -> Tensor | None:
         """The mask as the kernel takes it: true where a key is visible, or numbers to add."""
@@ -192,7 +200,8 @@ class Replacement:
             if step.kind == "scaled":
                 made = made if made is None else torch.mul(made, step.value)
                 continue
-            part = self.four_axes(given[f"mask_{place}"], step.result.dim())
+            part = given[f"mask_{place}"]
+            part = self.four_axes(part, faked(part).shape, step.result.dim())
             if self.masks.fill is not None:
                 shown = part if step.kind == "shown" else torch.logical_not(part)
                 made = shown if made is None else torch.logical_and(made, shown)
@@ -222,7 +231,7 @@ def replacement_of(written: Written, functions: Functions) -> Replacement | None
     """What replaces attention, if the operator is equivalent, and faster."""
     query, keys, value, result = map(fake_of, (written.query, written.keys, written.value, written.root))
     tensors = (query, keys, value, result, fake_of(written.product), fake_of(written.softmax))
-    if not all(isinstance(one, Tensor) and one.dim() in (3, 4) for one in tensors):
+    if not all(isinstance(one, Tensor) and one.dim() in (3, 4, 5) for one in tensors):
         return None
     kernels = KERNELS.get(query.device.type)
     numbers = all(type(n) is int for one in tensors for n in one.shape)
@@ -254,15 +263,15 @@ def _clears_what_it_hides(made: Replacement) -> bool:
     return same and made.masks.steps[0].kind == "filled" and not (made.training and made.masks.fill == -math.inf)
 
 
-def batches_and_heads(written: Written) -> tuple[int, int] | None:
+def batches_and_heads(written: Written) -> tuple[int, ...] | None:
     """The sizes of the axes for batches and heads, if scores and result have the same; a single axis counts as heads.
     Where views make one axis of both, those of the views."""
     nodes = (written.product, written.softmax, written.root, *(step.scores for step in written.steps))
     leads = {tuple(fake_of(node).shape[:-2]) for node in nodes if node is not None}
-    if len({math.prod(lead) for lead in leads}) > 1 or len({lead for lead in leads if len(lead) == 2}) > 1:
-        return None
     longest = max(leads, key=len)
-    return (longest[-2] if len(longest) == 2 else 1, longest[-1]) if len(longest) in (1, 2) else None
+    if len({math.prod(lead) for lead in leads}) > 1 or len({lead for lead in leads if len(lead) > 1}) > 1:
+        return None
+    return (1, *longest) if len(longest) == 1 else longest
 
 
 def has_dtypes_of_the_kernel(written: Written, functions: Functions) -> bool:

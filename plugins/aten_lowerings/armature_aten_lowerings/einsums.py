@@ -6,6 +6,7 @@ Attention is found in these (`attention.py`); einsum itself makes the same call 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import attrs
 import torch
@@ -44,7 +45,7 @@ def axes_of(equation: str) -> Axes | None:
     rows = [letter for letter in result if letter in left and letter not in right]
     columns = [letter for letter in result if letter in right and letter not in left]
     summed = [letter for letter in left if letter in right and letter not in result]
-    heads, rows = (rows[:1], rows[1:]) if len(rows) == 2 and len(result) == 4 else ([], rows)
+    heads, rows = (rows[:1], rows[1:]) if len(rows) == 2 and len(result) in (4, 5) else ([], rows)
     given = [batch + heads + rows + summed, batch + summed + columns, batch + heads + rows + columns]
     whole = all(sorted(term) == sorted(parts) for term, parts in zip((left, right, result), given, strict=True))
     if not whole or not len(rows) == len(columns) == len(summed) == 1 or not batch:
@@ -85,17 +86,30 @@ def as_products(module: fx.GraphModule) -> list[Einsum]:
         if axes is None or not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
             continue
         fakes = [fake_of(one) for one in (left, right, node)]
-        if all(map(has_known_size, fakes)) and any(map(may_pay, fakes)):
+        if all(map(has_known_size, fakes)) and any(map(may_pay, fakes)) and have_same_sizes(equation, fakes):
             made = replace(module.graph, node, *((right, left) if axes.swapped else (left, right)), axes)
             found += [made] if made is not None and (axes.shared or fakes[0].device.type != "cpu") else []
     return found
 
 
 def has_known_size(fake: object) -> bool:
-    """Whether it is a tensor of floats, without sizes that vary or axes of one place."""
+    """Whether it is a tensor of floats, without sizes that vary."""
     if not isinstance(fake, Tensor) or not fake.dtype.is_floating_point:
         return False
-    return all(type(size) is int and size > 1 for size in fake.shape)
+    return all(type(size) is int for size in fake.shape)
+
+
+def have_same_sizes(equation: str, fakes: Sequence[Tensor]) -> bool:
+    """Whether no axis of one place stands for one of more. fakes: of the operands and the result."""
+    terms = re.split(",|->", equation.replace(" ", ""))
+    sizes = {pair for term, fake in zip(terms, fakes, strict=True) for pair in zip(term, fake.shape, strict=True)}
+    return len(sizes) == len({letter for letter, _ in sizes})
+
+
+def has_same_layout(one: Tensor, other: Tensor) -> bool:
+    """Whether strides are the same; a step along an axis of one place means nothing."""
+    steps = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(size == 1 or mine == yours for size, mine, yours in steps)
 
 
 def replace(graph: fx.Graph, node: fx.Node, left: fx.Node, right: fx.Node, axes: Axes) -> Einsum | None:
@@ -119,7 +133,7 @@ def replace(graph: fx.Graph, node: fx.Node, left: fx.Node, right: fx.Node, axes:
         matrices = call("unsqueeze", matrices, -3) if axes.shared else matrices
         product = call("matmul", permuted(left, axes.left), matrices)
         result = permuted(product, axes.result)
-    fits = fake_of(result).stride() == fake.stride() and fake_of(result).dtype == fake.dtype
+    fits = has_same_layout(fake_of(result), fake) and fake_of(result).dtype == fake.dtype
     if fits:
         node.replace_all_uses_with(result)
     args, made = node.args, [node] if fits else made

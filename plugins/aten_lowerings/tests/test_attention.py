@@ -153,6 +153,22 @@ def test_einsums(kind: str, training: bool) -> None:
     assert len(fused()) == 1 + training
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("heads", [1, 8])
+def test_einsums_of_one_batch(heads: int, training: bool) -> None:
+    """As lucidrains writes them."""
+
+    def attend(x: Tensor, weight: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (heads, 16)).transpose(1, 2) for part in F.linear(x, weight).chunk(3, dim=-1))
+        scores = torch.einsum("b h i d, b h j d -> b h i j", q * 0.25, k)
+        mixed = torch.einsum("b h i j, b h j d -> b h i d", scores.softmax(dim=-1), v)
+        return mixed.transpose(1, 2).flatten(2)
+
+    weight = torch.randn(3 * heads * 16, 16).requires_grad_(training)
+    check(attend, (torch.randn(1, 800, 16) / 4, weight))
+    assert len(fused()) == 1 + training
+
+
 @pytest.mark.parametrize(
     "equation", ["bhid,bhjd->bijh", "bhid,bhjd->bhji", "bhid,bhjd->hij", "bhid,hjd->bhij", "bhid,bhid->bhi"]
 )
@@ -174,7 +190,8 @@ def test_other_einsums_are_as_they_were(equation: str) -> None:
         ("bhts, bshd -> bthd", ((0, 1, 2, 3), (0, 2, 1, 3), (0, 2, 1, 3))),
         ("bshd,bthd->bhts", ((0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 2, 3), True)),
         ("id,jd->ij", None),  # no batch
-        ("bgrid,bgjd->bgrij", None),  # two axes of rows
+        ("bhgid,bhjd->bhgij", ((0, 1, 2, 3, 4), (0, 1, 3, 2), (0, 1, 2, 3, 4), False, True)),
+        ("bgrsid,bgjd->bgrsij", None),  # three axes of rows
         ("bhid,bhid->bhi", None),
         ("bhii,bhij->bhij", None),
         ("...id,...jd->...ij", None),

@@ -89,6 +89,21 @@ def shared_by_einsum(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) 
     return torch.einsum("b h i j, b j d -> b h i d", scores.softmax(dim=-1, dtype=F32).type(q.dtype), v[:, 1])
 
 
+def grouped(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    """Two groups of queries for each head of keys, in five axes, which are broadcast."""
+    q = q.view(B, H // 2, 2, L, D)
+    scores = torch.matmul(q, k[:, ::2].unsqueeze(2).transpose(-1, -2)) * 0.25
+    weights = torch.where(m.unsqueeze(2), -INF, scores).softmax(-1)
+    return torch.matmul(weights, v[:, ::2].unsqueeze(2)).view(B, H, L, D)
+
+
+def grouped_by_einsum(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    q = q.unflatten(1, (H // 2, 2))
+    scores = torch.einsum("bhgid,bhjd->bhgij", q * 0.25, k[:, ::2])
+    scores = scores + additive(m, q.dtype).unsqueeze(1) + alibi.view(B, H // 2, 2, 1, L)
+    return torch.einsum("bhgij,bhjd->bhgid", scores.softmax(-1).to(v.dtype), v[:, ::2]).flatten(1, 2)
+
+
 def learned(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
     """The same queries for each batch."""
     return ((q[0] @ k.mT) * 0.25).softmax(-1) @ v
@@ -167,6 +182,8 @@ FORMS: dict[str, Attention] = {
     "fairseq": fairseq,
     "shared": shared,
     "shared by einsum": shared_by_einsum,
+    "grouped": grouped,
+    "grouped by einsum": grouped_by_einsum,
     "learned": learned,
     "scratch memory": scratch,
     "gptj": gptj,

@@ -72,10 +72,30 @@ def filled(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
     return torch.where(m, -INF, q @ k.mT * 0.125).softmax(-1) @ v
 
 
+def gptj(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    """Queries and keys are cast for the product."""
+    scores = torch.matmul(q.to(F32), k.to(F32).transpose(-1, -2)) / D**0.5 + numbers(m, q.dtype)
+    return torch.matmul(F.softmax(scores, dim=-1).to(v.dtype), v)
+
+
+def espnet(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    """Weights are set to zero where scores have been hidden."""
+    scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(D)
+    return torch.softmax(scores.masked_fill(m, torch.finfo(q.dtype).min), dim=-1).masked_fill(m, 0.0) @ v
+
+
+def grouped(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
+    """In five axes: two groups of queries share the keys of one head."""
+    scores = torch.einsum("bhgid,bhjd->bhgij", q.unflatten(1, (H // 2, 2)) * D**-0.5, k[:, ::2])
+    weights = scores.masked_fill(m.unsqueeze(1), -INF).softmax(-1)
+    return torch.einsum("bhgij,bhjd->bhgid", weights, v[:, ::2]).flatten(1, 2)
+
+
 FORMS: dict[str, Attend] = {
-    one.__name__: one for one in (hugging_face, nanogpt, timm, x_transformers, t5, bart, infinite, filled)
+    one.__name__: one
+    for one in (hugging_face, nanogpt, timm, x_transformers, t5, bart, infinite, filled, gptj, espnet, grouped)
 }
-WITHOUT_MASK = ("nanogpt", "timm")
+SOME = ("hugging_face", "x_transformers", "t5")
 
 
 def masks(kind: str) -> Tensor:
@@ -128,17 +148,42 @@ def exact_products() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
-@pytest.mark.parametrize("dtype", [BF16, F16, F32], ids=str)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    [*((form, BF16) for form in FORMS), *((form, dtype) for form in SOME for dtype in (F16, F32))],
+    ids=str,
+)
 def test_forms(form: str, dtype: torch.dtype, training: bool) -> None:
     check(form, masks("padding"), dtype, training)
     assert len(fused()) == 1 + training and not any("math" in name for name in fused())
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
-@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize("kind", ["padding", "blind"])
+def test_autocast(kind: str, training: bool) -> None:
+    """Weights and queries in float32, the mask too."""
+
+    def program(x: Tensor, weights: Tensor, m: Tensor) -> Tensor:
+        with torch.autocast("cuda", BF16):
+            q, k, v = (F.linear(x, w).view(B, L, H, D).transpose(1, 2) for w in weights)
+            q, k = q * x.new_ones(D), k * x.new_ones(D)  # rotary embeddings in float32
+            mask = torch.where(m, torch.finfo(F32).min, torch.zeros((), device=m.device))
+            scores = torch.matmul(q, k.transpose(2, 3)) * D**-0.5 + mask
+            return torch.matmul(F.softmax(scores, dim=-1, dtype=F32).to(q.dtype), v).transpose(1, 2).flatten(2)
+
+    x = torch.randn(B, L, H * D, device="cuda")
+    weights = torch.randn(3, H * D, H * D, device="cuda") / math.sqrt(H * D)
+    eager = computed(program, x, weights, masks(kind), training)
+    found = computed(armature.compile(program, fullgraph=True), x, weights, masks(kind), training)
+    for got, want in zip(found, eager, strict=True):
+        assert got.dtype is want.dtype
+        assert (got - want).abs().max() <= 16 * torch.finfo(BF16).eps * want.abs().max()
+    assert len(fused()) == 1 + training
+
+
+@pytest.mark.parametrize(("dtype", "training"), [(BF16, True), (F16, False)], ids=["train", "infer"])
 @pytest.mark.parametrize("kind", ["causal", "blind"])
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in WITHOUT_MASK])
+@pytest.mark.parametrize("form", [*SOME, "infinite", "filled", "espnet"])
 def test_masks(form: str, kind: str, dtype: torch.dtype, training: bool) -> None:
     """Also where queries of one batch see no key, which kernels do not agree on."""
     check(form, masks(kind), dtype, training)
