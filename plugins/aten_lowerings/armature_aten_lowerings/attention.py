@@ -84,9 +84,7 @@ class Masks:
             return None
         if not fills or any(step.kind == "added" for step in kept):
             narrow = all(step.result.dtype is torch.float16 for step in kept)
-            least = torch.finfo(dtype).min
-            most = least if narrow else ABSORBS
-            fit = (fill == -math.inf or least <= fill <= most for fill in fills)
+            fit = (fill <= (torch.finfo(dtype).min if narrow else ABSORBS) for fill in fills)
             return cls(factor, tuple(kept)) if all(fit) else None
         # In a row without a key that is seen, those with the largest number share the weight.
         hiding = tuple(step for step in kept if step.kind != "scaled")
@@ -210,7 +208,8 @@ class Replacement:
                 made = part if made is None else torch.add(made, part)
             else:
                 hidden = torch.logical_not(part) if step.kind == "shown" else part
-                made = torch.where(hidden, step.value, 0.0 if made is None else made)
+                before = hidden if made is None else made
+                made = torch.where(hidden, step.value, before.to(step.result.dtype))
         return made
 
 

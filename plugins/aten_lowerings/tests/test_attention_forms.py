@@ -116,6 +116,13 @@ def gptj(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
     return torch.matmul(weights.to(v.dtype), v)
 
 
+def gptneo(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
+    scores = torch.matmul(q.to(F32), k.to(F32).transpose(-1, -2))
+    least = torch.tensor(torch.finfo(scores.dtype).min, dtype=scores.dtype)
+    scores = torch.where(~causal(), scores, least) + additive(m, q.dtype)
+    return torch.matmul(F.softmax(scores, dim=-1).to(v.dtype), v)
+
+
 def nanogpt(q: Tensor, k: Tensor, v: Tensor, m: Tensor, alibi: Tensor) -> Tensor:
     """In minGPT too."""
     scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
@@ -187,6 +194,7 @@ FORMS: dict[str, Attention] = {
     "learned": learned,
     "scratch memory": scratch,
     "gptj": gptj,
+    "gptneo": gptneo,
     "nanogpt": nanogpt,
     "timm": timm,
     "whisper": whisper,
@@ -203,7 +211,7 @@ FORMS: dict[str, Attention] = {
     "by amax": lambda q, k, v, m, a: by_amax((q @ k.mT).float() * 0.25).to(v.dtype) @ v,
 }
 
-MIXED = {"gpt2", "fairseq", "in place", "added, then filled", "filled, then added"}
+MIXED = {"gpt2", "gptneo", "fairseq", "in place", "added, then filled", "filled, then added"}
 """Forms that both fill and add. One mask for both would let gradients through where a fill does not: in rows without a
 key that is seen."""
 
