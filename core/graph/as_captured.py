@@ -22,6 +22,7 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule, functions: Fun
     return (
         loses_wrappers(module.graph, traced.writes)
         or any(map(_is_zero_tensor, traced.inputs))  # a kernel would read the tensor's memory, but it has none
+        or (traced.writes and any(map(_is_negated, traced.inputs)))  # kernels write what memory shall hold
         # Inputs overlap and one is written to: eager refuses some such calls, which a functional graph can't detect.
         or any(guard.overlapping for guard in traced.guards)
         or meets_jagged(module.graph)
@@ -37,6 +38,11 @@ def runs_as_captured(traced: TracedFrame, module: fx.GraphModule, functions: Fun
 def _is_zero_tensor(given: GraphInput) -> bool:
     real = given.real() if given.real is not None else None
     return isinstance(real, torch.Tensor) and altering.is_zero_tensor(real)
+
+
+def _is_negated(given: GraphInput) -> bool:
+    real = given.real() if given.real is not None else None
+    return isinstance(real, torch.Tensor) and real.is_neg()
 
 
 def only_as_captured(graph: fx.Graph, functions: Functions) -> bool:

@@ -105,6 +105,26 @@ ACCESS_CASES += [_steps(step, F32) for step in (2, 3, 4, 5)] + [_steps(2, dtype)
 ACCESS_CASES += [_steps(7, dtype) for dtype in (F64, I64, BOOL, BF16)]
 
 
+def _pairs(size: int, dtype: torch.dtype, last: int = 1) -> Case:
+    """Two values side by side, as the parts of complex numbers are; last: the place of what is stored last."""
+
+    def draw(k: Sketch) -> Sketch:
+        i, j = variables(5, size)
+        k.buffer("x", dtype, (5, size), randn(5, size, dtype=dtype))
+        k.buffer("y", dtype, (5, size), randn(5, size, dtype=dtype))
+        k.buffer("out", dtype, (5, size, 2))
+        first, second = (
+            Store("out", (i, j, place), k.load(name, i, j)) for place, name in ((1 - last, "x"), (last, "y"))
+        )
+        return k.pointwise((i, j), first, second)
+
+    return _of_dtype("pairs", f"pairs_{size}" + ("" if last else "_turned"), dtype, draw)
+
+
+ACCESS_CASES += [_pairs(size, dtype) for size in (3, 37, 64) for dtype in (F32, F64, BF16)]
+ACCESS_CASES += [_pairs(37, dtype) for dtype in (I64, BOOL)] + [_pairs(37, F32, last=0)]
+
+
 def _repeats(times: int, dtype: torch.dtype) -> Case:
     """Neighbours read at quotients and remainders of their number, which are values too."""
 

@@ -442,6 +442,8 @@ def _backward(wires: Wiring, inner: Boxed, replay: second_order.Replay | None) -
                 gradient, came = _zeros(ctx, k), came & ~(1 << k)
             if type(gradient) is not Tensor or gradient.stride() != strides:
                 gradient = tangent.laid_out(gradient)
+            if gradient.is_conj() or gradient.is_neg():  # marks that the traced gradient did not have
+                gradient = gradient.resolve_conj().resolve_neg()
             args.append(gradient)
         if grad_enabled():
             with torch.no_grad():

@@ -14,6 +14,8 @@ from armature_aten_lowerings.layouts import is_view
 from armature_aten_lowerings.operators import COMMUTING
 
 aten = torch.ops.aten
+RESOLVING = frozenset((aten.resolve_conj.default, aten.resolve_neg.default))
+"""Views in name, which copy what is marked as conjugated or negated."""
 RANDOM = torch.Tag.nondeterministic_seeded
 
 
@@ -72,7 +74,7 @@ class _Sharing:
 def _is_view(node: fx.Node) -> bool:
     """Whether the node is a view operator that writes nothing."""
     schema = getattr(node.target, "_schema", None)
-    return is_view(node) and not (schema is not None and schema.is_mutable)
+    return node.target not in RESOLVING and is_view(node) and not (schema is not None and schema.is_mutable)
 
 
 def is_random(node: fx.Node) -> bool:

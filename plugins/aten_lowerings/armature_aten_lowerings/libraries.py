@@ -55,6 +55,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward",
         "_embedding_bag_per_sample_weights_backward",
     ),
+    "a view of complex numbers as real ones, or the reverse": (
+        "view_as_real", "view_as_complex", "_conj", "resolve_conj", "resolve_neg",
+    ),
     "a loss by dynamic programming": (
         "_ctc_loss", "_ctc_loss.Tensor", "_ctc_loss_backward", "_ctc_loss_backward.Tensor", "_cudnn_ctc_loss",
         "_use_cudnn_ctc_loss",

@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from armature.plugin_api import Pass, Services
 from armature_aten_lowerings import (
     attention,
+    complex_pairs,
     constants,
     frozen,
     gradients,
@@ -224,7 +225,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("rows", "post_grad", rows.lay_out_by_rows, after=("channels-last-at-the-peak",)),
     Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),
     Pass("repeated-elements", "post_grad", repeats.repeat_elements, after=("channels-last",)),
-    Pass("constants", "post_grad", constants.compute_constants, after=("repeated-elements",)),
+    Pass("complex-numbers", "post_grad", complex_pairs.write_as_parts, after=("repeated-elements",)),
+    Pass("constants", "post_grad", constants.compute_constants, after=("complex-numbers",)),
     Pass("writes-of-the-same", "post_grad", part_writes.drop_writes_of_the_same, after=("constants",)),
     Pass("joins", "post_grad", joins.simplify, after=("constants",)),
     Pass("common-values", "post_grad", share_common_values, after=("joins", "sums-of-selections")),

@@ -31,7 +31,7 @@ LEFT = {
         "_euclidean_dist", "cudnn_batch_norm", "cudnn_batch_norm_backward", "miopen_batch_norm",
         "miopen_batch_norm_backward",
     ),
-    "of complex numbers": ("complex", "polar"),
+    "of complex numbers, and a pass writes it as operators of their parts": ("complex", "polar"),
     "the size of its result depends on values": (
         "repeat_interleave.Tensor", "_jagged_to_padded_dense_forward", "_padded_dense_to_jagged_forward",
     ),

@@ -34,6 +34,7 @@ from armature.backend_api import (
 )
 from armature_cpu_cpp import reduce, scans
 from armature_cpu_cpp.loops import Nest
+from armature_cpu_cpp.pairs import WritePair, paired
 from armature_cpu_cpp.scratch import plan_scratch
 from armature_cpu_cpp.segments import Segment, cut
 from armature_cpu_cpp.values import ValuePrinter, identifier
@@ -174,7 +175,23 @@ class KernelPrinter(ValuePrinter):
                 name, value = "scatter_into", f"{value}, {reduce.function(store.combine)}"
             self.lines.add(f"{name}(l, {pointer}, {where}, {value});", note)
 
+    def write_pair(self, pair: WritePair) -> None:
+        """Print two stores as one."""
+        store = pair.first.store
+        kind = cpp_type(self.buffers[store.buffer].dtype)
+        values = [f"cast<{kind}>({self.spread(write.store.value)})" for write in (pair.first, pair.second)]
+        at = f"{self.pointers[store.buffer]} + {self.index.print(store.index[0])}"
+        self.lines.add(f"store_pairs(l, {at}, {', '.join(values)});", self.note(pair.second))
+
     # Loops.
+
+    def innermost(self, statements: Sequence[Statement]) -> None:
+        """Print the statements inside all loops."""
+        for statement in paired(statements, self.nest.vector):
+            if isinstance(statement, WritePair):
+                self.write_pair(statement)
+            else:
+                self.statement(statement)
 
     def _changes_with(self, statement: Statement, loops: Sequence[Var]) -> bool:
         """Whether the statement belongs inside one of the loops."""
@@ -189,8 +206,7 @@ class KernelPrinter(ValuePrinter):
             self.statement(statement)
         rest = [s for s in inside if s not in early]
         if not loops:
-            for statement in rest:
-                self.statement(statement)
+            self.innermost(rest)
             last.inside(self)
             return
         outside = self.decided, self.uniform

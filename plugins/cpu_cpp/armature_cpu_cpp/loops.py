@@ -41,6 +41,7 @@ from armature.backend_api import (
     substitute,
     variables,
 )
+from armature_cpu_cpp.pairs import has_partner
 from armature_cpu_cpp.reduce import POSITIONS
 from armature_cpu_cpp.segments import cut
 from armature_cpu_cpp.vector import lanes_of
@@ -49,6 +50,7 @@ from armature_cpu_cpp.vector import lanes_of
 CONTIGUOUS, BROADCAST, GATHER, SCATTER = 1.0, 0.2, 16.0, 20.0
 TURN = 8.0  # of each lane, for a vector added to memory at a separate place per lane
 STEPS: Mapping[int, float] = MappingProxyType({2: 3.0, 3: 5.0, 4: 7.0})  # a load with that stride
+ALTERNATE = 2.0  # a store to every other element, together with one to those in between
 CROWDED, SET = 2.0, 4096  # factor for lanes that are multiples of so many bytes apart: their lines displace each other
 ACROSS = 12.0  # of combining the lanes of an accumulator
 WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along a vector's lanes; of a scan whose lanes are separate rows
@@ -260,6 +262,8 @@ class _Costs:
             index = access.index[0]
             stride = None if var in behind else stride_of(index, var)
             near = {0: BROADCAST, 1: CONTIGUOUS, **(STEPS if apart == GATHER else {})}
+            if isinstance(access, Store) and has_partner(access, self.flat.kernel.stores):
+                near[2] = ALTERNATE
             cost = near.get(stride, apart * self.crowding(access, stride)) if isinstance(stride, int) else apart
             if inner and not (variables(index) | behind) & inner:
                 cost /= _size(numel(v.extent for v in self.flat.inner))

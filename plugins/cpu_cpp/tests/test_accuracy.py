@@ -55,6 +55,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[Tensor, ...], float]] =
     "sigmoid": (torch.sigmoid, (spread(-80.0, 20.0),), 4.0),
     "erf": (torch.erf, (spread(-5.0, 5.0), magnitudes(-30, 0, both_signs=True)), 5.0),
     "rsqrt": (torch.rsqrt, (magnitudes(-37, 38, both_signs=False),), 2.0),
+    "atan": (torch.atan, (spread(-9.0, 9.0), magnitudes(-30, 30, both_signs=True)), 3.0),
     "erfinv": (torch.erfinv, (spread(-0.999, 0.999),), 4.0),
 }
 

@@ -138,6 +138,12 @@ def test_steps_are_loads_of_whole_registers(printed: Printed) -> None:
     assert "gather" in body(printed("every_5th_float32"))
 
 
+def test_values_side_by_side_are_stored_together(printed: Printed) -> None:
+    for case in ("pairs_37_float32", "pairs_37_turned_float32"):
+        text = body(printed(case))
+        assert text.count("store_pairs(l, out0 + ") == 1 and "scatter" not in text
+
+
 def test_rows_picked_by_each_lane_are_gathered_at_once(printed: Printed) -> None:
     text = body(printed("rows_of_a_column_float32"))
     assert "gather_at(" in text and "gather_at_where(" in text

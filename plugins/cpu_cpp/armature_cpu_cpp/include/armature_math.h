@@ -275,6 +275,29 @@ template <class V> INLINE V cos(const V& x) {
   else return sine<1>(x);
 }
 
+// The smaller of both numbers divided by the larger, t, has the angle t + t**3 * P(t**2); 2.6e-9
+template <class V> INLINE V atan2(const V& y, const V& x) {
+  if constexpr (!is_float<V>) return lib_atan2(y, x);
+  else {
+    const V a = abs(x), b = abs(y);
+    const auto steep = b > a;
+    const V large = where(steep, b, a), small = where(steep, a, b);
+    const V t = where(small == large, where(large == V(0.0f), V(0.0f), V(1.0f)), V(small / large));  // not 0 / 0
+    const V s = t * t;
+    V p = fma(fma(fma(V(-0.00179362181f), s, V(0.010914606f)), s, V(-0.0311778467f)), s, V(0.0579575934f));
+    p = fma(fma(fma(p, s, V(-0.0840345025f)), s, V(0.109521858f)), s, V(-0.142642424f));
+    p = fma(fma(p, s, V(0.199985489f)), s, V(-0.333332986f));
+    V r = fma(V(s * t), p, t);
+    r = where(steep, V(V(1.57079637f) - r) + V(-4.37113883e-8f), r);
+    r = where(signbit(x), V(V(3.14159274f) - r) + V(-8.74227766e-8f), r);
+    return copysign(r, y);
+  }
+}
+template <class V> INLINE V atan(const V& x) {
+  if constexpr (!is_float<V>) return lib_atan(x);
+  else return atan2(x, V(1.0f));
+}
+
 // ---- special functions ----
 
 // x * P(u), u = x**2 brought to -1..1: well conditioned (the coefficients' magnitudes add up to 1.13); 1.9e-10
@@ -312,13 +335,23 @@ template <class V> INLINE V erfinv(const V& x) {
   return each<T>([](T v) { return T(erfinv_one(double(v))); }, x);
 }
 
+// Without scaling, where squares neither overflow nor vanish beside each other.
+template <class V> INLINE V hypot(const V& x, const V& y) {
+  using T = elem<V>;
+  constexpr T large = is_float<V> ? T(1e18) : T(1e150), small = is_float<V> ? T(1e-15) : T(1e-140);
+  const V a = abs(x), b = abs(y), most = where(a > b, a, b);
+  const auto tiny = (most < V(small)) & (most != V(T(0)));
+  if (any((most >= V(large)) | (most != most) | tiny)) return lib_hypot(x, y);
+  return sqrt(fma(a, a, V(b * b)));
+}
+
 #define OWN_OF_LIBRARY(NAME) \
   template <class V> INLINE V NAME(const V& x) { return lib_##NAME(x); }
 #define OWN_OF_LIBRARY2(NAME) \
   template <class V> INLINE V NAME(const V& x, const V& y) { return lib_##NAME(x, y); }
-OWN_OF_LIBRARY(tan) OWN_OF_LIBRARY(asin) OWN_OF_LIBRARY(acos) OWN_OF_LIBRARY(atan) OWN_OF_LIBRARY(sinh) OWN_OF_LIBRARY(cosh)
+OWN_OF_LIBRARY(tan) OWN_OF_LIBRARY(asin) OWN_OF_LIBRARY(acos) OWN_OF_LIBRARY(sinh) OWN_OF_LIBRARY(cosh)
 OWN_OF_LIBRARY(asinh) OWN_OF_LIBRARY(acosh) OWN_OF_LIBRARY(atanh) OWN_OF_LIBRARY(erfc) OWN_OF_LIBRARY(lgamma)
-OWN_OF_LIBRARY2(atan2) OWN_OF_LIBRARY2(hypot) OWN_OF_LIBRARY2(nextafter) OWN_OF_LIBRARY2(pow)
+OWN_OF_LIBRARY2(nextafter) OWN_OF_LIBRARY2(pow)
 #undef OWN_OF_LIBRARY
 #undef OWN_OF_LIBRARY2
 

@@ -267,6 +267,37 @@ template <class L, class T, class F> INLINE void scatter(L l, T* p, F place, con
   auto x = spill(value);
   for (int k = 0; k < l.count; ++k) p[place(k)] = in_memory<T>(x.at[k]);
 }
+// Lane k goes to p[2 * k], and the lane of the second vector to the element behind it.
+#ifdef ARMATURE_SHUFFLES
+template <int N, int FIRST, class R, int... K> INLINE R alternating(const R& a, const R& b, Places<K...>) {
+  return __builtin_shufflevector(a, b, (FIRST + K / 2 + (K % 2 ? N : 0))...);
+}
+#endif
+template <class L, class T> INLINE void store_pairs(L l, T* p, const Vec<T, L::N>& a, const Vec<T, L::N>& b) {
+  constexpr int N = L::N;
+  using M = typename Memory<T>::type;
+  if constexpr (L::full && !fits<T, N>) {
+    store_pairs(Full<N / 2>{}, p, a.lo, b.lo);
+    store_pairs(Full<N / 2>{}, p + N, a.hi, b.hi);
+  }
+#ifdef ARMATURE_SHUFFLES
+  else if constexpr (fits<T, N> && (L::full || moves<M, N>)) {
+    const auto x = pack<T, N>(a), y = pack<T, N>(b);
+    const auto low = alternating<N, 0>(x, y, typename Run<0, N>::type{}), high = alternating<N, N / 2>(x, y, typename Run<0, N>::type{});
+    if constexpr (L::full) {
+      __builtin_memcpy(p, &low, sizeof low);
+      __builtin_memcpy(p + N, &high, sizeof high);
+    } else {
+      store_bits_of<M, N>((M*)p, low, bits_below<N>(2 * l.count));
+      store_bits_of<M, N>((M*)p + N, high, bits_below<N>(2 * l.count - N));
+    }
+  }
+#endif
+  else {
+    const auto x = spill(a), y = spill(b);
+    for (int k = 0; k < l.count; ++k) { p[2 * k] = in_memory<T>(x.at[k]); p[2 * k + 1] = in_memory<T>(y.at[k]); }
+  }
+}
 // What is there is combined with the value, lane by lane: several may go to the same place.
 template <class L, class T, class F, class C> INLINE void scatter_into(L l, T* p, F place, const Vec<T, L::N>& value, C combine) {
   auto x = spill(value);
