@@ -120,8 +120,8 @@ class _Simplifier:
                 return
 
     def copy(self, node: fx.Node) -> None:
-        """A copy with the same layout as its source."""
-        self.replace(node, cast(fx.Node, node.args[0]))
+        """A copy with the same layout as its source, or one that is only copied again."""
+        self.replace(node, cast(fx.Node, node.args[0]), relaid=_is_only_copied(node))
 
     def pad(self, node: fx.Node) -> None:
         """Padding of zero width."""
@@ -245,6 +245,12 @@ def _writes_before_last_read(node: fx.Node) -> bool:
     """Whether the node writes to memory while others may still read it, except for the final copy into an input."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable and target is not aten.copy_.default
+
+
+def _is_only_copied(node: fx.Node) -> bool:
+    """Whether only copies read a node and its views."""
+    readers = [user for user in node.users if user.target is not aten.clone.default]
+    return all(is_view(user) and _is_only_copied(user) for user in readers)
 
 
 def _relaid_views(node: fx.Node, value: Tensor) -> dict[fx.Node, Argument] | None:

@@ -44,6 +44,7 @@ GONE: dict[str, Program] = {
     "selected entries": lambda x, y: torch.stack([x[:, k] for k in range(8)], 1) @ y.mT,
     "padding by nothing": lambda x, y: F.pad(x, (0, 0, 0, 0)) @ y.mT,
     "a copy": lambda x, y: x.clone() @ y.mT,
+    "a copy that is only copied": lambda x, y: x.mT.contiguous().mT.contiguous() @ y.mT,
     "slices of a join": lambda x, y: (lambda c: c[:, :8] @ c[:, 8:].mT)(torch.cat([x, y], 1)),
     "a split of a join": lambda x, y: (lambda a, b: a @ b.mT)(*torch.cat([x, y], 1).split(8, 1)),
     "a part of what was joined": lambda x, y: torch.cat([x, y], 1)[:, 2:5] @ torch.cat([x, y], 1)[:, 10:].mT,
@@ -60,6 +61,10 @@ LEFT: dict[str, tuple[Program, int]] = {
     "another layout": (lambda x, y: torch.cat(x.mT.split(4, 1), 1) @ y, 1),
     "a part whose layout would be passed on": (lambda x, y: torch.cat([x.mT, y.mT], 1)[:, :16].sin() @ y, 1),
     "a copy of another layout": (lambda x, y: x.mT.contiguous() @ y, 1),
+    "a copy that is copied and read": (
+        lambda x, y: (lambda c: (c.mT.contiguous() @ y.mT, c @ y))(x.mT.contiguous()),
+        2,
+    ),
     "a wider dtype": (lambda x, y: torch.cat([x, y.double()], 1)[:, :8] @ y.mT.double(), 1),
     "of a join, one is returned": (lambda x, y: (lambda c: (c[:, :8] @ y.mT, c))(torch.cat([x, y], 1)), 1),
     "joined within joins": (lambda x, y: torch.cat([torch.cat([x, y], 1), torch.cat([y, x[:, :2]], 1)], 1) @ y.mT, 1),
