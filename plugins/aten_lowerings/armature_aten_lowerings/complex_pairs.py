@@ -128,8 +128,10 @@ def _merged(group: _Group, other: _Group, groups: dict[fx.Node, _Group]) -> _Gro
 
 
 def _is_work(node: fx.Node) -> bool:
+    if node.target not in WORK:
+        return False
     dtypes = [one.meta["val"].dtype for one in (node, *node.all_input_nodes) if _is_complex(one.meta.get("val"))]
-    return node.target in WORK and bool(dtypes) and all(dtype in PART_DTYPES for dtype in dtypes)
+    return bool(dtypes) and all(dtype in PART_DTYPES for dtype in dtypes)
 
 
 def _source(node: fx.Node) -> fx.Node | None:
