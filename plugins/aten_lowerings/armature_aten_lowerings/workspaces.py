@@ -17,10 +17,13 @@ FEW_CHANNELS = 4  # oneDNN takes an image of no more by rows, but copies the res
 
 
 def of_convolution(args: Arguments, result: Tensor) -> int:
-    """Bytes for a convolution of images by rows."""
+    """Bytes for a convolution of images: of images by rows, or of an image with channels last, for which only the weight
+    is copied."""
     image, weight, *_ = args
-    if args[6] or not are_by_rows(image, result):
+    if args[6] or not are_images(image, result):
         return 0
+    if not are_by_rows(image, result):
+        return copies_of(weight)
     made = blocked(result)
     return max(read(image) + made + int(weight.nbytes) - int(result.nbytes), made)
 
@@ -45,7 +48,13 @@ def of_image_by_rows(gradient: Tensor, image: Tensor, weight: Tensor) -> int:
 def of_turned_image(gradient: Tensor, weight: Tensor) -> int:
     """The same with channels last: a copy of the incoming gradient, and of the weight for torch and for oneDNN."""
     copied = 0 if gradient.is_contiguous(memory_format=torch.channels_last) else int(gradient.nbytes)
-    return copied + int(weight.nbytes) * (1 if math.prod(weight.shape[2:]) == 1 else 2)
+    return copied + copies_of(weight)
+
+
+def copies_of(weight: Tensor) -> int:
+    """Bytes of a weight's copies beside an image with channels last: torch's, unless it has channels last itself, and
+    oneDNN's."""
+    return int(weight.nbytes) * (1 if weight.is_contiguous(memory_format=torch.channels_last) else 2)
 
 
 def are_images(*images: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, fx, nn
+from torch._C._profiler import _EventType
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import armature
@@ -71,12 +72,33 @@ def traced(layout: torch.memory_format) -> tuple[int, fx.Node | None]:
     return peak_of(made(x, weight).graph)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_convolution_of_an_image_with_channels_last_takes_copies_of_the_weight(
+    window: int, layout: torch.memory_format
+) -> None:
+    x = torch.randn(4, 128, 8, 8).to(memory_format=torch.channels_last)
+    weight = torch.randn(128, 128, window, window).to(memory_format=layout)
+    call = (x, weight, None, [1, 1], [window // 2] * 2, [1, 1], False, [0, 0], 1)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        result = aten.convolution.default(*call)
+    assert profile.profiler is not None
+    taken, events = 0, list(profile.profiler.kineto_results.experimental_event_tree())
+    while events:
+        event = events.pop()
+        events += event.children
+        if event.tag == _EventType.Allocation:
+            taken += max(event.extra_fields.alloc_size, 0)
+    counted = WORKSPACES[aten.convolution.default](call, result)
+    assert counted <= taken - result.nbytes <= counted + 2**15
+
+
 def test_the_peak_counts_copies_of_images_by_rows() -> None:
     image, filled, weight = 4 * 2 * 20 * 64, 4 * 2 * 32 * 64, 4 * 20 * 20 * 9
     by_rows, at = traced(torch.contiguous_format)
     assert by_rows == image + 2 * filled + weight  # channels are filled up to 16 at a time
     assert at is not None and at.target is aten.convolution.default
-    assert traced(torch.channels_last)[0] == 2 * image
+    assert traced(torch.channels_last)[0] == 2 * image + 2 * weight  # both torch and oneDNN copy the weight
 
 
 @pytest.mark.parametrize(("channels", "turns"), [((64, 32), True), ((16, 64), False)], ids=["narrower", "wider"])

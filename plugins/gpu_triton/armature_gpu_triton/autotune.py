@@ -19,7 +19,7 @@ COLUMN_CHUNK = 256
 CUT_GATHERS_ABOVE = 4096  # the same if the positions of elements are themselves loaded (a gather)
 GATHER_CHUNK = 256
 MOST_PIECES = 1024
-SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other
+SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other; twice that up to 16 bits
 LEAST_SQUARE = 8  # shorter sides are not worth a two-dimensional tile
 LEAST_ROW = 256  # shortest row for which a tile of rows is made
 LARGEST = 16384  # elements of a tile that is worth measuring
@@ -98,7 +98,8 @@ def square(shape: Shape) -> Config | None:
     """Tiles of a pointwise kernel whose accesses are contiguous along either side; None if a side is too short."""
     if min(shape.x, shape.r) < LEAST_SQUARE:
         return None
-    xblock, rblock = clamp(power(shape.x), 1, SQUARE), clamp(power(shape.r), 1, SQUARE)
+    side = SQUARE * 2 if shape.bytes <= 2 else SQUARE
+    xblock, rblock = clamp(power(shape.x), 1, side), clamp(power(shape.r), 1, side)
     while xblock > 16 and (-(-shape.x // xblock)) * (-(-shape.r // rblock)) < PROGRAMS // 4:
         xblock, rblock = xblock // 2, max(rblock // 2, 16)
     return Config(xblock, rblock, num_warps=warps(xblock * rblock // 4), persistent=True, tiled=True)
