@@ -57,7 +57,7 @@ from armature.lower.data import (
     Store,
 )
 from armature.lower.elements import Position, compute_dtype
-from armature.lower.features import Features, Numbering, RandomNumbers
+from armature.lower.features import Features, Numbering, ProductSizes, RandomNumbers
 from armature.lower.index import (
     Index,
     Size,
@@ -153,6 +153,7 @@ __all__ = [
     "Position",
     "Prepares",
     "Product",
+    "ProductSizes",
     "RandomNumbers",
     "Reduce",
     "Row",

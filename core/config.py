@@ -220,6 +220,11 @@ class Config:
     choices_dir: str = setting(
         "", env="ARMATURE_CHOICES_DIR", help="Folder of measured choices, to be shared; empty: beside built kernels."
     )
+    own_products: bool = setting(
+        True,
+        env="ARMATURE_OWN_PRODUCTS",
+        help="Compute products of matrices by own kernels where a back end's rules say that the library's are slower.",
+    )
     frozen: bool = setting(
         False,
         env="ARMATURE_FROZEN",

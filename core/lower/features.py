@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
@@ -14,6 +15,17 @@ class Numbering:
 
     vector: int
     threads: int
+
+
+@attrs.frozen
+class ProductSizes:
+    """A product of matrices, [batch, m, k] and [batch, k, n]; symbolic sizes are at their hints."""
+
+    dtype: torch.dtype
+    batch: int
+    m: int
+    n: int
+    k: int
 
 
 class RandomNumbers(Protocol):
@@ -45,6 +57,8 @@ class Features:
     float that is only known when the graph runs; without, operators that are given one stay ATen calls there.
     products: dtypes of matrices whose product it computes in a kernel, with what precedes and follows, or leaves to a
     library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
+    computes_product: whether its own kernel for a product of these sizes is faster than the library's by rule; then it
+    is computed so in other compilations too (unless `Config.own_products` is off). None: none is.
     graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
     as in eager mode. builds_apart: kernels are built by other processes, for seconds: a backward graph is compiled
     while those of the forward graph are built, and not on its first call.
@@ -64,5 +78,6 @@ class Features:
     random: RandomNumbers | None = None
     scalars: bool = False
     products: frozenset[torch.dtype] = frozenset()
+    computes_product: Callable[[ProductSizes], bool] | None = None
     graph_calls: frozenset[object] = frozenset()
     builds_apart: bool = False

@@ -1,14 +1,17 @@
-"""Products of matrices as loops, for back ends that choose between a kernel of their own and the library's call.
+"""Products of matrices as loops, for back ends that have kernels of their own for them.
 
-This applies only to compilations that measure (`Config.autotune`). Otherwise products are library calls, and
-surrounding operators are not part of them.
+In compilations that measure (`Config.autotune`) such a back end chooses between these and the library's call. Otherwise
+products are loops where its rules say that these are faster, and library calls elsewhere, which surrounding operators
+are no part of.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 
-from armature.backend_api import Builder, Node, Position, TensorValue, compute_dtype, lowers
+from armature.backend_api import Builder, Node, Position, ProductSizes, TensorValue, compute_dtype, index, lowers
 
 aten = torch.ops.aten
 OPERATORS = frozenset(
@@ -30,12 +33,18 @@ def _sum_of_products(b: Builder, left: TensorValue, right: TensorValue, p: Posit
 
 
 def is_chosen(b: Builder, left: TensorValue, right: TensorValue) -> bool:
-    """Whether the device's back end computes products of these dtypes, and is asked to measure."""
+    """Whether the device's back end computes products of these dtypes, and is asked to measure or has a rule for it."""
+    found = b.features_of(left.device)
+    if found is None or left.dtype not in found.products or left.dtype != right.dtype:
+        return False
     if 0 in (*left.shape, *right.shape):
         return False
-    found = b.features_of(left.device)
-    known = found is not None and left.dtype in found.products
-    return known and left.dtype == right.dtype and b.ctx.config.autotune
+    if b.ctx.config.autotune:
+        return True
+    *batch, m, k = map(index.hint, left.shape)
+    sizes = ProductSizes(left.dtype, math.prod(batch), m, index.hint(right.shape[-1]), k)
+    by_rule = found.computes_product
+    return by_rule is not None and b.ctx.config.own_products and by_rule(sizes)
 
 
 @lowers(aten.mm.default, aten.bmm.default)

@@ -17,8 +17,7 @@ FEW_CHANNELS = 4  # oneDNN takes an image of no more by rows, but copies the res
 
 
 def of_convolution(args: Arguments, result: Tensor) -> int:
-    """Bytes for a convolution of images: of images by rows, or of an image with channels last, for which only the weight
-    is copied."""
+    """Bytes for a convolution of images: of images by rows, or with channels last, where only the weight is copied."""
     image, weight, *_ = args
     if args[6] or not are_images(image, result):
         return 0

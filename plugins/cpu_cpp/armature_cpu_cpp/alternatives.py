@@ -29,7 +29,7 @@ from armature_cpu_cpp.kernel_printer import KernelPrinter
 from armature_cpu_cpp.loops import plan_nest
 from armature_cpu_cpp.ops import SERIES
 from armature_cpu_cpp.product_printer import ProductPrinter
-from armature_cpu_cpp.products import candidates, is_computed, is_narrow
+from armature_cpu_cpp.products import Blocks, candidates, chosen, is_computed, is_narrow
 from armature_cpu_cpp.values import identifier
 
 
@@ -45,13 +45,13 @@ class Functions:
     """The functions of one source. Those with the same text are compiled once.
 
     texts: what is printed for each, in order. bodies: their text without name and heading. first: by text, the first
-    function that has it. headers: those needed besides the usual one. products: whether products are computed in
-    several ways, to be measured.
+    function that has it. headers: those needed besides the usual one. measured: whether products are computed in
+    several ways, to be measured; else in the one that the rules choose.
     """
 
     register_bytes: int
     threads: int
-    products: bool = False
+    measured: bool = False
     texts: dict[str, str] = attrs.field(factory=dict)
     bodies: dict[str, str] = attrs.field(factory=dict)
     first: dict[str, str] = attrs.field(factory=dict)
@@ -91,12 +91,14 @@ class Functions:
 
     def group(self, work: Work, buffers: Mapping[str, Buffer]) -> GroupSpec:
         """All ways to compute it that are worth measuring; the one that the rules choose comes first."""
-        product = None if isinstance(work, Batch) or not self.products else products.find(work, buffers)
+        product = None if isinstance(work, Batch) else products.find(work, buffers)
         found: list[Alternative] = []
-        if product is not None and not isinstance(work, Batch):
+        if product is not None and not isinstance(work, Batch) and self.measured:
             found += [*self.by_library(work, product, buffers), *self.by_blocks(work, product, buffers)]
             if found and is_narrow(product):
                 found.append(Alternative("loops", *parts_of(work, (work,), (self.add(work, buffers),), {})))
+        elif product is not None and not isinstance(work, Batch):
+            found += self.by_rule(work, product, buffers)
         if not found:
             part = Part(self.add(work, buffers), tuple(range(len(work.arguments))))
             return GroupSpec(work.name, (part,))
@@ -117,14 +119,26 @@ class Functions:
 
     def by_blocks(self, kernel: Kernel, product: Product, buffers: Mapping[str, Buffer]) -> Iterator[Alternative]:
         """The product with what surrounds it in one function, by blocks of several sizes."""
-        if not is_computed(product):
-            return
+        if is_computed(product):
+            for number, blocks in enumerate(candidates(product, buffers, self.register_bytes, self.threads)):
+                yield self.of_blocks(f"{kernel.name}_blocks{number}", kernel, product, blocks, buffers)
+
+    def by_rule(self, kernel: Kernel, product: Product, buffers: Mapping[str, Buffer]) -> Iterator[Alternative]:
+        """The way that the rules choose: blocks, or torch's operator where there are none."""
+        blocks = chosen(product, buffers, self.register_bytes, self.threads) if is_computed(product) else None
+        if blocks is None:
+            yield from self.by_library(kernel, product, buffers)
+        else:
+            yield self.of_blocks(kernel.name, kernel, product, blocks, buffers)
+
+    def of_blocks(
+        self, name: str, kernel: Kernel, product: Product, blocks: Blocks, buffers: Mapping[str, Buffer]
+    ) -> Alternative:
+        """The product with what surrounds it, by blocks of these sizes."""
         self.headers.add("armature_products.h")
-        for number, blocks in enumerate(candidates(product, buffers, self.register_bytes, self.threads)):
-            lines = Lines("// ", indent="  ")
-            printer = ProductPrinter(product, blocks, buffers, self.register_bytes, lines)
-            function = self.printed(f"{kernel.name}_blocks{number}", printer)
-            yield Alternative(blocks.label, *parts_of(kernel, (product.kernel,), (function,), {}))
+        printer = ProductPrinter(product, blocks, buffers, self.register_bytes, Lines("// ", indent="  "))
+        function = self.printed(name, printer)
+        return Alternative(blocks.label, *parts_of(kernel, (product.kernel,), (function,), {}))
 
     def text_of(self, group: GroupSpec) -> str:
         """The functions made from a kernel of the plan."""

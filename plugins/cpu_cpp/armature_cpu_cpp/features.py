@@ -6,6 +6,7 @@ import torch
 
 from armature.backend_api import REDUCTIONS, Features
 from armature_cpu_cpp.ops import FORMS
+from armature_cpu_cpp.products import pays_by_rule
 from armature_cpu_cpp.scans import SCANS
 from armature_cpu_cpp.vector import CPP_TYPES
 
@@ -21,4 +22,5 @@ FEATURES = Features(
     parallel=1,  # threads also divide the inner loop, whether it stores or not
     batch=2048,
     products=frozenset((torch.float32, torch.float64)),
+    computes_product=pays_by_rule,
 )

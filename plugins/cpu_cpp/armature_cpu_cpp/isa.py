@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import attrs
+import torch
 
 
 @attrs.frozen
@@ -48,6 +49,21 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 def best(flags: frozenset[str]) -> Isa:
     """The widest set supported by these features."""
     return next(isa for isa in (AVX512, AVX2, BASELINE) if NEEDS[isa.name] <= flags)
+
+
+def vendor(cpuinfo: str) -> str:
+    """The maker of the processor in the text of /proc/cpuinfo; "" if it does not say."""
+    named = (line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("vendor_id"))
+    return next(named, "")
+
+
+@cache
+def has_slow_library() -> bool:
+    """Whether MKL, which torch calls for products of matrices, leaves half of each vector unused: on processors of AMD
+    it takes vectors of 256 bits where there are some of 512."""
+    if detect().register_bytes < AVX512.register_bytes or not torch.backends.mkl.is_available():
+        return False
+    return vendor(Path("/proc/cpuinfo").read_text()) == "AuthenticAMD"
 
 
 GATHERS = "-DARMATURE_GATHER"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from armature.backend_api import Buffer, Product, Var, hint, library
+from armature.backend_api import Buffer, Product, ProductSizes, Var, hint, library
+from armature_cpu_cpp import isa
 from armature_cpu_cpp.loops import PARALLEL_WORK
 from armature_cpu_cpp.vector import CPP_TYPES
 
@@ -23,6 +24,9 @@ LEFT = 1 << 18  # numbers of the rows of a computed left factor
 LONGEST = 1 << 16  # inner loop for which a thread holds a computed factor, or panels, in memory of its own
 FEW_ROWS = 4  # below, copying the right factor takes longer than what it saves
 NARROW = 16  # side of a product up to which ordinary loops may be as fast
+MANY_ROWS = 32  # above, copying the right factor to panels pays, if it does not lie by rows
+SHORT = 64  # inner loop below which vectors along it are not filled well
+LONG = 1 << 14  # inner loop above which columns of a factor that lie far apart fall out of the cache
 PER_MULTIPLICATION = 0.25  # cost of one in a vector, relative to a load
 
 
@@ -104,6 +108,22 @@ def is_computed(product: Product) -> bool:
     """Whether there are blocks for such a product."""
     dtypes = {product.left.dtype, product.right.dtype, product.total.dtype}
     return product.tap is None and len(dtypes) == 1 and dtypes <= CPP_TYPES.keys() and dtypes.pop().is_floating_point
+
+
+def pays_by_rule(sizes: ProductSizes) -> bool:
+    """Whether blocks are known to be faster than the library on this machine: two to four times as fast, and more for
+    small products (AMD EPYC with AVX-512, one thread and two; a vector is read as fast by either)."""
+    return isa.has_slow_library() and min(sizes.m, sizes.n) > 1 and sizes.k <= LONG
+
+
+def chosen(product: Product, buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> Blocks | None:
+    """The blocks that the rules take: in place where rows of the right factor lie in memory, else dots for few rows of
+    the left one, and panels for more. None if there are none."""
+    found = candidates(product, buffers, register_bytes, threads)
+    sides = Sides.of(product)
+    few = sides.m < FEW_ROWS or (sides.m <= MANY_ROWS and sides.k >= SHORT)
+    order = (IN_PLACE, DOTS, PANELS) if few else (IN_PLACE, PANELS, DOTS)
+    return next((each for form in order for each in found if each.form == form), None)
 
 
 def is_narrow(product: Product) -> bool:
