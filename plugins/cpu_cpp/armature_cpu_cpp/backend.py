@@ -64,7 +64,9 @@ class CpuBackend:
         parts = (self.name, without_comments(source.text), *source.flags)
         bodies = cast("Mapping[str, str]", source.meta["bodies"])
         groups = cast("tuple[GroupSpec, ...]", source.meta["groups"])
-        functions = ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, bodies))
+        functions: Mapping[str, Callable[..., None]] = {}
+        if bodies:  # else each kernel is a call of torch
+            functions = ctx.cache.load(parts, ".so", make, lambda path: launch.load(path, bodies))
         if any(group.alternatives for group in groups):
             groups = choices.chooser(source, ctx, functions, self.timer).run(groups)
         return join(groups, lambda function: functions[function.name], lambda group: CPU)

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 import armature
-from armature.backend_api import KernelChoice
+from armature.backend_api import KernelChoice, ProductSizes
 from armature.pipeline.session import session
-from armature_cpu_cpp import isa
+from armature_cpu_cpp import isa, products
 from armature_cpu_cpp.products import PANELS, Blocks, Sides, divided, tiled
 
 Preferring = Callable[..., AbstractContextManager[Any]]
@@ -302,3 +302,96 @@ def test_the_text_is_the_same_each_time(preferring: Preferring) -> None:
             compiled(activated)(*arguments(37, 70, 50, torch.float32, False))
             texts = [*texts, *(source.text for source in session().kernel_sources())]
     assert len(texts) == 2 == texts.count(texts[0])
+
+
+# Without measurements, by rule.
+
+
+@pytest.fixture
+def slow_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor whose library is slow."""
+    monkeypatch.setattr(isa, "has_slow_library", lambda: True)
+
+
+def in_default_mode(fn: Callable[..., Any], *args: Tensor, **options: Any) -> tuple[object, int]:
+    """The result, and how many operators were called as they are."""
+    armature.reset()
+    found = compiled(fn, "default", **options)(*args)
+    return found, sum(graph.program.extern_count for each in session().compilations for graph in each.graphs)
+
+
+@pytest.mark.parametrize(
+    ("by_columns", "dtype"), [(False, torch.float32), (True, torch.float32), (True, torch.float64)]
+)
+@pytest.mark.parametrize("fn", PROGRAMS)
+def test_programs_by_rule(fn: Callable[..., Any], by_columns: bool, dtype: torch.dtype, slow_library: None) -> None:
+    for shape in SHAPES[0], SHAPES[2]:
+        if fn is padded and shape[1] < 4:
+            continue
+        args = arguments(*shape, dtype, by_columns)
+        found, _ = in_default_mode(fn, *args, dynamic=False)
+        check(found, fn(*args), dtype)
+
+
+def test_blocks_are_taken_where_the_library_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = arguments(100, 400, 500, torch.float32, False)
+    for slow, own, externs in ((True, True, 0), (True, False, 1), (False, True, 1)):
+        monkeypatch.setattr(isa, "has_slow_library", lambda slow=slow: slow)
+        found, called = in_default_mode(activated, *args, options={"own_products": own})
+        check(found, activated(*args))
+        assert called == externs
+
+
+@pytest.mark.parametrize("shape", [(1, 400, 500), (100, 400, 1), (3, (1 << 14) + 1, 30)])
+def test_vectors_and_long_sums_are_the_librarys(shape: tuple[int, int, int], slow_library: None) -> None:
+    assert not products.pays_by_rule(ProductSizes(torch.float32, 1, shape[0], shape[2], shape[1]))
+    assert products.pays_by_rule(ProductSizes(torch.float32, 1, 2, 2, 1 << 14))
+
+
+@pytest.mark.parametrize(
+    ("shape", "by_columns", "function"),
+    [
+        ((8, 400, 500), False, "sums_in_place"),
+        ((300, 400, 500), False, "sums_in_place"),
+        ((8, 400, 500), True, "sums_of_dots"),
+        ((32, 400, 500), True, "sums_of_dots"),
+        ((33, 400, 500), True, "sums_of_panels"),
+        ((16, 30, 500), True, "sums_of_panels"),
+    ],
+)
+def test_the_form_that_the_rules_take(
+    shape: tuple[int, int, int], by_columns: bool, function: str, slow_library: None
+) -> None:
+    in_default_mode(plain, *arguments(*shape, torch.float32, by_columns))
+    (source,) = session().kernel_sources()
+    assert f"{function}<" in source.text or f"{function}(" in source.text
+
+
+def test_gradients_by_rule(slow_library: None) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.GELU(), torch.nn.Linear(70, 90))
+    x = torch.randn(23, 40, requires_grad=True)
+
+    def step(run: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        for each in (x, *model.parameters()):
+            each.grad = None
+        run(x).square().mean().backward()
+        return [each.grad for each in (x, *model.parameters()) if each.grad is not None]
+
+    expected = step(model)
+    armature.reset()
+    check(step(compiled(model, "default")), expected)
+    graphs = [graph for each in session().compilations for graph in each.graphs]
+    assert len(graphs) == 2 and not any(graph.program.extern_count for graph in graphs)
+
+
+def test_sizes_that_change_by_rule(slow_library: None) -> None:
+    armature.reset()
+    quick = compiled(activated, "default", dynamic=True)
+    for shape in ((40, 70, 50), (3, 600, 33), (100, 40, 500), (2, 3, 4)):
+        args = arguments(*shape, torch.float32, True)
+        check(quick(*args), activated(*args))
+
+
+def test_the_maker_of_a_processor() -> None:
+    assert isa.vendor("processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\n") == "AuthenticAMD"
+    assert isa.vendor("processor : 0\n") == ""
