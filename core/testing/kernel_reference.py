@@ -110,7 +110,7 @@ class Reference:
         if isinstance(node, Load):
             flat = self.memory[node.buffer]
             place = self.where(node.buffer, node.index, node.indirect, memo, mask)
-            return flat[place] if place.numel() else flat.new_empty(place.shape)
+            return flat[place.reshape(-1)].reshape(place.shape) if place.numel() else flat.new_empty(place.shape)
         if isinstance(node, Masked):
             cond = self.value(node.cond, memo, mask)
             inner = cond if mask is None else cond & mask

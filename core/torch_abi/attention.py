@@ -10,6 +10,12 @@ import torch
 from torch._C import DispatchKey
 from torch._higher_order_ops.flex_attention import flex_attention, sdpa_dense
 from torch.amp.autocast_mode import _cast
+from torch.backends.cuda import (
+    SDPAParams,
+    can_use_cudnn_attention,
+    can_use_efficient_attention,
+    can_use_flash_attention,
+)
 from torch.nested._internal import nested_tensor, sdpa
 from torch.nn.attention import SDPBackend
 
@@ -60,7 +66,9 @@ def runs_fused(query: torch.Tensor, keys: torch.Tensor, value: torch.Tensor, mas
     """Whether `scaled_dot_product_attention` of fakes of a GPU's tensors runs as one kernel, in this process."""
     if not torch.get_device_module(query.device).is_available():
         return False
-    return torch._fused_sdp_choice(query, keys, value, mask) != SDPBackend.MATH.value
+    # `torch._fused_sdp_choice` does not know fakes of a GPU up to torch 2.11 at least.
+    asked = SDPAParams(query, keys, value, mask, 0.0, False, False)
+    return can_use_flash_attention(asked) or can_use_efficient_attention(asked) or can_use_cudnn_attention(asked)
 
 
 def nested_attention(

@@ -58,8 +58,9 @@ def test_without_a_gpu_no_kernel_of_one_runs_attention() -> None:
 @pytest.mark.gpu
 def test_whether_attention_is_one_kernel_of_a_gpu_is_torchs_choice() -> None:
     with FakeTensorMode():
-        x, bias = torch.empty(2, 4, 64, 16, device="cuda"), torch.empty(64, 64, device="cuda")
-        assert runs_fused(x, x, x, None) and runs_fused(x, x, x, bias)
-        assert not runs_fused(x, x, x[..., :8], None) and not runs_fused(*[x.double()] * 3, None)
+        x, mask = (torch.empty(2, 4, 128, size, device="cuda", dtype=torch.bfloat16) for size in (64, 128))
+        narrow = x[..., :20].contiguous()
+        assert runs_fused(x, x, x, None) and runs_fused(x, x, x, mask) and runs_fused(*[x.float()] * 3, None)
+        assert not runs_fused(narrow, narrow, narrow, mask) and not runs_fused(*[x.double()] * 3, None)
         with sdpa_kernel(SDPBackend.MATH):
             assert not runs_fused(x, x, x, None)

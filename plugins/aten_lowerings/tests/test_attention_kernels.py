@@ -173,7 +173,7 @@ SEEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 def test_masks_as_a_gpu_gets_them(
     seen: str, dtype: torch.dtype, training: bool, blind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(KERNELS, "cpu", attrs.evolve(ON_GPU, chosen=False))
+    monkeypatch.setitem(KERNELS, "cpu", attrs.evolve(ON_GPU, chosen=False, forward=frozenset()))
 
     def program(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
         square = torch.eye(D, dtype=q.dtype)
@@ -205,3 +205,16 @@ def test_masks_as_a_gpu_gets_them(
 def test_the_cpus_thresholds() -> None:
     for rows, dtype, pays in ((500, F32, False), (800, F32, True), (800, BF16, False)):
         assert ON_CPU.pay(16, dtype, (1, 1, rows, rows), training=False) == pays
+
+
+def test_in_float32_kernels_pay_without_gradients_and_without_tf32() -> None:
+    sizes = (2, 4, 512, 512)
+    assert ON_GPU.pay(64, F32, sizes, training=False) and not ON_GPU.pay(64, F32, sizes, training=True)
+    assert ON_GPU.pay(64, BF16, sizes, training=True) and ON_CPU.pay(64, F32, sizes, training=True)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert not ON_GPU.pay(64, F32, sizes, training=False)
+        assert ON_GPU.pay(64, BF16, sizes, training=False) and ON_CPU.pay(64, F32, sizes, training=False)
+    finally:
+        torch.set_float32_matmul_precision(before)

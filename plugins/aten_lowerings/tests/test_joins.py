@@ -112,7 +112,7 @@ def test_gradients_are_those_of_eager(case: str) -> None:
         results = run(*given)
         sum(one.square().sum() for one in (results if isinstance(results, tuple) else (results,))).backward()
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
 
 
 def written_before(x: Tensor, y: Tensor) -> Tensor:

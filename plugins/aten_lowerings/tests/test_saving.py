@@ -442,7 +442,7 @@ def test_of_a_projection_the_part_that_backward_multiplies_by() -> None:
 def test_parts_of_which_the_whole_is_needed_are_not_copied() -> None:
     x, w = torch.randn(256, 32), torch.randn(32, 96)
     checked(lambda x, w: split_projection(x, w) + (x @ w).sin().view(2, 128, 96)[..., :32], x, w, within=1e-3)
-    kept = checked(lambda x, w: (y := (x @ w).chunk(3, 1))[0].t() @ y[1] @ y[2].t(), x, w, within=1e-2)
+    kept = checked(lambda x, w: (y := (x @ w).chunk(3, 1))[0].t() @ y[1] @ y[2].t(), x, w / 8, within=1e-2)
     assert {v.untyped_storage().nbytes() for v in kept} >= {256 * 96 * 4}
 
 

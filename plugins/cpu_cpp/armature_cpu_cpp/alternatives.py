@@ -97,7 +97,7 @@ class Functions:
             found += [*self.by_library(work, product, buffers), *self.by_blocks(work, product, buffers)]
             if found and is_narrow(product):
                 found.append(Alternative("loops", *parts_of(work, (work,), (self.add(work, buffers),), {})))
-        elif product is not None and not isinstance(work, Batch):
+        elif product is not None and not isinstance(work, Batch) and is_computed(product):
             found += self.by_rule(work, product, buffers)
         if not found:
             part = Part(self.add(work, buffers), tuple(range(len(work.arguments))))
@@ -125,7 +125,7 @@ class Functions:
 
     def by_rule(self, kernel: Kernel, product: Product, buffers: Mapping[str, Buffer]) -> Iterator[Alternative]:
         """The way that the rules choose: blocks, or torch's operator where there are none."""
-        blocks = chosen(product, buffers, self.register_bytes, self.threads) if is_computed(product) else None
+        blocks = chosen(product, buffers, self.register_bytes, self.threads)
         if blocks is None:
             yield from self.by_library(kernel, product, buffers)
         else:

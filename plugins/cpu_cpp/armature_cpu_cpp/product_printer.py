@@ -86,9 +86,7 @@ class ProductPrinter(KernelPrinter):
 
     def pointwise(self, loops: tuple[Var, ...], stores: Sequence[Store], own: Mapping[Buffer, str]) -> None:
         """Print loops that make these stores. own: the thread's memory in them, and its name in C++."""
-        kernel: Kernel = attrs.evolve(
-            self.product.kernel, outer=loops, inner=(), passes=(Pass((), (), tuple(stores)),), overlaid=()
-        )
+        kernel: Kernel = attrs.evolve(self.product.kernel, outer=loops, inner=(), passes=(Pass((), (), tuple(stores)),))
         every = {**self.buffers, **{buffer.name: buffer for buffer in own}}
         printer = KernelPrinter(plan_nest(kernel, every, self.register_bytes, 1), every, self.lines)
         printer.pointers = {**self.pointers, **{buffer.name: name for buffer, name in own.items()}}

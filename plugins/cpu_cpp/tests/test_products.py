@@ -384,6 +384,24 @@ def test_gradients_by_rule(slow_library: None) -> None:
     assert len(graphs) == 2 and not any(graph.program.extern_count for graph in graphs)
 
 
+def modulated(x: Tensor, w: Tensor, scale: Tensor, v: Tensor) -> Tensor:
+    return (functional.layer_norm(x @ w, (16,)) * (1 + scale[:4])) @ v
+
+
+def test_a_result_in_the_memory_of_what_its_kernel_reads_behind_the_sums(slow_library: None) -> None:
+    """In backward, a gradient takes the memory of the factor, which was saved for it, and by which it is multiplied."""
+    inputs = [torch.randn(4, 16), *torch.randn(3, 16, 16)]
+
+    def gradients(run: Callable[..., Tensor]) -> list[Tensor]:
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        return list(torch.autograd.grad(run(*leaves).square().sum(), leaves))
+
+    expected = gradients(modulated)
+    armature.reset()
+    for one, other in zip(gradients(compiled(modulated, "default")), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
 def test_sizes_that_change_by_rule(slow_library: None) -> None:
     armature.reset()
     quick = compiled(activated, "default", dynamic=True)
