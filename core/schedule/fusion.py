@@ -217,12 +217,13 @@ class Fusion:
 
 
 def around_a_product(fusion: Fusion, one: Group, other: Group) -> bool:
-    """If one of them is a matrix product, the other must be pointwise and read its result: only such kernels can use
-    matrix units, or a library call and a loop."""
+    """If one of them is a matrix product, the other must be pointwise, and read its result or make what is computed of
+    that: only such kernels can use matrix units, or a library call and a loop. (`after_the_product` keeps what makes
+    a factor apart.)"""
     if one.product == other.product:
         return not one.product
     product, rest = (one, other) if one.product else (other, one)
-    return not rest.inner and any(name in rest.loads for name in product.stores)
+    return not rest.inner and hands_over(product, rest)
 
 
 def on_one_device(fusion: Fusion, one: Group, other: Group) -> bool:
