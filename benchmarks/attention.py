@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import typer
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import armature
-from benchmarks.bandwidth import device_ms, rows_of
+from benchmarks.bandwidth import Incumbent, JsonFile, Only, device_ms, need_gpu, rows_of
 from benchmarks.gpu import INCUMBENT, OURS, compiled_by, first_call, peak_of
 
 BATCHES, HEADS, ROWS = 4, 16, 4096
@@ -84,13 +83,12 @@ def measure(name: str, options: dict[str, Any], width: int, key_heads: int, incu
 
 
 def main(
-    only: Annotated[str, typer.Option(help="comma-separated parts of names")] = "",
-    incumbent: Annotated[bool, typer.Option(help="measure torch.compile too")] = True,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write the rows there")] = None,
+    only: Only = "",
+    incumbent: Incumbent = True,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure flexible attention on a GPU."""
-    if not torch.cuda.is_available():
-        raise typer.BadParameter("this needs a CUDA device, and torch sees none")
+    need_gpu()
     named = {name: held for name, held in programs().items() if any(part in name for part in only.split(","))}
     calls = [
         ({"program": name, "width": width}, partial(measure, name, options, width, key_heads, incumbent))

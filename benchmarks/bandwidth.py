@@ -176,14 +176,24 @@ def measure(name: str, make: Callable[[], Program], incumbent: bool) -> dict[str
     return row | {f"{k} of a copy": times["copy"] / ms for k, ms in times.items() if k != "copy"}
 
 
-def main(
-    only: Annotated[str, typer.Option(help="comma-separated parts of names")] = "",
-    incumbent: Annotated[bool, typer.Option(help="measure torch.compile too")] = True,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write the rows there")] = None,
-) -> None:
-    """Measure programs that are bound by memory on a GPU."""
+Only = Annotated[str, typer.Option(help="comma-separated parts of names")]
+Incumbent = Annotated[bool, typer.Option(help="measure torch.compile too")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="write the rows there")]
+
+
+def need_gpu() -> None:
+    """Errors: BadParameter where there is no CUDA device."""
     if not torch.cuda.is_available():
         raise typer.BadParameter("this needs a CUDA device, and torch sees none")
+
+
+def main(
+    only: Only = "",
+    incumbent: Incumbent = True,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure programs that are bound by memory on a GPU."""
+    need_gpu()
     named = {name: make for name, make in programs().items() if any(part in name for part in only.split(","))}
     calls = [({"program": name}, partial(measure, name, make, incumbent)) for name, make in named.items()]
     Console().print(table_of(rows_of(calls, json_file)))

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import attrs
 import torch
@@ -22,7 +21,7 @@ from torch import Tensor
 
 import armature
 from armature.pipeline.session import session
-from benchmarks.bandwidth import device_ms, rows_of
+from benchmarks.bandwidth import Incumbent, JsonFile, Only, device_ms, need_gpu, rows_of
 from benchmarks.gpu import INCUMBENT, OURS, compiled_by, peak_of
 
 LOOPS = "loops"
@@ -158,13 +157,12 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 
 
 def main(
-    only: Annotated[str, typer.Option(help="comma-separated parts of names")] = "",
-    incumbent: Annotated[bool, typer.Option(help="measure torch.compile too")] = True,
-    json_file: Annotated[Path | None, typer.Option("--json", help="write the rows there")] = None,
+    only: Only = "",
+    incumbent: Incumbent = True,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure attention that a program writes out, on a GPU."""
-    if not torch.cuda.is_available():
-        raise typer.BadParameter("this needs a CUDA device, and torch sees none")
+    need_gpu()
     cases = [case for case in CASES if any(part in case.name for part in only.split(","))]
     calls = [({"program": case.name}, partial(measure, case, incumbent)) for case in cases]
     Console().print(table_of(rows_of(calls, json_file)))

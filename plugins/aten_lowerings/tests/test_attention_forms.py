@@ -263,7 +263,7 @@ def check(attend: Attention, inputs: list[Tensor], training: bool) -> None:
         assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
         assert torch.equal(got.isnan(), want.isnan())
         largest = true.nan_to_num().abs().max()
-        limit = 2 * (want - true).nan_to_num().abs().max() + 16 * torch.finfo(want.dtype).eps * largest
+        limit = 2 * (want - true).nan_to_num().abs().max() + 8 * torch.finfo(want.dtype).eps * largest
         assert (got - true).nan_to_num().abs().max() <= limit
 
 
@@ -351,7 +351,8 @@ OTHERS: dict[str, Attention] = {
 @pytest.mark.parametrize("training", [False, True], ids=["infer", "train"])
 @pytest.mark.parametrize("form", OTHERS)
 def test_what_stays_as_it_is(form: str, training: bool) -> None:
-    check(OTHERS[form], given(), training)
+    with armature.config.patch(own_products=False):
+        check(OTHERS[form], given(), training)
     assert fused() == 0
 
 

@@ -108,11 +108,12 @@ def test_a_join_that_rounds_is_left() -> None:
 def test_gradients_are_those_of_eager(case: str) -> None:
     fn = GONE[case] if case in GONE else LEFT[case][0]
     found, wanted = inputs(grad=True), inputs(grad=True)
-    for run, given in ((armature.compile(fn, fullgraph=True), found), (fn, wanted)):
-        results = run(*given)
-        sum(one.square().sum() for one in (results if isinstance(results, tuple) else (results,))).backward()
+    with armature.config.patch(own_products=False):  # whose sums have another order
+        for run, given in ((armature.compile(fn, fullgraph=True), found), (fn, wanted)):
+            results = run(*given)
+            sum(one.square().sum() for one in (results if isinstance(results, tuple) else (results,))).backward()
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(one.grad, other.grad)
 
 
 def written_before(x: Tensor, y: Tensor) -> Tensor:

@@ -170,20 +170,22 @@ def test_what_is_no_number_stays_in_its_row_and_column(word: str, preferring: Pr
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
+def gradients(run: Callable[[Tensor], Tensor], model: torch.nn.Module, x: Tensor) -> list[Tensor]:
+    """Those of the input and of all parameters."""
+    for each in (x, *model.parameters()):
+        each.grad = None
+    run(x).square().mean().backward()
+    return [each.grad for each in (x, *model.parameters()) if each.grad is not None]
+
+
 @pytest.mark.parametrize("word", WAYS)
 def test_gradients(word: str, preferring: Preferring) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.ReLU(), torch.nn.Linear(70, 9))
     x = torch.randn(23, 40, requires_grad=True)
 
-    def step(run: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        for each in (x, *model.parameters()):
-            each.grad = None
-        run(x).square().mean().backward()
-        return [each.grad for each in (x, *model.parameters()) if each.grad is not None]
-
-    expected = step(model)
+    expected = gradients(model, model, x)
     with preferring(word):
-        check(step(compiled(model)), expected)
+        check(gradients(compiled(model), model, x), expected)
         assert any(word in way for way in ways())
 
 
@@ -371,15 +373,9 @@ def test_gradients_by_rule(slow_library: None) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.GELU(), torch.nn.Linear(70, 90))
     x = torch.randn(23, 40, requires_grad=True)
 
-    def step(run: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        for each in (x, *model.parameters()):
-            each.grad = None
-        run(x).square().mean().backward()
-        return [each.grad for each in (x, *model.parameters()) if each.grad is not None]
-
-    expected = step(model)
+    expected = gradients(model, model, x)
     armature.reset()
-    check(step(compiled(model, "default")), expected)
+    check(gradients(compiled(model, "default"), model, x), expected)
     graphs = [graph for each in session().compilations for graph in each.graphs]
     assert len(graphs) == 2 and not any(graph.program.extern_count for graph in graphs)
 
@@ -392,13 +388,13 @@ def test_a_result_in_the_memory_of_what_its_kernel_reads_behind_the_sums(slow_li
     """In backward, a gradient takes the memory of the factor, which was saved for it, and by which it is multiplied."""
     inputs = [torch.randn(4, 16), *torch.randn(3, 16, 16)]
 
-    def gradients(run: Callable[..., Tensor]) -> list[Tensor]:
+    def step(run: Callable[..., Tensor]) -> list[Tensor]:
         leaves = [x.clone().requires_grad_() for x in inputs]
         return list(torch.autograd.grad(run(*leaves).square().sum(), leaves))
 
-    expected = gradients(modulated)
+    expected = step(modulated)
     armature.reset()
-    for one, other in zip(gradients(compiled(modulated, "default")), expected, strict=True):
+    for one, other in zip(step(compiled(modulated, "default")), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
 
 
