@@ -43,14 +43,14 @@ def run(file: str | Path, count: int = 2, seconds: float = 240) -> dict[str, lis
     with tempfile.TemporaryDirectory() as folder:
         started = [_start(Path(file), rank, count, Path(folder)) for rank in range(count)]
         try:
-            _wait(started, time.monotonic() + seconds)
+            codes = _wait(started, time.monotonic() + seconds)
         finally:
             for process in started:
                 process.kill()
                 process.wait()
         ends = [(Path(folder) / f"said{rank}").read_text() for rank in range(count)]
-        if any(process.returncode for process in started):
-            raise RuntimeError("\n".join(ends))
+        if any(codes):
+            raise RuntimeError("\n".join([f"exit codes, by rank: {codes}", *ends]))
         found: list[dict[str, Any]] = [pickle.loads((Path(folder) / f"found{k}").read_bytes()) for k in range(count)]
     failures = ((name, k, was) for k in range(count) for name, was in found[k].items() if type(was) is Failed)
     if wrong := "\n".join(f"{name}, rank {k}:\n{was.text}" for name, k, was in failures):
@@ -61,21 +61,21 @@ def run(file: str | Path, count: int = 2, seconds: float = 240) -> dict[str, lis
 def _start(file: Path, rank: int, count: int, folder: Path) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     own = {"RANK": str(rank), "WORLD_SIZE": str(count), "PROCESSES_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
-    own["PYTHONPATH"] = path
+    own |= {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"}  # a crash says where
     with (folder / f"said{rank}").open("wb") as said:
         return subprocess.Popen(
             [sys.executable, str(file)], env={**os.environ, **own}, stdout=said, stderr=subprocess.STDOUT
         )
 
 
-def _wait(started: list[subprocess.Popen[bytes]], end: float) -> None:
-    while any(process.poll() is None for process in started):
-        if any(process.returncode for process in started):
-            return  # the others wait for it in vain
+def _wait(started: list[subprocess.Popen[bytes]], end: float) -> list[int | None]:
+    """Exit codes, once all have ended or one has failed, for which the others would wait in vain."""
+    while None in (codes := [process.poll() for process in started]) and not any(codes):
         if time.monotonic() > end:
-            late = [rank for rank, process in enumerate(started) if process.returncode is None]
+            late = [rank for rank, code in enumerate(codes) if code is None]
             raise TimeoutError(f"processes {late} have not ended in time: they may wait for one another")
         time.sleep(0.05)
+    return codes
 
 
 def serve(scenarios: Mapping[str, Scenario], backend: str = "gloo") -> None:
