@@ -115,6 +115,8 @@ class Wrapper:
                 else:
                     self.step(plan.steps[number])
                 number = segment.span.stop if segment else number + 1
+            if self.boxed:
+                self.name_repeated()
             self.lines.add(f"return {_tuple([self.output(o) for o in plan.outputs])}")
         return "\n".join([*self.functions, str(self.lines)])
 
@@ -251,10 +253,20 @@ class Wrapper:
             return view.buffer
         return self.reinterpret(view.buffer, view.shape, view.strides, view.offset)
 
+    def name_repeated(self) -> None:
+        """Make each view that a backward graph returns several times once. Autograd copies a gradient that is to be
+        stored in several leaves if it is one tensor; it can't know that two tensors share their memory."""
+        views = Counter(value for value in self.plan.outputs if isinstance(value, View))
+        for view, count in views.items():
+            text = self.view(view)
+            if count > 1 and text != view.buffer and view not in self.returned_views:
+                self.returned_views[view] = f"{view.buffer}_view_{len(self.returned_views)}"
+                self.lines.add(f"{self.returned_views[view]} = {text}")
+
     def output(self, value: Argument) -> str:
-        """An output of the graph; a tensor that is returned twice becomes two tensors."""
+        """An output of the graph; a tensor that is returned twice becomes two tensors, except among gradients."""
         text = self.argument(value)
-        if isinstance(value, View):
+        if isinstance(value, View) and not self.boxed:
             self.returned_views.pop(value, None)
         return text
 

@@ -312,3 +312,15 @@ def test_results_computed_without_gradients_of_inputs_that_need_them() -> None:
             found = compiled(torch.ones(2, 2, requires_grad=True))
             assert not found.requires_grad
             assert torch.is_grad_enabled()
+
+
+def test_leaves_with_the_same_gradient_do_not_share_its_memory() -> None:
+    """Else what the next backward adds to one of them is added to both."""
+    leaves = [torch.randn(4, requires_grad=True) for _ in range(2)]
+    x, weight = torch.randn(5, 3), torch.randn(4, 3)
+    compiled = armature.compile(lambda x, one, other: nn.functional.linear(x, weight, one + other).sin().sum())
+    for _ in range(2):
+        compiled(x, *leaves).backward()
+    expected = torch.autograd.grad(nn.functional.linear(x, weight, leaves[0] + leaves[1]).sin().sum(), leaves)
+    for leaf, gradient in zip(leaves, expected, strict=True):
+        torch.testing.assert_close(leaf.grad, 2 * gradient)
