@@ -40,6 +40,7 @@ from armature.codegen.printer import (
     rounded,
 )
 from armature.codegen.products import Product
+from armature.garbage import no_collection
 from armature.graph.data import GraphCall
 from armature.lower import index, layout, philox
 from armature.lower.builder import Builder
@@ -193,6 +194,7 @@ __all__ = [
     "lowers",
     "measured",
     "mul",
+    "no_collection",
     "nodes_of",
     "numel",
     "of_arguments",

@@ -23,6 +23,7 @@ from armature.frame.guards.guard import Guard
 from armature.frame.history import History
 from armature.frame.idle import Idle
 from armature.frame.recompile import CodeState, Entry
+from armature.garbage import no_collection
 from armature.torch_abi import recorders
 from armature.torch_abi.eval_frame import (
     COMPILE,
@@ -166,7 +167,7 @@ class FrameHook:
             return self._skip(code, reason)
         reached = (*frame.f_locals.values(), *frame.closure) if code.co_freevars else frame.f_locals.values()
         promising = self.compiler.fullgraph or skip.tensors_in_reach(code, reached, frame.f_globals)
-        with COMPILE_LOCK, interrupts.deferred():
+        with COMPILE_LOCK, interrupts.deferred(), no_collection():
             return self._compile(frame, state, promising)
 
     def _skip(self, code: CodeType, reason: str) -> FrameOutcome:

@@ -17,6 +17,7 @@ from torch import fx
 
 from armature import interrupts
 from armature.events import CompileEvent, EventKind
+from armature.garbage import no_collection
 from armature.graph import frozen, numbers, origins
 from armature.graph.data import AtenGraph, GraphKind
 from armature.graph.fake_runs import state_set_back
@@ -147,6 +148,7 @@ class _Compilation:
         """Compile one functional graph."""
         return self.compiled(graph, kind).call
 
+    @no_collection()  # of a backward graph too, which is compiled later than the frame
     def compiled(self, graph: fx.GraphModule, kind: GraphKind, ahead: bool = False) -> Started:
         """Compile one functional graph. ahead: whether a backward graph is compiled before its first call."""
         if any("origin" not in node.meta for node in graph.graph.nodes if node.op == "call_function"):

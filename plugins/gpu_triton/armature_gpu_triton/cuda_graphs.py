@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 
 import attrs
 import torch
 
-from armature.backend_api import Arenas, NotRecorded, raw_stream_getter
+from armature.backend_api import Arenas, NotRecorded, no_collection, raw_stream_getter
 from armature_gpu_triton.random_numbers import CudaRandomNumbers, Reservations
 
 Begin = Callable[[torch.cuda.CUDAGraph], None]
@@ -124,15 +122,3 @@ def record_nothing(begin: Begin = begin_in_new_pool) -> torch.cuda.CUDAGraph:
         begin(empty)
         empty.capture_end()
     return empty
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """In this context garbage collection is off, because destroying a CUDA object during a recording may fail."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
