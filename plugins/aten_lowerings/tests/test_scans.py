@@ -49,6 +49,10 @@ def test_logarithms_of_sums(kit: Kit) -> None:
     kit.check(aten.logcumsumexp.default, torch.ones(3, dtype=torch.complex64), 0, extern=True)
 
 
+def centred(x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True)
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "sum along rows": lambda x: (x * 2).cumsum(-1) + 1,
     "sum along columns": lambda x: (x * 2).cumsum(0) + 1,
@@ -61,6 +65,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "of a flipped row": lambda x: x.flip(-1).cumsum(-1).flip(-1),
     "places of a mask": lambda x: ((x > 0).cumsum(-1) - 1).masked_fill(x <= 0, -1),
     "scan of a scan": lambda x: x.cumsum(-1).cummax(-1).values,
+    "in each pass of several that reduce": lambda x: centred(centred(x.cummax(-1).values).cummax(-1).values),
     "padded": lambda x: torch.nn.functional.pad(x, (3, 2)).cumsum(-1),
 }
 SHAPES = [(37, 83), (64, 512), (5, 7, 3), (9, 8, 20), (3, 4100), (5,), (1, 64)]

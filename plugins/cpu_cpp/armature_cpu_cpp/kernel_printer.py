@@ -327,7 +327,7 @@ class KernelPrinter(ValuePrinter):
         across = self.nest.vector not in self.nest.inner
         found = step.scans()
         running = [scans.declaration(name, node, across and self.lanes_vary(node)) for name, node in found]
-        with self.lines.indented("{", "}") if running and not step.reductions else self.lines.indented():
+        with self.lines.indented("{", "}") if running else self.lines.indented():
             for line in running:
                 self.lines.add(line)
             self.inner_loops(step, {})
