@@ -58,7 +58,7 @@ from armature.lower.data import (
     Store,
 )
 from armature.lower.elements import Position, compute_dtype
-from armature.lower.features import Features, Numbering, ProductSizes, RandomNumbers
+from armature.lower.features import Features, Numbering, ProductSizes, RandomNumbers, Recurrence
 from armature.lower.index import (
     Index,
     Size,
@@ -156,6 +156,7 @@ __all__ = [
     "Product",
     "ProductSizes",
     "RandomNumbers",
+    "Recurrence",
     "Reduce",
     "Row",
     "Scalar",

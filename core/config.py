@@ -223,7 +223,8 @@ class Config:
     own_products: bool = setting(
         True,
         env="ARMATURE_OWN_PRODUCTS",
-        help="Compute products of matrices by own kernels where a back end's rules say that the library's are slower.",
+        help="Compute products of matrices and recurrent layers by own kernels where a back end's rules say that the "
+        "library's are slower.",
     )
     frozen: bool = setting(
         False,

@@ -76,3 +76,9 @@ class CompileContext:
         """Whether kernels for this type of device compute random numbers themselves."""
         backend = self.tables.device_backend(device_type)
         return backend is not None and backend.features.random is not None
+
+    def recurrent(self, device_type: str) -> frozenset[torch.dtype]:
+        """The dtypes of recurrent layers that are loops over time on this type of device."""
+        backend = self.tables.device_backend(device_type)
+        recurrence = None if backend is None else backend.features.recurrence
+        return frozenset() if recurrence is None or not self.config.own_products else recurrence.dtypes()

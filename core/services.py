@@ -55,3 +55,6 @@ class Services(Protocol):
 
     def draws(self, device_type: str) -> bool:
         """Whether kernels for this type of device compute random numbers themselves."""
+
+    def recurrent(self, device_type: str) -> frozenset[torch.dtype]:
+        """The dtypes of recurrent layers that are loops over time on this type of device."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import torch
+
+if TYPE_CHECKING:
+    from armature.services import Services
 
 
 @attrs.frozen
@@ -40,6 +43,18 @@ class RandomNumbers(Protocol):
         the device."""
 
 
+class Recurrence(Protocol):
+    """Layers of recurrent networks as one loop over time."""
+
+    def dtypes(self) -> frozenset[torch.dtype]:
+        """Those for which the loops are known to be faster than torch's own functions."""
+
+    def kernel(self, name: str, dtype: torch.dtype, ctx: Services) -> Callable[..., None]:
+        """A loop: "lstm_forward", "lstm_backward", "gru_forward" or "gru_backward". It takes what the operator of this
+        name takes, all contiguous, its results to be filled, and the numbers of steps, rows and units before the
+        operator's switches: see `rnn_loops` of the plugin aten_lowerings. Errors: BackendError."""
+
+
 @attrs.frozen
 class Features:
     """The features of a back end, as data: the core asks for a feature, never for a device or a name.
@@ -59,6 +74,7 @@ class Features:
     library, whichever it measures to be faster; this is asked for in compilations that measure (`Config.autotune`).
     computes_product: whether its own kernel for a product of these sizes is faster than the library's by rule; then it
     is computed so in other compilations too (unless `Config.own_products` is off). None: none is.
+    recurrence: its loops over time for recurrent layers. None: the layers are calls of torch's functions.
     graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
     as in eager mode. builds_apart: kernels are built by other processes, for seconds: a backward graph is compiled
     while those of the forward graph are built, and not on its first call.
@@ -79,5 +95,6 @@ class Features:
     scalars: bool = False
     products: frozenset[torch.dtype] = frozenset()
     computes_product: Callable[[ProductSizes], bool] | None = None
+    recurrence: Recurrence | None = None
     graph_calls: frozenset[object] = frozenset()
     builds_apart: bool = False

@@ -66,7 +66,7 @@ def _is_repeatable(node: fx.Node) -> bool:
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return bool(target.__module__ == "_operator")
-    if target.namespace not in ("aten", "prims") or target._schema.is_mutable:
+    if target.namespace not in ("aten", "prims", "armature") or target._schema.is_mutable:
         return False
     return torch.Tag.nondeterministic_seeded not in target.tags or drops_nothing(target, node.args, node.kwargs)
 

@@ -33,6 +33,7 @@ from armature_aten_lowerings import (
     repeats,
     rnn,
     rnn_cudnn,
+    rnn_loops,
     scans,
     searches,
     softmax,
@@ -70,7 +71,8 @@ def armature_lowerings() -> Iterable[Lowering]:
         strided,
         fractional,
     )
-    return (*loops, *randomness.lowerings(), *collectives.lowerings(), *rnn.lowerings(), *rnn_cudnn.lowerings())
+    recurrent = (*rnn.lowerings(), *rnn_cudnn.lowerings(), *rnn_loops.lowerings())
+    return (*loops, *randomness.lowerings(), *collectives.lowerings(), *recurrent)
 
 
 @hookimpl

@@ -1,18 +1,19 @@
-"""LSTM as the fused calls that eager makes: for training on a CPU one per layer and direction, on CUDA one in total."""
+"""LSTM and GRU as few calls. On a CPU one loop for each layer and direction, where the back end has faster ones. Else,
+for an LSTM, those that eager makes: in training on a CPU one for each layer and direction, on CUDA one in total."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, partial
 from typing import Protocol
 
 import torch
 from torch import Tensor, fx
 
 from armature.backend_api import CallInstead
-from armature.plugin_api import Lowering
-from armature_aten_lowerings import rnn_cudnn
+from armature.plugin_api import Lowering, Services
+from armature_aten_lowerings import rnn_cudnn, rnn_loops
 from armature_aten_lowerings.rnn_dropout import by_layer
 
 aten = torch.ops.aten
@@ -20,6 +21,9 @@ LSTM_KIND = 2  # ideep's number for an LSTM, an argument of mkldnn_rnn_layer
 NARROW_GRADIENTS = torch.__version__ >= "2.13"
 """Whether its gradients have the dtype of its arguments. torch 2.11 makes them in float32 and says the other."""
 TARGETS = frozenset((torch.lstm, torch._VF.lstm, aten.lstm.input))
+GRU_TARGETS = frozenset((torch.gru, torch._VF.gru, aten.gru.input))
+Layer = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]
+"""A layer in one direction: its input, states and weights, and whether it is reversed, to output and last states."""
 
 
 def lstm(
@@ -33,19 +37,25 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
     last_step: bool = False,
+    loops: Collection[torch.dtype] = (),
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Equivalent to `torch.lstm`, which is called if no gradient is needed, or no fused kernel fits.
 
     last_step: neither the states nor any step of the output but the last are read, so only that step need be returned.
-    In backward, a layer is then finished after one step.
+    In backward, a layer is then finished after one step. loops: dtypes whose layers are loops of the back end.
     """
+    options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    if type(x) is Tensor:  # the graph runs operator by operator, perhaps for second derivatives
+        return torch.lstm(x, list(hidden), list(params), *options)
     # torch's own decomposition only checks the input's requires_grad, and so loses the gradients of the weights.
     tensors = [x, *hidden, *params]
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     same_width = hidden[0].shape[-1] == hidden[1].shape[-1]
-    options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
     if same_width and (train or not wanted) and rnn_cudnn.fits(tensors):
         return rnn_cudnn.lstm(x, hidden, params, options, gradients=wanted)
+    if same_width and rnn_loops.fits(tensors, loops):
+        out, (h, c) = _layers(x, hidden, params, options, last_step, partial(rnn_loops.lstm_layer, save=wanted))
+        return out, h, c
     on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
     if same_width and on_cpu and torch.backends.mkldnn.enabled and torch.is_autocast_enabled("cpu"):
         # It casts what oneDNN's layer is given, but knows neither our operator nor, in inference mode, torch's.
@@ -64,35 +74,66 @@ def lstm(
         found = aten.lstm.input(x, hidden, params, *options)
         # torch 2.11's decomposition returns states with an extra dimension.
         return found[0], found[1].view(hidden[0].shape), found[2].view(hidden[1].shape)
-    return _fused_layers(x, hidden, params, options, last_step)
+    out, (h, c) = _layers(x, hidden, params, options, last_step, _layer)
+    return out, h, c
 
 
-def _fused_layers(
-    x: Tensor, hidden: Sequence[Tensor], params: Sequence[Tensor], options: rnn_cudnn.Options, last_step: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Each layer by oneDNN in each direction, with gradients."""
+def gru(
+    x: Tensor,
+    hidden: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    last_step: bool = False,
+    loops: Collection[torch.dtype] = (),
+) -> tuple[Tensor, Tensor | None]:
+    """Equivalent to `torch.gru`. last_step, loops: as for `lstm`."""
+    options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    if type(x) is Tensor:
+        return torch.gru(x, hidden, list(params), *options)
+    tensors = [x, hidden, *params]
+    if rnn_loops.fits(tensors, loops):
+        wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        out, (h,) = _layers(x, [hidden], params, options, last_step, partial(rnn_loops.gru_layer, save=wanted))
+        return out, h
+    dropped = dropout and train and num_layers > 1
+    given = (x, hidden, params, *options)
+    out, h = by_layer("gru", *given) if dropped else aten.gru.input(*given)
+    return out, h
+
+
+def _layers(
+    x: Tensor,
+    hidden: Sequence[Tensor],
+    params: Sequence[Tensor],
+    options: rnn_cudnn.Options,
+    last_step: bool,
+    layer_of: Layer,
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Layer by layer, in each direction: output and last states."""
     has_biases, num_layers, dropout, train, bidirectional, batch_first = options
     out = x.transpose(0, 1) if batch_first else x
-    directions = 2 if bidirectional else 1
-    last_h: list[Tensor] = []
-    last_c: list[Tensor] = []
+    directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
+    last: list[list[Tensor]] = [[] for _ in hidden]
     for layer in range(num_layers):
         halves = []
         for direction in range(directions):
             k = layer * directions + direction
             at_end = last_step and bidirectional and layer == num_layers - 1
-            half, h, c = _layer(
-                out[-1:] if at_end and direction == 1 else out,
-                hidden[0][k], hidden[1][k], _weights(params, k, has_biases), direction == 1, has_biases,
-            )  # fmt: skip
+            given, weights = out[-1:] if at_end and direction == 1 else out, params[each * k : each * (k + 1)]
+            half, *states = layer_of(given, [state[k] for state in hidden], weights, direction == 1)
             halves.append(half[-1:] if at_end else half)
-            last_h.append(h)
-            last_c.append(c)
+            for parts, state in zip(last, states, strict=True):
+                parts.append(state)
         out = torch.cat(halves, -1) if bidirectional else halves[0]
         if dropout and train and layer < num_layers - 1:
             out = torch.dropout(out, dropout, True)
     out = out.transpose(0, 1) if batch_first else out
-    return (out, None, None) if last_step else (out, torch.stack(last_h), torch.stack(last_c))
+    return out, [None if last_step else torch.stack(parts) for parts in last]
 
 
 def _last_step(
@@ -120,19 +161,14 @@ def _last_step(
     return torch.cat([forward[:, -1:] if batch_first else forward[-1:], halves[1][0]], -1)
 
 
-def _weights(params: Sequence[Tensor], k: int, has_biases: bool) -> list[Tensor]:
-    if has_biases:
-        return list(params[4 * k : 4 * k + 4])
-    own = list(params[2 * k : 2 * k + 2])
-    return own + [torch.zeros_like(own[0][:, 0])] * 2
-
-
 def _layer(
-    x: Tensor, h: Tensor, c: Tensor, weights: Sequence[Tensor], reverse: bool, has_biases: bool
+    x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    out, last_h, last_c, _ = training_layer()(
-        x.contiguous(), *weights, h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous(), reverse, has_biases
-    )
+    """By oneDNN, with gradients."""
+    has_biases = len(weights) == 4
+    biases = [] if has_biases else [torch.zeros_like(weights[0][:, 0])] * 2
+    h, c = (state.unsqueeze(0).contiguous() for state in states)
+    out, last_h, last_c, _ = training_layer()(x.contiguous(), *weights, *biases, h, c, reverse, has_biases)
     return out, last_h.squeeze(0), last_c.squeeze(0)
 
 
@@ -210,14 +246,21 @@ def lowerings() -> Iterator[Lowering]:
     yield Lowering(training_layer(), lambda builder, *args: CallInstead(_run, "a recurrent layer of oneDNN"))
 
 
-def use_fused_layers(module: object, ctx: object) -> object:
-    """Pass over the captured graph: calls of `torch.lstm` are redirected to `lstm`."""
+def use_fused_layers(module: object, ctx: Services) -> object:
+    """Pass over the captured graph: calls of `torch.lstm` are redirected to `lstm`, those of `torch.gru` to `gru` where
+    the back end has loops for it."""
     if isinstance(module, fx.GraphModule):
+        dtypes = tuple(ctx.recurrent("cpu"))
         for node in module.graph.nodes:
-            # The form for packed sequences has the batch sizes in place of the hidden state.
+            # The forms for packed sequences have the batch sizes as second argument.
             if node.target in TARGETS and isinstance(node.args[1], (tuple, list)):
                 node.target = lstm
-                node.kwargs = {"last_step": True} if _only_last_step_is_read(node) else {}
+            elif dtypes and node.target in GRU_TARGETS and isinstance(node.args[2], (tuple, list)):
+                node.target = gru
+            else:
+                continue
+            last = {"last_step": True} if _only_last_step_is_read(node) else {}
+            node.kwargs = last | ({"loops": dtypes} if dtypes else {})
         module.recompile()
     return module
 

@@ -7,6 +7,7 @@ import torch
 from armature.backend_api import REDUCTIONS, Features
 from armature_cpu_cpp.ops import FORMS
 from armature_cpu_cpp.products import pays_by_rule
+from armature_cpu_cpp.recurrent import Recurrence
 from armature_cpu_cpp.scans import SCANS
 from armature_cpu_cpp.vector import CPP_TYPES
 
@@ -23,4 +24,5 @@ FEATURES = Features(
     batch=2048,
     products=frozenset((torch.float32, torch.float64)),
     computes_product=pays_by_rule,
+    recurrence=Recurrence(),
 )
