@@ -53,7 +53,9 @@ def lstm(
     same_width = hidden[0].shape[-1] == hidden[1].shape[-1]
     if same_width and (train or not wanted) and rnn_cudnn.fits(tensors):
         return rnn_cudnn.lstm(x, hidden, params, options, gradients=wanted)
-    if same_width and rnn_loops.fits(tensors, loops):
+    # The threads of a loop share the rows of the batch; oneDNN's divide the products of a single one too.
+    shared = wanted or torch.get_num_threads() == 1 or x.shape[0 if batch_first else 1] > 1
+    if same_width and shared and rnn_loops.fits(tensors, loops):
         out, (h, c) = _layers(x, hidden, params, options, last_step, partial(rnn_loops.lstm_layer, save=wanted))
         return out, h, c
     on_cpu = all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)

@@ -127,3 +127,15 @@ def test_no_loops_where_the_library_is_as_fast(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(isa, "has_slow_library", lambda: False)
     armature.compile(nn.LSTM(6, 7))(torch.randn(4, 5, 6))
     assert called() == []
+
+
+@pytest.mark.parametrize(("threads", "rows", "loops"), [(1, 1, 1), (2, 1, 0), (2, 2, 1)])
+def test_one_row_of_an_lstm_is_divided_by_the_library(threads: int, rows: int, loops: int) -> None:
+    cell, before = nn.LSTM(6, 7), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.no_grad():
+            armature.compile(cell)(torch.randn(4, rows, 6))
+    finally:
+        torch.set_num_threads(before)
+    assert len(called()) == loops
