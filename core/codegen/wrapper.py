@@ -85,6 +85,7 @@ class Wrapper:
     reused: frozenset[str] = frozenset()
     # buffers that are allocated with the layout of the view that is returned
     layouts: dict[str, View] = attrs.field(factory=dict)
+    returned: frozenset[View] = frozenset()  # those among the outputs
     returned_views: dict[View, str] = attrs.field(factory=dict)  # views that are returned and were also needed earlier
     ending: list[str] = attrs.field(factory=list)  # released, but not yet deleted
     functions: list[str] = attrs.field(factory=list)  # texts of the segments
@@ -95,6 +96,7 @@ class Wrapper:
         plan = self.plan
         self.reused = frozenset(s.reuse for s in plan.steps if isinstance(s, Allocate) and s.reuse is not None)
         self.layouts = _returned_layouts(plan)
+        self.returned = frozenset(value for value in plan.outputs if isinstance(value, View))
         self.home = _home(plan)
         self.lines.add(f"# {plan.name}: {len(plan.launches)} kernels")
         given = "args" if self.boxed else ", ".join(plan.inputs)
@@ -198,7 +200,7 @@ class Wrapper:
 
     def extern(self, call: ExternCall) -> None:
         for view in call.args:
-            if isinstance(view, View) and view in self.plan.outputs and view not in self.returned_views:
+            if isinstance(view, View) and view in self.returned and view not in self.returned_views:
                 text = self.view(view)
                 if text != view.buffer:
                     self.returned_views[view] = f"{view.buffer}_view_{len(self.returned_views)}"
@@ -248,7 +250,7 @@ class Wrapper:
             return self.returned_views[view]
         buffer: Buffer | View = self.layouts.get(view.buffer) or self.plan.buffers[view.buffer]
         same = view.shape == buffer.shape and view.offset == 0
-        free = 1 if view not in self.plan.outputs else None  # sizes along which operators accept any stride
+        free = 1 if view not in self.returned else None  # sizes along which operators accept any stride
         if same and all(a == b or n == free for a, b, n in zip(view.strides, buffer.strides, view.shape, strict=True)):
             return view.buffer
         return self.reinterpret(view.buffer, view.shape, view.strides, view.offset)

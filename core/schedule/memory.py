@@ -198,12 +198,12 @@ class _Planner:
     def taken_over(self, name: str, number: int) -> str | None:
         """A released buffer whose memory this one can reuse."""
         own = memory_kind(self.buffers[name])
-        pool = self.free.get(own, [])
-        for place in range(len(pool) - 1, -1, -1):
-            since = self.released[pool[place]]
-            if self.headroom is not None and self.headroom.hold(since, number, hint(own.bytes)):
-                return pool.pop(place)
-        return None
+        pool = self.free.get(own)
+        if not pool or self.headroom is None:
+            return None
+        # The others have as many bytes and were released earlier, so they would be held for these steps, and more.
+        held = self.headroom.hold(self.released[pool[-1]], number, hint(own.bytes))
+        return pool.pop() if held else None
 
     def extern(self, call: ExternCall) -> None:
         self.steps.append(call)
