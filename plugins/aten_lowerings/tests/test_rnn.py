@@ -223,3 +223,13 @@ def test_cudnn_calls_have_the_shapes_of_torch(layers: int, bidirectional: bool, 
     options = rnn_cudnn.Options(True, layers, dropout, True, bidirectional, True)
     out, h, c = rnn_cudnn.lstm(x.to("meta"), states, params, options, gradients=False)
     assert [t.shape for t in (out, h, c)] == [t.shape for t in (wanted[0], *wanted[1])]
+
+
+def test_gradients_by_a_transform_of_torch() -> None:
+    lstm, x = nn.LSTM(5, 7), torch.randn(4, 6, 5)
+
+    def gradient(x: Tensor) -> Tensor:
+        slope: Tensor = torch.func.grad(lambda x: lstm(x)[0].sin().sum())(x)
+        return slope
+
+    torch.testing.assert_close(armature.compile(gradient)(x), gradient(x), rtol=1e-4, atol=1e-5)
