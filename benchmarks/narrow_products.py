@@ -51,7 +51,7 @@ def products(m: int, k: int, n: int) -> dict[str, Product]:
     }
 
 
-def microseconds(calls: Sequence[Callable[[], Tensor]], rounds: int = 400) -> list[float]:
+def microseconds(calls: Sequence[Callable[[], object]], rounds: int = 400) -> list[float]:
     """Median microseconds of each, measured alternately."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):

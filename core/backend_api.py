@@ -58,7 +58,7 @@ from armature.lower.data import (
     Store,
 )
 from armature.lower.elements import Position, compute_dtype
-from armature.lower.features import Features, Numbering, ProductSizes, RandomNumbers, Recurrence
+from armature.lower.features import AcrossRows, Features, Numbering, ProductSizes, RandomNumbers, Recurrence
 from armature.lower.index import (
     Index,
     Size,
@@ -109,6 +109,7 @@ __all__ = [
     "PYTHON_INDEX",
     "REDUCTIONS",
     "Accumulate",
+    "AcrossRows",
     "Alternative",
     "Arenas",
     "ArgumentSpec",

@@ -56,6 +56,20 @@ class Recurrence(Protocol):
 
 
 @attrs.frozen
+class AcrossRows:
+    """Sums across rows that a kernel which reduces each row can make besides (`Kernel.sums`).
+
+    most: elements of such a sum. parts: of the rows, each with sums of its own, that keep the device busy. shortest:
+    rows of a part that pay. least: bytes that are then read once; fewer are as fast read twice.
+    """
+
+    most: int
+    parts: int
+    shortest: int
+    least: int
+
+
+@attrs.frozen
 class Features:
     """The features of a back end, as data: the core asks for a feature, never for a device or a name.
 
@@ -75,6 +89,7 @@ class Features:
     computes_product: whether its own kernel for a product of these sizes is faster than the library's by rule; then it
     is computed so in other compilations too (unless `Config.own_products` is off). None: none is.
     recurrence: its loops over time for recurrent layers. None: the layers are calls of torch's functions.
+    across: sums across rows that a kernel over the rows can make besides; None: none.
     graph_calls: operators that take graphs (flexible attention) and that its method `compile_call` compiles; others run
     as in eager mode. builds_apart: kernels are built by other processes, for seconds: a backward graph is compiled
     while those of the forward graph are built, and not on its first call.
@@ -96,5 +111,6 @@ class Features:
     products: frozenset[torch.dtype] = frozenset()
     computes_product: Callable[[ProductSizes], bool] | None = None
     recurrence: Recurrence | None = None
+    across: AcrossRows | None = None
     graph_calls: frozenset[object] = frozenset()
     builds_apart: bool = False

@@ -50,6 +50,9 @@ class Kernel:
     loops: tuple[str, ...] = ()  # their names, in alphabetical order
     # pairs of a buffer read and one written that may be in the same memory: each element is read where it is written
     overlaid: tuple[tuple[str, str], ...] = ()
+    # buffers whose inner stores add up over outer loops that are not among their coordinates: sums across rows. The
+    # kernel sets them to zero first.
+    sums: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -68,10 +68,10 @@ class Fusion:
     """The state of fusion. groups: for each unit, the group that initially contains only it."""
 
     deps: Dependencies
-    buffers: Mapping[str, Buffer]
+    buffers: dict[str, Buffer]
     ctx: CompileContext
     order: Order[Group]
-    groups: Sequence[Group]
+    groups: list[Group]
     rules: FusionRules
     touching: dict[str, list[Group]] = attrs.field(factory=dict)
     bytes: dict[str, int] = attrs.field(factory=dict)
@@ -394,13 +394,14 @@ def keeps_positions(members: Iterable[Member], inner: tuple[Var, ...]) -> bool:
     return True
 
 
-def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer], ctx: CompileContext) -> list[Group]:
-    """Groups in execution order. `deps` was computed for `units`; numbers of items are their positions."""
+def fuse(units: Sequence[Unit], deps: Dependencies, buffers: dict[str, Buffer], ctx: CompileContext) -> Fusion:
+    """Groups, in execution order by `order.groups()`. `deps` was computed for `units`; numbers of items are their
+    positions."""
     groups = [group_of_extern(u) if isinstance(u, ExternCall) else group_of_item(u) for u in units]
-    if not ctx.config.fuse:
-        return groups
     order = Order((g, frozenset(groups[n] for n in deps.before[k])) for k, g in enumerate(groups))
     work = Fusion(deps, buffers, ctx, order, groups, FusionRules.of(ctx))
+    if not ctx.config.fuse:
+        return work
     for group in groups:
         for name in work.names_of(group):
             work.touching.setdefault(name, []).append(group)
@@ -412,4 +413,4 @@ def fuse(units: Sequence[Unit], deps: Dependencies, buffers: Mapping[str, Buffer
             interrupts.check()
             if order.find(group) is group:
                 work.visit(group, handed)
-    return order.groups()
+    return work

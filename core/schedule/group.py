@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 
 import attrs
 
-from armature.lower.data import ExternCall, Load, Node, Reduce
+from armature.lower.data import ExternCall, Load, Node, Reduce, Store
 from armature.lower.index import Index, Var, substitute, variables
 from armature.schedule.axes import has_product, is_order_sensitive
 from armature.schedule.normalise import Item
@@ -47,6 +47,8 @@ class Group:
     extern: ExternCall | None = None
     known_after: dict[str, int] = attrs.field(factory=dict)
     passes: int = 1
+    sums: tuple[str, ...] = ()  # buffers that it adds to, from zero: sums across its outer loop `within`
+    within: Var | None = None
 
     @property
     def nest(self) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
@@ -112,6 +114,23 @@ def group_of_item(item: Item) -> Group:
     group.passes = add_levels(members, group.known_after, 1)
     group.product = is_product(item)
     return group
+
+
+def loads_of(members: Iterable[Member]) -> dict[str, Accesses]:
+    """Where members load from each buffer, in their group's variables."""
+    return _accesses((member, load) for member in members for load in member.item.loads)
+
+
+def stores_of(members: Iterable[Member]) -> dict[str, Accesses]:
+    """Where members store to each buffer, in their group's variables."""
+    return _accesses((member, store) for member in members for store in member.item.stores)
+
+
+def _accesses(each: Iterable[tuple[Member, Load | Store]]) -> dict[str, Accesses]:
+    found: dict[str, Accesses] = {}
+    for member, access in each:
+        found.setdefault(access.buffer, {})[tuple(substitute(i, member.changes) for i in access.index)] = None
+    return found
 
 
 def is_product(item: Item) -> bool:

@@ -53,6 +53,7 @@ def build_kernel(
         origins=origins,
         operators=len(loops),
         loops=tuple(sorted(loops)),
+        sums=group.sums,
     )
     return _with_stores(like, placed, buffers)
 
@@ -88,6 +89,7 @@ def _with_stores(like: Kernel, placed: list[PlacedStore], buffers: Mapping[str, 
         passes=_passes(placed, inner),
         reads=tuple(dict.fromkeys(n.buffer for n in order if isinstance(n, Load) and n.buffer not in writes)),
         writes=writes,
+        sums=tuple(name for name in like.sums if name in writes),
         sizes=_sizes(order, stores, (*outer, *inner), buffers),
     )
 

@@ -128,6 +128,7 @@ def recomputed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buf
         if not isinstance(kernel, Kernel) or not own.issuperset(kernel.writes) or given.isdisjoint(kernel.reads):
             continue
         late = [n for n in kernel.writes if touched[n][0] == number and (*touched[n], number)[1] > peak]
+        late = [n for n in late if n not in kernel.sums]  # made of each row while it is read for the other stores
         chosen = [n for n in late if _is_cheap(kernel, n, given, RECOMPUTED * _bytes([n], buffers))]
         for name in chosen:
             part = part_of(kernel, (name,), buffers)

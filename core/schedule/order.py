@@ -64,6 +64,18 @@ class Order(Generic[G]):
 
     def join(self, one: G, other: G, result: G) -> None:
         """Let `result` (one of the two) replace both. `can_join` must hold."""
+        self._gather(one, other, [result])
+        self.became[other if result is one else one] = result
+        self.needs[result] = (self.needs[one] | self.needs[other]) - {one, other}
+
+    def put_before(self, one: G, other: G) -> None:
+        """Let `one` run right before `other`, with all that `other` needs before both. `can_join` must hold."""
+        self._gather(one, other, [one, other])
+        self.needs[one] = (self.needs[one] | self.needs[other]) - {one, other}
+        self.needs[other].add(one)
+
+    def _gather(self, one: G, other: G, result: list[G]) -> None:
+        """Put `result` in the place of the two, behind what they need and before what needs them."""
         first, second = self._sorted(one, other)
         line = self.later(first, second)
         if line is None:
@@ -71,15 +83,12 @@ class Order(Generic[G]):
         low, high = self.place[first], self.place[second]
         behind = set(line)
         stay = [g for g in self.slots[low + 1 : high] if g is not None and g not in behind]
-        new: list[G | None] = [None] * (high - low - len(stay) - len(line))
-        new += [*stay, result, *line]
+        new: list[G | None] = [None] * (high - low + 1 - len(result) - len(stay) - len(line))
+        new += [*stay, *result, *line]
         self.slots[low : high + 1] = new
         for offset, slot in enumerate(new):
             if slot is not None:
                 self.place[slot] = low + offset
-        gone = second if result is first else first
-        self.became[gone] = result
-        self.needs[result] = (self.needs[first] | self.needs[second]) - {first, second}
 
     def _sorted(self, one: G, other: G) -> tuple[G, G]:
         return (one, other) if self.place[one] < self.place[other] else (other, one)

@@ -9,6 +9,7 @@ import torch
 
 from armature import interrupts
 from armature.lower.data import ExternCall, LoopGraph
+from armature.schedule.across import sum_across
 from armature.schedule.batch import batched
 from armature.schedule.data import Kernel, KernelPlan
 from armature.schedule.dependencies import dependencies, used
@@ -38,7 +39,10 @@ def schedule(loops: LoopGraph, ctx: CompileContext) -> KernelPlan:
         units = simplified(units, dependencies(units, loops, buffers))
         units = renumbered(used(units, dependencies(units, loops, buffers)))
         deps = dependencies(units, loops, buffers)
-    groups = fuse(units, deps, buffers, ctx)
+    fusion = fuse(units, deps, buffers, ctx)
+    if ctx.config.fuse:
+        sum_across(fusion)
+    groups = fusion.order.groups()
     owner = {member.item.number: group for group in groups for member in group.members}
     work: list[Kernel | ExternCall] = []
     number = 0

@@ -16,6 +16,7 @@ REREAD = 16  # a copy in another layout is stored if each element is read at lea
 FREE_WORK = 4096  # additions that cost less than one more kernel launch
 INLINE_NODES = 48  # longest expression that is copied into a reader
 SMALL_KERNEL = 32768  # number of points below which running on one thread does not matter
+LONGEST_PART = 512  # rows whose values are added to one partial sum: with more, roundings would count
 MOST_BUFFERS = 64  # reads and writes of one kernel
 MOST_SCALARS = 512  # the same for a kernel of one point
 SCALAR_NODES = 4  # factor by which such a kernel may be longer

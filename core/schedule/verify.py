@@ -75,6 +75,9 @@ def verify_kernel(kernel: Kernel, plan: KernelPlan) -> None:
     written = {s.buffer for s in stores}
     invariant(set(kernel.writes) == written, "writes differ from the stores", **where, writes=kernel.writes)
     invariant(set(kernel.reads) == loads - written, "reads differ from the loads", **where, reads=kernel.reads)
+    inside = [s for p in kernel.passes for s in p.inner_stores if s.buffer in kernel.sums]
+    plain = all(s.atomic and not s.indirect for s in inside) and len(inside) == len(kernel.sums)
+    invariant(plain and {s.buffer for s in inside} == set(kernel.sums), "sums that inner stores do not make", **where)
     for name in kernel.writes:
         kind = plan.buffers[name].kind
         invariant(kind is not BufferKind.CONSTANT, "a kernel writes a constant", **where, buffer=name)

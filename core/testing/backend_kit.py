@@ -90,6 +90,7 @@ def rename_buffers(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
         passes=passes,
         reads=tuple(names[n] for n in kernel.reads),
         writes=tuple(names[n] for n in kernel.writes),
+        sums=tuple(names[n] for n in kernel.sums),
     )
 
 

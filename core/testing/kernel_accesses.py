@@ -21,6 +21,7 @@ from armature.testing.kernel_cases import (
     Case,
     Sketch,
     Skip,
+    cast,
     op,
     randn,
 )  # fmt: skip
@@ -293,6 +294,37 @@ def the_same_added_often(device: torch.device, features: Features) -> Sketch:
     i, j = variables(6, 37)
     index, rows = _rows_to_add_to(k, 6, i)
     return k.pointwise((i, j), Store("out", index, k.load("grad", i), True, rows))
+
+
+def _sums_across_rows(dtype: torch.dtype, width: int, planes: int) -> Case:
+    """Sums across 3 x 8 rows of each plane, in three parts, beside each row's own: of what is read, and of the result.
+    What lies in their memory before does not count."""
+    name = f"sums_across_{planes}_x_24_rows_of_{width}_{str(dtype).removeprefix('torch.')}"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        if features.across is None or width > features.across.most or dtype not in features.dtypes:
+            raise Skip
+        k = Sketch(name, device)
+        plane, part, row, j = outer_and_inner = variables(planes, 3, 8, width)
+        whole, parts = (planes, 24, width), (planes, 3, width)
+        place, sum_place = (plane, add(mul(part, 8), row), j), (plane, part, j)
+        k.buffer("x", dtype, whole, randn(*whole))
+        k.buffer("y", dtype, whole, randn(*whole, seed=1))
+        k.buffer("out", dtype, whole)
+        k.buffer("read", F32, parts, randn(*parts))
+        k.buffer("made", F32, parts, randn(*parts))
+        x, y = cast(k.load("x", *place), F32), cast(k.load("y", *place), F32)
+        total = Reduce("sum", op("mul", x, y), (j,), F32)
+        result = op("sub", x, op("mul", y, total))
+        first = Pass((total,), (Store("read", sum_place, y, True),), ())
+        stores = (Store("out", place, cast(result, dtype)), Store("made", sum_place, result, True))
+        k.tolerance |= {"read": 1e-5, "made": 1e-4, "out": 1e-4 if dtype == F32 else 2e-2}
+        return k.finish(outer_and_inner[:3], (j,), [first, Pass((), stores, ())], sums=("read", "made"))
+
+    return Case("sums across rows", name, make)
+
+
+ACCESS_CASES += [_sums_across_rows(*each) for each in ((F32, 37, 2), (F32, 256, 4), (BF16, 64, 2), (F32, 5, 3))]
 
 
 # Symbolic sizes.

@@ -73,7 +73,9 @@ class Sketch:
         """Finish as a kernel without inner loop."""
         return self.finish(outer, (), [Pass((), (), stores)])
 
-    def finish(self, outer: Sequence[Var], inner: Sequence[Var], passes: Sequence[Pass]) -> Sketch:
+    def finish(
+        self, outer: Sequence[Var], inner: Sequence[Var], passes: Sequence[Pass], sums: Sequence[str] = ()
+    ) -> Sketch:
         """Finish the kernel: its reads, writes and sizes follow from the passes."""
         reads: dict[str, None] = {}
         writes: dict[str, None] = {}
@@ -88,8 +90,9 @@ class Sketch:
         sizes = tuple(Size(n, v + 3) for n, v in self.sizes.items())
         names = tuple(n for n in reads if n not in writes)
         self.kernel = Kernel(
-            self.name, self.device, tuple(outer), tuple(inner), tuple(passes), names, tuple(writes), sizes, (ORIGIN,)
-        )
+            self.name, self.device, tuple(outer), tuple(inner), tuple(passes), names, tuple(writes), sizes, (ORIGIN,),
+            sums=tuple(sums),
+        )  # fmt: skip
         return self
 
 

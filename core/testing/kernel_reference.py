@@ -44,6 +44,8 @@ class Reference:
 
     def run(self) -> None:
         """Run all passes. Errors: IndexError if a checked index is out of range."""
+        for name in self.kernel.sums:
+            self.memory[name].zero_()
         every = tuple(self.extents.values())
         points = tuple(1 if v in self.kernel.inner else n for v, n in self.extents.items())
         for step in self.kernel.passes:

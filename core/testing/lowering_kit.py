@@ -23,7 +23,7 @@ from armature.context import CompileContext
 from armature.graph.data import AtenGraph, Decomposition, GraphKind, Lowering, Pass
 from armature.graph.facts import Operator, fake_rules
 from armature.lower.data import ExternCall, LoopGraph
-from armature.lower.features import Features
+from armature.lower.features import AcrossRows, Features
 from armature.lower.float8 import FORMATS
 from armature.lower.lower import lower
 from armature.lower.ops import OPS, REDUCTIONS
@@ -53,6 +53,7 @@ EVERYTHING = Features(
     COMBINING,
     SCANS,
     batch=256,
+    across=AcrossRows(most=1 << 16, parts=2, shortest=1, least=0),
 )
 
 

@@ -17,17 +17,21 @@ from armature.schedule.schedule import schedule
 from armature.schedule.show import show
 from armature.schedule.verify import verify
 from armature.testing.loop_evaluator import run_loops
-from armature.testing.lowering_kit import context
+from armature.testing.lowering_kit import ReferenceBackend, context
 from tests.support.loop_graphs import LoopWriter
 from tests.support.plan_kit import run_plan
 
 aten = torch.ops.aten
 
 
-def planned(writer: LoopWriter, graph: LoopGraph, **changes: object) -> KernelPlan:
-    """The plan, verified and compared with the loops one by one."""
+def planned(writer: LoopWriter, graph: LoopGraph, *, across: bool = True, **changes: object) -> KernelPlan:
+    """The plan, verified and compared with the loops one by one. across: whether kernels over rows can make sums across
+    them."""
+    backend = ReferenceBackend()
+    if not across:
+        backend = attrs.evolve(backend, features=attrs.evolve(backend.features, across=None))
     with config.patch(**changes):
-        plan = schedule(graph, context(()))
+        plan = schedule(graph, context((), backend))
     verify(plan)
     args = writer.arguments(graph)
     expected_args = [a.clone() for a in args]
@@ -213,7 +217,8 @@ def test_dead_loops_are_dropped() -> None:
     assert len(planned(w, w.graph(w.op("tanh", x))).kernels) == 1
 
 
-def test_what_one_hands_over_comes_before_what_two_read() -> None:
+@pytest.mark.parametrize("across", [False, True])
+def test_what_one_hands_over_comes_before_what_two_read(across: bool) -> None:
     """As in the backward graph of a norm: sums over the columns for the weight, over the rows for the input."""
     w = LoopWriter()
     one, other, x, weight = w.input(64, 32), w.input(64, 32), w.input(64, 32), w.input(32)
@@ -221,10 +226,10 @@ def test_what_one_hands_over_comes_before_what_two_read() -> None:
     columns = w.reduce("sum", w.op("mul", gradient, x), [0])
     scaled = w.op("mul", gradient, weight)
     rows = w.reduce("sum", w.op("mul", scaled, x), [1], keepdim=True)
-    plan = planned(w, w.graph(columns, w.op("sub", scaled, w.op("mul", x, rows))))
+    plan = planned(w, w.graph(columns, w.op("sub", scaled, w.op("mul", x, rows))), across=across)
     assert len(plan.kernels) == 2
     full = [s.buffer for s in plan.steps if isinstance(s, Allocate) and plan.buffers[s.buffer].shape == (64, 32)]
-    assert len(full) == 2  # the result, and one that both kernels need
+    assert len(full) == (1 if across else 2)  # the result, and one if both kernels need it
 
 
 def test_halves_of_a_product_read_at_other_places_are_computed_there() -> None:

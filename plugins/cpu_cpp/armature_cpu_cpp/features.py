@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from armature.backend_api import REDUCTIONS, Features
+from armature.backend_api import REDUCTIONS, AcrossRows, Features
 from armature_cpu_cpp.ops import FORMS
 from armature_cpu_cpp.products import pays_by_rule
 from armature_cpu_cpp.recurrent import Recurrence
@@ -22,6 +22,7 @@ FEATURES = Features(
     symbolic_sizes=True,
     parallel=1,  # threads also divide the inner loop, whether it stores or not
     batch=2048,
+    across=AcrossRows(most=1 << 12, parts=32, shortest=8, least=4 << 20),
     products=frozenset((torch.float32, torch.float64)),
     computes_product=pays_by_rule,
     recurrence=Recurrence(),

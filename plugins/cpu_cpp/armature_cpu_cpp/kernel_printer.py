@@ -498,6 +498,8 @@ class KernelPrinter(ValuePrinter):
             lines.add("if (given.failed) return nullptr;")
             lines.add("bool bad = false;")
             arguments = ", ".join([*values, "&bad"])
+            for name in kernel.sums:
+                lines.add(f"clear({self.pointers[name]}, {self.index.print(numel(self.buffers[name].shape))});")
             whole = numel(v.extent for v in nest.outer)
             with lines.indented("{", "}") if whole != 0 else lines.indented():
                 if nest.parallel:

@@ -99,6 +99,8 @@ template <int COUNT> static PyObject* functions(PyMethodDef (&rows)[COUNT], void
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 INLINE i64 most(i64 a, i64 b) { return a > b ? a : b; }
 
+template <class T> INLINE void clear(T* p, i64 count) { __builtin_memset(p, 0, count * sizeof(T)); }
+
 // Points begin..end-1 in vectors of N, the last of them partial.
 template <int N, class F> INLINE void vectors(i64 begin, i64 end, F body) {
   i64 i = begin;
