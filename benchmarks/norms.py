@@ -42,6 +42,8 @@ def main() -> None:
     for kind in (nn.LayerNorm, nn.RMSNorm, Biased):
         for rows, width in SIZES:
             for dtype in (torch.float32, torch.bfloat16):
+                torch.compiler.reset()  # all norms share code, which is compiled a few times at most
+                armature.reset()
                 module = kind(width).to(dtype)
                 leaves = [torch.randn(rows, width, dtype=dtype, requires_grad=True), *module.parameters()]
                 gradient = torch.randn(rows, width, dtype=dtype)
