@@ -15,6 +15,7 @@ import attrs
 from armature.codegen.printer import position
 from armature.lower.data import Buffer, Node, Op, Reduce
 from armature.lower.index import Index, Var, delinear, hint, numel, stride_of
+from armature.schedule.axes import addresses, joins
 from armature.schedule.data import Kernel
 from armature.schedule.rewrite import nodes_of, replace
 from armature.schedule.walk import depends
@@ -29,7 +30,8 @@ class Product:
     """A kernel over `batch` (None for a single product), `m`, `n` and, inside, `tap` (None for a single product) and
     `k`, and its product.
 
-    total: the sum. left: varies with batch, m, tap and k; right: with batch, tap, k and n. source: the kernel over its
+    total: the sum. left: varies with batch, m, tap and k; right: with batch, tap, k and n; one may be the same for all
+    of the batch. source: the kernel over its
     own loops.
     """
 
@@ -95,6 +97,7 @@ def find(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Product | None:
     turned = is_turned(kernel, found, buffers)
     if turned:
         found = {BATCH: found[BATCH], ROW: found[COLUMN], COLUMN: found[ROW]}
+    found = _with_plain_columns(kernel, found, buffers)
     changes: dict[Var, Index] = {}
     new = {role: merged(role, held, changes) for role, held in found.items() if held or role != BATCH}
     windows, along = apart(kernel.inner)
@@ -108,6 +111,18 @@ def find(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Product | None:
         left, right = right, left
     rest = (new.get(BATCH), new[ROW], new[COLUMN], inner[INNER], inner.get(WINDOW), kernel)
     return Product(flat, again[0], left, right, *rest)
+
+
+def _with_plain_columns(
+    kernel: Kernel, found: Mapping[str, tuple[Var, ...]], buffers: Mapping[str, Buffer]
+) -> Mapping[str, tuple[Var, ...]]:
+    """The roles with columns that lie as one row in memory: if those of several matrices do not, as where one left
+    factor is multiplied by each of them, the matrices are a batch."""
+    places = addresses(nodes_of(kernel), kernel.stores, buffers)
+    *others, last = found[COLUMN] or (None,)
+    if last is None or not others or hint(last.extent) < LEAST_INNER or joins(others[-1], last, places):
+        return found
+    return {BATCH: (*found[BATCH], *others), ROW: found[ROW], COLUMN: (last,)}
 
 
 def apart(inner: tuple[Var, ...]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:

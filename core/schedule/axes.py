@@ -51,7 +51,7 @@ def merge(line: Sequence[Var], places: Sequence[Index]) -> tuple[tuple[Var, ...]
     changes: dict[Var, Index] = {}
     runs: list[list[Var]] = []
     for var in line:
-        if runs and _joins(runs[-1][-1], var, places):
+        if runs and joins(runs[-1][-1], var, places):
             runs[-1].append(var)
         else:
             runs.append([var])
@@ -72,7 +72,8 @@ def merge(line: Sequence[Var], places: Sequence[Index]) -> tuple[tuple[Var, ...]
     return tuple(out), changes
 
 
-def _joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
+def joins(outer: Var, inner: Var, places: Sequence[Index]) -> bool:
+    """Whether every access traverses the two loops as it would one."""
     if not isinstance(inner.extent, int) or not isinstance(outer.extent, int):
         return False
     for place in places:

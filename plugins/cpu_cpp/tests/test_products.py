@@ -369,6 +369,20 @@ def test_the_form_that_the_rules_take(
     assert f"{function}<" in source.text or f"{function}(" in source.text
 
 
+def test_one_matrix_by_each_of_several_is_read_in_rows(slow_library: None) -> None:
+    """As a convolution of width 1 is: the columns of all images are no row in memory."""
+    x, w, b = torch.randn(3, 20, 50), torch.randn(30, 20), torch.randn(30, 1)
+
+    def mixed(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return functional.gelu(w @ x + b)
+
+    found, called = in_default_mode(mixed, x, w, b, dynamic=False)
+    check(found, mixed(x, w, b))
+    (source,) = session().kernel_sources()
+    assert called == 0 and "sums_in_place<" in source.text
+    assert "gather(" not in source.text and "scatter(" not in source.text
+
+
 def test_gradients_by_rule(slow_library: None) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(40, 70), torch.nn.GELU(), torch.nn.Linear(70, 90))
     x = torch.randn(23, 40, requires_grad=True)
