@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, fx
@@ -84,17 +84,12 @@ def gru(
     x: Tensor,
     hidden: Tensor,
     params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
+    *given: Any,
     last_step: bool = False,
     loops: Collection[torch.dtype] = (),
 ) -> tuple[Tensor, Tensor | None]:
-    """Equivalent to `torch.gru`. last_step, loops: as for `lstm`."""
-    options = rnn_cudnn.Options(has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    """Equivalent to `torch.gru`. given: its options. last_step, loops: as for `lstm`."""
+    options = rnn_cudnn.Options(*given)
     if type(x) is Tensor:
         return torch.gru(x, hidden, list(params), *options)
     tensors = [x, hidden, *params]
@@ -102,9 +97,9 @@ def gru(
         wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
         out, (h,) = _layers(x, [hidden], params, options, last_step, partial(rnn_loops.gru_layer, save=wanted))
         return out, h
-    dropped = dropout and train and num_layers > 1
-    given = (x, hidden, params, *options)
-    out, h = by_layer("gru", *given) if dropped else aten.gru.input(*given)
+    dropped = options.dropout and options.train and options.num_layers > 1
+    run = partial(by_layer, "gru") if dropped else aten.gru.input
+    out, h = run(x, hidden, params, *options)
     return out, h
 
 
