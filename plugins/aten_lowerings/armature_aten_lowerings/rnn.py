@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, fx
@@ -84,7 +84,7 @@ def gru(
     x: Tensor,
     hidden: Tensor,
     params: Sequence[Tensor],
-    *given: Any,
+    *given: *tuple[bool, int, float, bool, bool, bool],
     last_step: bool = False,
     loops: Collection[torch.dtype] = (),
 ) -> tuple[Tensor, Tensor | None]:
