@@ -45,11 +45,12 @@ def cores_of(place: int, places: int) -> set[int]:
     return set(cores[place * each : (place + 1) * each]) or set(cores)
 
 
-def measure(kind: str, timeout: float, cores: set[int] | None = None, **arguments: Any) -> Rows:
-    """One measurement in a fresh process with fresh caches, on those cores. {"failed": why} if there was no result."""
+def measure(kind: str, timeout: float, cores: set[int] | None = None, kept: str = "", **arguments: Any) -> Rows:
+    """One measurement in a fresh process on those cores, with fresh caches, or torch.compile's cache in the folder
+    `kept`. {"failed": why} if there was no result."""
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {
-            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/incumbent",
+            "TORCHINDUCTOR_CACHE_DIR": kept or f"{cache}/incumbent",
             "ARMATURE_CACHE_DIR": f"{cache}/armature",
         }
         command = [sys.executable, "-m", "benchmarks.worker", kind, json.dumps(arguments)]
@@ -68,14 +69,17 @@ def measure(kind: str, timeout: float, cores: set[int] | None = None, **argument
     return result
 
 
-def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float) -> list[Rows]:
+def jobs(
+    parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float, kept: str
+) -> list[Rows]:
     """Every measurement to make: a key, and keyword arguments of `measure`. One mode of all models precedes the next,
-    so that a run that ends early has whole modes."""
+    so that a run that ends early has whole modes. What takes its time in compiling has fresh caches always."""
     out: list[Rows] = []
     if "steady" in parts:
         out += [
             {"key": ("steady", m, mode), "kind": "steady", "timeout": 1200.0}
             | {"name": m, "mode": mode, "compilers": compilers, "budget": budget, "memory_too": "memory" in parts}
+            | {"kept": kept}
             for mode in modes
             for m in models
         ]
@@ -83,7 +87,7 @@ def jobs(parts: list[str], models: list[str], modes: list[str], compilers: list[
     if "memory" in parts and "steady" not in parts:
         out += [
             {"key": ("memory", m, mode), "kind": "memory", "timeout": 900.0}
-            | {"name": m, "mode": mode, "compilers": compilers}
+            | {"name": m, "mode": mode, "compilers": compilers, "kept": kept}
             for mode in modes
             for m in models
         ]
@@ -273,6 +277,7 @@ def main(
     budget: Annotated[float, typer.Option(help="seconds of steady-state measuring a model")] = 4.0,
     jobs_at_once: Annotated[int, typer.Option("--jobs", help="parallel measurements, each on its share of cores")] = 1,
     limit: Annotated[float, typer.Option(help="seconds after which no measurement is started; 0: no limit")] = 0,
+    kept: Annotated[str, typer.Option("--keep-cache", help="keep torch.compile's cache here from run to run")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="write every figure here")] = None,
 ) -> None:
     """Measure and print."""
@@ -284,8 +289,9 @@ def main(
         raise typer.BadParameter("--jobs needs the command taskset (util-linux), which gives each its own cores")
     chosen = [c for c in COMPILERS if c in compilers.split(",") or c == "eager"]
     wanted = parts.split(",")
-    todo = jobs([p for p in wanted if p != "cold"], names or list(MEASURED), modes.split(","), chosen, budget)
-    todo += jobs([p for p in wanted if p == "cold"], names or list(EXAMPLES), modes.split(","), chosen, budget)
+    rest = (modes.split(","), chosen, budget, kept and str(Path(kept).absolute()))
+    todo = jobs([p for p in wanted if p != "cold"], names or list(MEASURED), *rest)
+    todo += jobs([p for p in wanted if p == "cold"], names or list(EXAMPLES), *rest)
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
 
     def keep(results: Results) -> None:

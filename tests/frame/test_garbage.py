@@ -64,6 +64,6 @@ def test_the_collector_is_set_back_after_a_failure(enabled: bool) -> None:
     armature.reset()
     asks = Asks()
     asks.fails = True
-    with manager().registered(asks, "asks"), pytest.raises(PassFailed):
+    with manager().registered(asks, "asks"), config.patch(strict=True), pytest.raises(PassFailed):
         armature.compile(lambda x: x.sin().exp())(torch.randn(5))
     assert gc.isenabled() is enabled
