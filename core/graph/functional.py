@@ -174,6 +174,7 @@ class _Compilation:
             fake_inputs=tuple(node.meta.get("val") for node in places),
             static_inputs=fixed if kind is not GraphKind.BACKWARD else frozenset(),
             spare_inputs=frozenset(k for k, node in enumerate(places) if node.meta.get(training.SPARE)),
+            shared_inputs=_memory_shared(places),
             ahead=ahead,
         )
         if self.ctx.config.strict:
@@ -182,6 +183,15 @@ class _Compilation:
         call = cast(Callable[[list[Any]], Any], getattr(compiled, "call", compiled))
         ready = getattr(compiled, "ready", _nothing)
         return Started(call if preparation is None else frozen.Prepared(call, preparation), ready)
+
+
+def _memory_shared(places: Sequence[fx.Node]) -> tuple[frozenset[int], ...]:
+    """The positions of inputs that are in one memory, which nobody else holds."""
+    found: dict[int, set[int]] = {}
+    for k, node in enumerate(places):
+        if training.ONE_MEMORY in node.meta:
+            found.setdefault(node.meta[training.ONE_MEMORY], set()).add(k)
+    return tuple(map(frozenset, found.values()))
 
 
 def _nothing() -> None:

@@ -269,3 +269,4 @@ class LoopGraph:
     sizes: Mapping[Size, Reading] = attrs.field(factory=dict)
     spare: frozenset[str] = frozenset()  # inputs in whose memory results may be made if nobody else holds it
     lasting: frozenset[str] = frozenset()  # inputs that others hold while the graph runs: parameters
+    shared_inputs: tuple[frozenset[str], ...] = ()  # inputs in one memory, which is let go with the last of them

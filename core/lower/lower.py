@@ -104,10 +104,19 @@ class _Lowering:
         spare = frozenset(self.inputs[k] for k in lent).intersection(b.buffers)
         places = self.aten.static_inputs
         if self.aten.spare_inputs:
-            places = frozenset(range(len(self.inputs))) - self.aten.spare_inputs
-        lasting = frozenset(self.inputs[k] for k in places)
-        names, nodes = tuple(self.inputs), tuple(b.nodes)
-        return LoopGraph(self.aten.name, names, self.constants, b.buffers, nodes, outputs, self.sizes, spare, lasting)
+            places = frozenset(range(len(self.inputs))).difference(self.aten.spare_inputs, *self.aten.shared_inputs)
+        return LoopGraph(
+            name=self.aten.name,
+            inputs=tuple(self.inputs),
+            constants=self.constants,
+            buffers=b.buffers,
+            nodes=tuple(b.nodes),
+            outputs=outputs,
+            sizes=self.sizes,
+            spare=spare,
+            lasting=frozenset(self.inputs[k] for k in places),
+            shared_inputs=tuple(frozenset(self.inputs[k] for k in group) for group in self.aten.shared_inputs),
+        )
 
     # -- leaves
 

@@ -4,6 +4,7 @@ Backward makes the gradient of a weight where it has the operands. Where that gr
 as with few rows, it would wait in memory while the rest of backward runs. A kernel that has a value stores it also as
 part of a join, whose memory then waits for the other parts. What is cheap to compute of the graph's inputs is computed
 where it is needed, even if another kernel has read the same before: sums of embeddings that a product reads too.
+A batch makes the results of all its members at once, also those that are read much later.
 A kernel that reads what many units have made, as the sum of all layers' results, is begun while some are still to come.
 """
 
@@ -18,7 +19,7 @@ import torch
 from armature.lower.data import Buffer, BufferKind, ExternCall, Load, LoopGraph, Masked, Node, Store, View
 from armature.lower.index import hint
 from armature.lower.sharing import shared_memory
-from armature.schedule.data import Kernel, Pass, Work
+from armature.schedule.data import Batch, Kernel, Pass, Work
 from armature.schedule.dependencies import reads_of, writes_of
 from armature.schedule.kernels import part_of, with_store
 from armature.schedule.names import kernel_name
@@ -46,8 +47,9 @@ def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buff
         if inputs and max(inputs) > number:
             return False  # the unit may raise, and then the inputs are as they were
         new = [name for name in made if buffers[name].kind is not BufferKind.INPUT]
-        gone = [name for name in read if last[name] == number and name not in kept]
-        return len(new) == len(made) and _bytes(new, buffers) > _bytes(gone, buffers)
+        # What it reads waits with it, also what others let go before the peak.
+        held = [name for name in read if (last[name] == number or last[name] <= peak) and name not in kept]
+        return len(new) == len(made) and _bytes(new, buffers) > _bytes(held, buffers)
 
     late = [number for number, unit in enumerate(work) if waits(number, unit)]
     held = set(late)
@@ -83,6 +85,37 @@ def delayed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer
     for number in sorted(moved):
         behind.setdefault(moved[number], []).append(work[number])
     return [each for n, unit in enumerate(work) for each in (*behind.get(n, ()), *(() if n in moved else (unit,)))]
+
+
+def apart(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:
+    """The work with members of batches from before the unit number `peak` launched on their own behind it, where their
+    results are first read or added to: the zeros that each of several layers adds to."""
+    touched, written = _uses(work)
+    shared = shared_memory(work)
+    units: list[Unit | None] = list(work)
+    moved: dict[int, list[Kernel]] = {}
+
+    def place(number: int, kernel: Kernel) -> int:
+        """Where the kernel may run at the latest."""
+        made = kernel.writes
+        if not shared.keys().isdisjoint((*made, *kernel.reads)) or any(_is_input(buffers[name]) for name in made):
+            return number
+        if any(touched[name][0] != number for name in made):
+            return number
+        end = min((touched[name][1] for name in made if len(touched[name]) > 1), default=number)
+        return number if any(number < n < end for name in kernel.reads for n in written.get(name, ())) else end
+
+    for number, unit in enumerate(work[: peak + 1]):
+        if isinstance(unit, Batch):
+            places = {kernel.name: end for kernel in unit.members if (end := place(number, kernel)) > peak}
+            for kernel in unit.members:
+                if kernel.name in places:
+                    moved.setdefault(places[kernel.name], []).append(kernel)
+            left = [kernel for kernel in unit.members if kernel.name not in places]
+            several = attrs.evolve(Batch.of(left), name=unit.name) if len(left) > 1 else None
+            units[number] = unit if not places else several or (left[0] if left else None)
+    placed = ((*moved.get(number, ()), unit) for number, unit in enumerate(units))
+    return [unit for group in placed for unit in group if unit is not None]
 
 
 def divided(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buffer], peak: int) -> list[Unit]:

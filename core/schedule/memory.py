@@ -16,7 +16,7 @@ from armature.lower.index import Index, add, hint, linear, mul, sub
 from armature.lower.sharing import shared_memory
 from armature.schedule.data import Allocate, Batch, Kernel, Launch, Pass, Release, Step, Work
 from armature.schedule.dependencies import reads_of, writes_of
-from armature.schedule.late import begun, delayed, divided, postponed, recomputed
+from armature.schedule.late import apart, begun, delayed, divided, postponed, recomputed
 from armature.schedule.score import (
     BEGINNINGS,
     CHEAP,
@@ -24,6 +24,7 @@ from armature.schedule.score import (
     LONGEST_HELD,
     SWAPS,
     WORTH_A_COPY,
+    WORTH_A_LAUNCH,
     WORTH_BEGINNING,
     WORTH_RECOMPUTING,
     cost,
@@ -76,21 +77,21 @@ class Headroom:
         return True
 
 
-def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer], lasting: Container[str] = ()) -> list[tuple[int, int]]:
+def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer], loops: LoopGraph) -> list[tuple[int, int]]:
     """Bytes that are live at each kernel or call, without and with the inputs, but for those that others hold. Symbolic
     sizes count at their hints."""
     bytes_of = {name: hint(memory_kind(buffer).bytes) for name, buffer in buffers.items()}
-    inputs_only = (name for name, buffer in buffers.items() if buffer.kind is BufferKind.INPUT)
-    given = {name: bytes_of[name] for name in inputs_only if name not in lasting}
-    own, inputs = 0, sum(given.values())
+    given = _InputMemory.of(bytes_of, loops)
+    own = 0
     used: list[tuple[int, int]] = []
     for step in steps:
         if isinstance(step, Allocate):
             own += bytes_of[step.buffer] if step.reuse is None else 0
-            inputs -= given.pop(step.over, 0) if step.over is not None else 0
+            if step.over is not None:
+                given.release(step.over)
         elif isinstance(step, Release):
             if buffers[step.buffer].kind is BufferKind.INPUT:
-                inputs -= given.pop(step.buffer, 0)
+                given.release(step.buffer)
             else:
                 own -= bytes_of[step.buffer]
         else:
@@ -98,8 +99,30 @@ def usage(steps: Iterable[Step], buffers: Mapping[str, Buffer], lasting: Contain
             if isinstance(step, ExternCall):
                 own += sum(bytes_of[name] for name in step.outputs if name is not None)
                 besides = step.workspace
-            used.append((own + besides, own + inputs + besides))
+            used.append((own + besides, own + given.bytes + besides))
     return used
+
+
+@attrs.define(eq=False)
+class _InputMemory:
+    """The memory of a graph's inputs: bytes in all; of each, the inputs in it that are still needed, and its bytes."""
+
+    bytes: int
+    memory: Mapping[str, tuple[set[str], int]]
+
+    @classmethod
+    def of(cls, bytes_of: Mapping[str, int], loops: LoopGraph) -> _InputMemory:
+        apart = set(loops.inputs).difference(loops.lasting, *loops.shared_inputs)
+        groups = [set(group) for group in (*loops.shared_inputs, *({name} for name in apart))]
+        sizes = [(group, max(bytes_of.get(name, 0) for name in group)) for group in groups]
+        return cls(sum(size for _, size in sizes), {name: entry for entry in sizes for name in entry[0]})
+
+    def release(self, name: str) -> None:
+        """An input is not needed any more; the bytes go with the last one in the same memory."""
+        needed, size = self.memory.get(name, (set(), 0))
+        if name in needed:
+            needed.remove(name)
+            self.bytes -= 0 if needed else size
 
 
 def peak(used: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -306,9 +329,10 @@ def renamed(kernel: Kernel, old: str, new: str) -> Kernel:
 def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Mapping[str, Buffer]) -> tuple[Step, ...]:
     """The steps with allocations and releases added, in the order of the work, or with some of it done later."""
     order: Sequence[Work | ExternCall] = work
-    used = usage(_planned(order, loops, buffers, None), buffers, loops.lasting)
+    used = usage(_planned(order, loops, buffers, None), buffers, loops)
     changes = (
         (postponed, 0.0, 0, 0.0),
+        (apart, WORTH_A_LAUNCH, 0, 0.0),
         (delayed, 0.0, 0, 0.0),
         (divided, WORTH_A_COPY, 0, 0.0),
         (divided, WORTH_A_COPY, 1, 0.0),
@@ -322,7 +346,7 @@ def plan_memory(work: Sequence[Work | ExternCall], loops: LoopGraph, buffers: Ma
         instead = change(order, loops, buffers, highest)
         if len(instead) == len(order) and all(map(operator.is_, instead, order)):
             continue
-        planned = usage(_planned(instead, loops, buffers, None), buffers, loops.lasting)
+        planned = usage(_planned(instead, loops, buffers, None), buffers, loops)
         saved = [before - after for before, after in zip(most, peak(planned), strict=True)]
         if min(saved) >= -lost * saved[measure] and any(saved) and saved[measure] >= least * most[measure]:
             order, used = instead, planned

@@ -22,6 +22,7 @@ MOST_SCALARS = 512  # the same for a kernel of one point
 SCALAR_NODES = 4  # factor by which such a kernel may be longer
 MOST_MADE = 64 << 20  # bytes of new temporaries in one batch of kernels, which are all live at once
 WORTH_A_COPY = 1 / 64  # part of the memory at the peak that a further kernel has to save
+WORTH_A_LAUNCH = 1 / 32  # the same where a batch is divided
 RECOMPUTED = 32  # additions for each byte that is computed later, again, for a lower peak
 WORTH_RECOMPUTING = 1 / 32  # part of the memory at the peak that this has to save
 BEGUN = 3  # bytes that a kernel has to let go for each byte of its result to be begun before the peak

@@ -26,8 +26,9 @@ _autocast_enabled: Callable[[], bool] = _C._is_any_autocast_enabled
 _TAKES_LIST = hasattr(torch.autograd.Function, "boxed_grads_call")
 """Whether a backward method can be given a list, from which it removes gradients to free them (torch 2.13)."""
 _unsafe_view: Callable[..., Tensor] = torch.ops.aten._unsafe_view.default
-SPARE = "spare"
-"""The key in `meta` of placeholders of a backward graph whose memory it may use (`mark_spare`)."""
+SPARE, ONE_MEMORY = "spare", "one_memory"
+"""Keys in `meta` of placeholders of a backward graph (`mark_spare`): whether the graph may use the memory, and a number
+that those have in common which are in the same memory, if nobody else holds it."""
 _FREE_OUTPUTS = ("non_alias", "unsafe_view_alias")
 _NOT_DIFFERENTIABLE = (
     "this gradient came from a compiled graph, and can't be differentiated: the graph draws random numbers, writes to "
@@ -133,7 +134,8 @@ def wiring(metadata: Any, forward: fx.GraphModule, backward: fx.GraphModule, inp
 
 def mark_spare(wires: Wiring, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
     """Mark the tensors whose memory nobody else is likely to hold when the backward graph runs: those that were saved
-    only for it, and the gradients that it takes. `alloc.overlaid` looks whether that is so."""
+    only for it, and the gradients that it takes. `alloc.overlaid` looks whether that is so. Saved tensors that are
+    views of one are marked as such."""
     if not hasattr(_C._FunctionBase, "maybe_clear_saved_tensors"):
         return  # the saved tensors live until backward has ended
     owned = {each.saved for each in wires.shared}
@@ -141,9 +143,10 @@ def mark_spare(wires: Wiring, forward: fx.GraphModule, backward: fx.GraphModule)
     kept = saved[: len(saved) - wires.sizes]
     storages = [node.meta["val"].untyped_storage()._cdata for node in kept]
     places = backward.graph.find_nodes(op="placeholder")[wires.sizes :]
-    for k, (node, place) in enumerate(zip(kept, places, strict=False)):
-        if node.op != "placeholder" and k not in owned and storages.count(storages[k]) == 1:
-            place.meta[SPARE] = True
+    held = {storages[k] for k, node in enumerate(kept) if node.op == "placeholder" or k in owned}
+    for place, storage in zip(places, storages, strict=False):
+        if storage not in held:
+            place.meta |= {SPARE: True} if storages.count(storage) == 1 else {ONE_MEMORY: storages.index(storage)}
     for place in places[len(kept) :] if _TAKES_LIST else ():
         place.meta[SPARE] = True
 

@@ -64,6 +64,25 @@ def test_backward_needs_no_memory_for_a_result_that_takes_a_saved_tensors_place(
         torch.testing.assert_close(each, expected)
 
 
+def test_saved_views_of_one_tensor_are_known_to_be_in_one_memory() -> None:
+    """As in a model of interactions between features."""
+
+    def pairs(first: Tensor, second: Tensor) -> Tensor:
+        parts = torch.stack([first, second], 1)
+        return (parts @ parts.transpose(1, 2)).flatten(1)
+
+    given = weights()[:2]
+    found = armature.compile(pairs, fullgraph=True)(*given)
+    found.square().sum().backward()
+    forward, backward = session().compilations[-1].graphs
+    (group,) = backward.aten.shared_inputs
+    assert len(group) == 2 and not forward.aten.shared_inputs
+    places = backward.aten.module.graph.find_nodes(op="placeholder")
+    assert all(places[k].meta["val"].numel() == 2 * SIDE * SIDE for k in group)
+    expected = torch.autograd.grad(pairs(*given).square().sum(), given)
+    torch.testing.assert_close(tuple(t.grad for t in given), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_saved_tensors_that_hooks_hold_keep_their_values() -> None:
     given = weights()
     compiled = armature.compile(network, fullgraph=True)

@@ -14,8 +14,8 @@ from armature.lower.values import TensorValue
 from armature.reports.graphs import memory_steps
 from armature.schedule import late
 from armature.schedule import schedule as scheduling
-from armature.schedule.data import Allocate, KernelPlan, Release
-from armature.schedule.memory import plan_memory
+from armature.schedule.data import Allocate, Batch, KernelPlan, Release
+from armature.schedule.memory import plan_memory, usage
 from armature.schedule.schedule import schedule
 from armature.schedule.verify import verify
 from armature.testing.loop_evaluator import run_loops
@@ -182,6 +182,34 @@ def test_what_is_read_again_is_not_postponed() -> None:
     assert products(schedule(graph, context(()))) == [through, first, wide, last]  # `last` is, `first` only gives way
 
 
+def test_what_would_hold_its_operand_over_the_peak_is_not_postponed() -> None:
+    """Another product reads the operand last, and lets it go before the peak; a larger gradient waits."""
+    w = LoopWriter()
+    large = w.extern(aten.mm.default, w.input(128, 1), w.input(1, 128), shape=(128, 128))
+    came, inner = w.input(32, 64), w.input(32, 32)
+    first = w.extern(aten.mm.default, layout.permute(inner, (1, 0)), came, shape=(32, 64))
+    narrow = w.extern(aten.mm.default, layout.permute(came, (1, 0)), w.input(32, 1), shape=(64, 1))
+    wide = w.extern(aten.mm.default, narrow, w.input(1, 512), shape=(64, 512))
+    last = w.extern(aten.mm.default, wide, w.input(512, 1), shape=(64, 1))
+    graph = w.graph(first, last, large)
+    plan = schedule(graph, context(()))
+    assert products(plan) == [value.buffer for value in (first, narrow, wide, last, large)]
+    args = LoopWriter().arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
+
+
+def test_inputs_in_one_memory_count_once_until_the_last_of_them_is_read() -> None:
+    w = LoopWriter()
+    one, other = w.input(32, 32), w.input(32, 32)
+    rows = w.extern(aten.mm.default, one, w.input(32, 1), shape=(32, 1))
+    graph = w.graph(w.extern(aten.mm.default, layout.permute(rows, (1, 0)), other, shape=(1, 32)))
+    alone = usage(schedule(graph, context(())).steps, graph.buffers, graph)
+    views = attrs.evolve(graph, shared_inputs=(frozenset((one.buffer, other.buffer)),))
+    found = usage(schedule(views, context(())).steps, graph.buffers, views)
+    assert [a[1] - f[1] for a, f in zip(alone, found, strict=True)] == [8 * 32 * 32, 0]
+    assert [a[0] for a in alone] == [f[0] for f in found]
+
+
 @pytest.mark.parametrize(("workspace", "waits"), [(0, False), (1 << 14, True)], ids=["no memory", "much memory"])
 def test_a_copy_is_made_once_a_call_that_takes_memory_has_run(workspace: int, waits: bool) -> None:
     """As in backward of a convolution, where the gradient of the image needs another layout than that of the weight."""
@@ -327,6 +355,30 @@ def test_a_product_that_lets_go_its_operand_is_made_at_once() -> None:
     graph, shift, wide = modulated()
     plan = schedule(graph, context(()))
     assert products(plan).index(shift) < products(plan).index(wide)
+
+
+def layers(sizes: tuple[int, ...]) -> LoopGraph:
+    """Products of matrices, each with a value computed of a weight with so many columns."""
+    w = LoopWriter()
+    changed = [layout.reshape(w.op("exp", w.input(32 * n)), (32, n)) for n in sizes]
+    value = w.input(32, 32)
+    for matrix in changed:
+        rows = w.extern(aten.mm.default, value, matrix, shape=(32, matrix.shape[1]))
+        value = w.extern(aten.mm.default, rows, w.input(matrix.shape[1], 32), shape=(32, 32))
+    graph = w.graph(value)
+    return attrs.evolve(graph, lasting=frozenset(graph.inputs))
+
+
+@pytest.mark.parametrize(("sizes", "largest"), [((32, 32, 32), 1), ((512, 1, 1), 3)], ids=["alike", "small ones"])
+def test_a_batch_is_divided_where_its_results_would_wait_for_much_longer(sizes: tuple[int, ...], largest: int) -> None:
+    graph = layers(sizes)
+    plan = schedule(graph, context(()))
+    members = [len(work.members) if isinstance(work, Batch) else 1 for work in plan.launches]
+    assert max(members) == largest and sum(members) == 3
+    if largest == 1:
+        assert peak(plan) == 3 * 8 * 32 * 32
+    args = LoopWriter().arguments(graph)
+    torch.testing.assert_close(run_plan(plan, args), run_loops(graph, args))
 
 
 def summed(of: str = "neg") -> tuple[LoopGraph, str, str]:

@@ -15,7 +15,7 @@ from armature.lower.data import Buffer, LoopGraph
 from armature.schedule import late
 from armature.schedule import schedule as scheduling
 from armature.schedule.data import Step
-from armature.schedule.late import Unit, begun, delayed, divided, postponed, recomputed
+from armature.schedule.late import Unit, apart, begun, delayed, divided, postponed, recomputed
 from armature.schedule.memory import plan_memory
 from armature.schedule.swaps import swapped
 from armature.schedule.verify import verify
@@ -27,7 +27,7 @@ from tests.support.plan_kit import run_plan
 Change: TypeAlias = Callable[[Sequence[Unit], LoopGraph, Mapping[str, Buffer], int], list[Unit]]
 
 
-@pytest.mark.parametrize("change", [postponed, delayed, divided, recomputed, begun, swapped])
+@pytest.mark.parametrize("change", [postponed, apart, delayed, divided, recomputed, begun, swapped])
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(drawn=loop_graphs(16))
 def test_a_change_of_order_keeps_the_results(change: Change, drawn: tuple[LoopGraph, list[Tensor]]) -> None:

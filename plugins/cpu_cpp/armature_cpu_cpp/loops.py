@@ -246,7 +246,7 @@ class _Costs:
 
     def work(self) -> float:
         """Number of operations at one point of all loops."""
-        return sum(OPS[n.op].cost for n in postorder(self.flat.kernel.roots) if isinstance(n, Op)) + 1.0
+        return _work(self.flat.kernel.roots)
 
     def of(self, var: Var | None) -> float:
         """Cost of a point if `var` is vectorised; None: no loop is."""
@@ -273,6 +273,11 @@ class _Costs:
         if var in inner:
             total += ACROSS / math.ceil(extent / self.lanes)
         return total / used
+
+
+def _work(roots: Iterable[Node]) -> float:
+    """Number of operations for these nodes, and one more."""
+    return sum(OPS[n.op].cost for n in postorder(roots) if isinstance(n, Op)) + 1.0
 
 
 def _stride_order(loops: Iterable[Var], forms: Sequence[Index]) -> list[Var]:
@@ -312,7 +317,7 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
     vector = min((None, *loops), key=costs.of) if loops else None
     outer, inner = _order(flat, vector)
     flat.kernel = attrs.evolve(flat.kernel, outer=tuple(outer), inner=tuple(inner))
-    lanes, unroll = _interleave(flat, vector, lanes, costs.work())
+    lanes, unroll = _interleave(flat, vector, lanes)
     nest = Nest(flat.kernel, tuple(outer), tuple(inner), vector, lanes, 0, None, False, flat.place, unroll)
     points = _size(numel(v.extent for v in loops))
     saved = points * costs.of(vector) / costs.lanes * (threads - 1) / threads
@@ -336,10 +341,13 @@ def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
     return outer, inner
 
 
-def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tuple[int, int]:
+def _interleave(flat: _Flat, vector: Var | None, lanes: int) -> tuple[int, int]:
     """Lanes and accumulators of a cheap reduction, so that several additions overlap."""
-    kinds = {r.op for step in flat.kernel.passes for r in step.reductions}
-    if vector is None or not flat.inner or not kinds or kinds & POSITIONS.keys() or work > CHEAP:
+    reductions = [r for step in flat.kernel.passes for r in step.reductions]
+    kinds = {r.op for r in reductions}
+    if vector is None or not flat.inner or not kinds or kinds & POSITIONS.keys():
+        return lanes, 1
+    if _work(r.value for r in reductions) > CHEAP:
         return lanes, 1
     vectors = _size(vector.extent) // lanes
     if _scans(flat.kernel):
@@ -349,7 +357,7 @@ def _interleave(flat: _Flat, vector: Var | None, lanes: int, work: float) -> tup
         ways = [n for n in (4, 3, 2) if vectors >= n and (vectors % n == 0 or not exact or vectors >= 16)]
         return lanes, ways[0] if ways else 1
     wide = [n for n in (4, 2) if isinstance(vector.extent, int) and vector.extent % (lanes * n) == 0]
-    return lanes * (wide[0] if wide else 4 if vectors >= 16 else 1), 1
+    return lanes * (wide[0] if wide else 4 if vectors >= 8 else 2 if vectors >= 3 else 1), 1
 
 
 def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> Nest:

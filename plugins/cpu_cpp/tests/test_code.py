@@ -91,6 +91,21 @@ def test_columns_are_reduced_without_joining_lanes(printed: Printed) -> None:
     assert text.index("vectors<N>(") < text.index("for (i64 r0")
 
 
+@pytest.mark.parametrize("columns", [256, 240, 72])
+def test_sums_of_columns_overlap_whatever_is_computed_of_them(columns: int, printed: Printed) -> None:
+    def lanes(name: str, *after: str) -> int:
+        k = Sketch(name, CPU)
+        i, j = Var("i0", columns), Var("i1", 25)
+        total = Reduce("sum", k.load(k.buffer("x", F32, (25, columns), randn(25, columns)), j, i), (j,), F32)
+        value = functools.reduce(lambda value, each: op(each, value), after, total)
+        k.buffer("out", F32, (columns,))
+        source = printed(k.finish((i,), (j,), [Pass((total,), (), (Store("out", (i,), value),))]))
+        return int(re.findall(r"constexpr int N = (\d+);", body(source))[0])
+
+    one = int(re.findall(r"constexpr int N = (\d+);", body(printed(chain("chain_0", 8, 64))))[0])
+    assert lanes("sums_0") == lanes("sums_1", "erf", "exp", "tanh") >= 2 * one
+
+
 def test_softmax_computes_the_exponential_once(printed: Printed) -> None:
     text = body(printed("softmax_rows"))
     assert text.count(" exp(") == 1
