@@ -322,6 +322,28 @@ def tall_columns(device: torch.device, features: Features) -> Sketch:
     return k.finish((j,), (i,), [Pass((total,), (), (Store("out", (j,), total),))])
 
 
+def _windows(channels: int) -> Case:
+    """Sums over 7 x 7 neighbours with weights of each channel, as in depthwise convolutions of channels-last images."""
+    name = f"windows_of_{channels}_channels"
+
+    def make(device: torch.device, features: Features) -> Sketch:
+        k = Sketch(name, device)
+        image, row, column, channel = place = variables(2, 8, 8, channels)
+        down, right = variables(7, 7, prefix="r")
+        k.buffer("x", F32, (2, 14, 14, channels), randn(2, 14, 14, channels))
+        k.buffer("weight", F32, (7, 7, channels), randn(7, 7, channels, seed=1))
+        x = k.load("x", image, add(row, down), add(column, right), channel)
+        total = Reduce("sum", op("mul", x, k.load("weight", down, right, channel)), (down, right), F32)
+        k.buffer("out", F32, (2, 8, 8, channels))
+        k.tolerance["out"] = 1e-4
+        return k.finish(place, (down, right), [Pass((total,), (), (Store("out", place, total),))])
+
+    return Case("reductions", name, make)
+
+
+SHAPE_CASES += [_windows(channels) for channels in (64, 384)]
+
+
 @case("reductions", SHAPE_CASES)
 def empty_sum(device: torch.device, features: Features) -> Sketch:
     k = Sketch("empty_sum", device)

@@ -55,6 +55,10 @@ CROWDED, SET = 2.0, 4096  # factor for lanes that are multiples of so many bytes
 ACROSS = 12.0  # of combining the lanes of an accumulator
 WITHIN, ACROSS_ROWS = 24.0, 10.0  # of a scan along a vector's lanes; of a scan whose lanes are separate rows
 CHEAP = 24.0  # operations per point below which a reduction waits for its own additions
+FULL = 32_768  # bytes of the first cache that one operand may fill
+MOST_VECTORS = 4  # of columns that are reduced in turn
+UNITS = 8  # pieces for each thread, if there are as many
+REREAD = 8  # how often a part of an operand is read again, at least, so that bringing it there costs little
 PARALLEL_WORK = 40_000.0  # total cost from which threads pay: about 25 us, the time to wake them
 
 
@@ -303,6 +307,27 @@ def _turning(flat: _Flat, vector: Var, loops: Sequence[Var]) -> list[Var]:
     return found
 
 
+def _rereading(flat: _Flat, vector: Var, loops: Sequence[Var], lanes: int, threads: int) -> list[Var]:
+    """The last loops, if each of their points reads again what fills a cache, as depthwise convolutions of many
+    channels do with their weight: running them inside reads a vector's part of it again. Not where the threads would
+    then have too little to share."""
+    widest = min(lanes * MOST_VECTORS, _size(vector.extent))
+    for load in (node for node in postorder(flat.kernel.roots) if isinstance(node, Load)):
+        over = variables(load.index[0])
+        if load.indirect or vector not in over or over.isdisjoint(flat.inner):
+            continue
+        late: list[Var] = []
+        for var in reversed(loops):
+            if var in over or _size(numel(v.extent for v in late)) >= REREAD:
+                break
+            late.insert(0, var)
+        whole = _size(numel(v.extent for v in over)) * load.dtype.itemsize
+        shared = _size(numel(v.extent for v in loops if v not in late)) * (_size(vector.extent) // widest)
+        if late and whole > FULL >= whole // _size(vector.extent) * widest and shared >= UNITS * threads:
+            return late
+    return []
+
+
 def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int, threads: int) -> Nest:
     """Decide a kernel's loops."""
     adds = any(s.atomic for step in kernel.passes for s in (*step.inner_stores, *step.outer_stores))
@@ -315,7 +340,7 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
     costs = _Costs(flat, lanes)
     loops = (*flat.outer, *flat.inner)
     vector = min((None, *loops), key=costs.of) if loops else None
-    outer, inner = _order(flat, vector)
+    outer, inner = _order(flat, vector, lanes, threads)
     flat.kernel = attrs.evolve(flat.kernel, outer=tuple(outer), inner=tuple(inner))
     lanes, unroll = _interleave(flat, vector, lanes)
     nest = Nest(flat.kernel, tuple(outer), tuple(inner), vector, lanes, 0, None, False, flat.place, unroll)
@@ -326,7 +351,7 @@ def plan_nest(kernel: Kernel, buffers: Mapping[str, Buffer], register_bytes: int
     return _share(nest, [v for v in outer if v in disjoint] if adds else outer, adds, threads)
 
 
-def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
+def _order(flat: _Flat, vector: Var | None, lanes: int, threads: int) -> tuple[list[Var], list[Var]]:
     stores = [s.index[0] for s in flat.kernel.stores]
     loads = [n.index[0] for n in postorder(flat.kernel.roots) if isinstance(n, Load)]
     outer = _stride_order((v for v in flat.outer if v is not vector), [*stores, *loads])
@@ -334,7 +359,7 @@ def _order(flat: _Flat, vector: Var | None) -> tuple[list[Var], list[Var]]:
     if not _scans(flat.kernel):
         inner = _stride_order(inner, [*loads, *stores])
     if vector in flat.outer and vector is not None:
-        late = [] if inner else _turning(flat, vector, outer)
+        late = _rereading(flat, vector, outer, lanes, threads) if inner else _turning(flat, vector, outer)
         outer = [*(v for v in outer if v not in late), vector, *late]
     elif vector is not None:
         inner.append(vector)
@@ -356,8 +381,8 @@ def _interleave(flat: _Flat, vector: Var | None, lanes: int) -> tuple[int, int]:
         exact = isinstance(vector.extent, int) and vector.extent % lanes == 0
         ways = [n for n in (4, 3, 2) if vectors >= n and (vectors % n == 0 or not exact or vectors >= 16)]
         return lanes, ways[0] if ways else 1
-    wide = [n for n in (4, 2) if isinstance(vector.extent, int) and vector.extent % (lanes * n) == 0]
-    return lanes * (wide[0] if wide else 4 if vectors >= 8 else 2 if vectors >= 3 else 1), 1
+    wide = [n for n in (MOST_VECTORS, 2) if isinstance(vector.extent, int) and vector.extent % (lanes * n) == 0]
+    return lanes * (wide[0] if wide else MOST_VECTORS if vectors >= 8 else 2 if vectors >= 3 else 1), 1
 
 
 def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> Nest:
@@ -376,7 +401,7 @@ def _share(nest: Nest, candidates: Sequence[Var], adds: bool, threads: int) -> N
     for var in nest.outer:
         units *= blocks(var)
         collapsed += 1
-        if units >= 8 * threads or var is nest.vector:
+        if units >= UNITS * threads or var is nest.vector:
             break
     if units >= 2 * threads or (units == threads and not nest.inner):
         return attrs.evolve(nest, collapsed=collapsed, parallel=True)

@@ -18,7 +18,10 @@ from armature.pipeline.session import session
 from armature.schedule.data import Pass
 from armature.testing.kernel_cases import BOOL, F32, I64, Sketch, op, randn
 from armature.testing.kernel_shapes import f32, variables
+from armature_cpu_cpp.loops import plan_nest
 from armature_cpu_cpp.vector import cpp_type, literal
+
+from .conftest import kit_case
 
 Printed = Callable[..., KernelSource]
 CPU = torch.device("cpu")
@@ -104,6 +107,16 @@ def test_sums_of_columns_overlap_whatever_is_computed_of_them(columns: int, prin
 
     one = int(re.findall(r"constexpr int N = (\d+);", body(printed(chain("chain_0", 8, 64))))[0])
     assert lanes("sums_0") == lanes("sums_1", "erf", "exp", "tanh") >= 2 * one
+
+
+@pytest.mark.parametrize(("channels", "threads", "turned"), [(384, 1, True), (384, 32, False), (64, 1, False)])
+def test_a_large_weight_is_read_in_parts_that_fit_a_cache(channels: int, threads: int, turned: bool) -> None:
+    """Unless the threads would have too little to share."""
+    sketch = kit_case(f"windows_of_{channels}_channels")
+    nest = plan_nest(sketch.kernel, sketch.buffers, register_bytes=64, threads=threads)
+    sizes = [v.extent for v in nest.outer]
+    assert sizes == ([2, 8, 384, 8] if turned else [2, 8, 8, channels]) and nest.vector is not None
+    assert nest.vector.extent == channels
 
 
 def test_softmax_computes_the_exponential_once(printed: Printed) -> None:
