@@ -186,14 +186,16 @@ def mark(name: str, text: str) -> str:
 
 
 def of_run(data: dict[str, Any]) -> dict[str, str]:
+    """The tables of the parts that were measured."""
     rows = data["rows"]
-    return {
-        "steady": steady(rows),
-        "peak_memory": peak_memory(rows),
-        "cold": against(rows, "cold", ["model", "mode"]),
-        "scaling": against(rows, "scaling", ["graph", "steps"]),
-        "overhead": overhead(rows),
+    tables: dict[str, tuple[str, Callable[[Rows], str]]] = {
+        "steady": ("steady", steady),
+        "peak_memory": ("memory", peak_memory),
+        "cold": ("cold", lambda run: against(run, "cold", ["model", "mode"])),
+        "scaling": ("scaling", lambda run: against(run, "scaling", ["graph", "steps"])),
+        "overhead": ("overhead", overhead),
     }
+    return {name: make(rows) for name, (part, make) in tables.items() if of_part(rows, part)}
 
 
 def of_gpu(data: dict[str, Any]) -> dict[str, str]:

@@ -70,7 +70,7 @@ def measure(kind: str, timeout: float, cores: set[int] | None = None, kept: str 
 
 
 def jobs(
-    parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float, kept: str
+    parts: list[str], models: list[str], modes: list[str], compilers: list[str], budget: float, kept: str = ""
 ) -> list[Rows]:
     """Every measurement to make: a key, and keyword arguments of `measure`. One mode of all models precedes the next,
     so that a run that ends early has whole modes. What takes its time in compiling has fresh caches always."""

@@ -122,6 +122,15 @@ def test_figures_of_one_file_leave_the_rest_of_the_page(tmp_path: Path) -> None:
     assert page.read_text().startswith("Before.") and page.read_text().endswith(report.mark("demo", "same") + "\n")
 
 
+def test_a_run_of_some_parts_leaves_the_tables_of_others(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{report.mark('overhead', 'older')}\n\n{report.mark('cold', 'same')}\n")
+    rows = [{"key": ["overhead", "armature"], "bare_us": 4.0, "compiled_us": 5.0, "extra_us": 1.0}]
+    done = filled(page, {"run": written(tmp_path, "r", {"machine": "m", "rows": rows})})
+    assert done.exit_code == 0 and done.output.splitlines()[-1].endswith("page.md: overhead")
+    assert "| armature | 4.00 | 5.00 | 1.00 |" in page.read_text() and report.mark("cold", "same") in page.read_text()
+
+
 def test_figures_without_a_place_are_refused() -> None:
     with pytest.raises(ValueError, match="no marks for cold"):
         report.fill(report.mark("steady", ""), {"cold": ""})
