@@ -27,6 +27,7 @@ from armature.schedule import verify as schedule_spec
 from armature.schedule.data import KernelPlan
 from armature.schedule.schedule import schedule
 from armature.schedule.show import show as show_plan
+from armature.torch_abi import memory
 
 T = TypeVar("T")
 FAILED_LOWERING = "{} is called as it is, since its lowering failed; plugin {}"
@@ -45,6 +46,8 @@ class KernelCompiler:
         loops = self.timed("lower", ctx, lambda: self.lowered(aten, ctx))
         self.print("loops", lambda: show_loops(loops), ctx)
         plan = self.timed("schedule", ctx, lambda: self.scheduled(loops, ctx))
+        if any(work.device.type == memory.HOST.type for work in plan.launches):
+            memory.keep_freed_memory()
         recordings = Recordings.of(plan, aten, self.record, ctx)
         plan = recordings.plan
         self.print("plan", lambda: show_plan(plan), ctx)

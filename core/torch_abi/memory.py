@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ _C: Any = torch._C
 
 HOST = torch.device("cpu")
 """The device whose memory is that of the process."""
+LARGE = 31 << 20
+"""Bytes of a large block. glibc's limit, up to which a freed block changes what is kept, is 32 MiB."""
 
 
 def _same_addresses(tensors: Sequence[Any], addresses: Sequence[int | None], positions: Sequence[int]) -> bool:
@@ -35,6 +38,17 @@ def storage_number(tensor: Tensor) -> int:
     storage's Python object, so that asking for it later does not change the count."""
     number: int = tensor.untyped_storage()._cdata
     return number
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Let the process keep what a call frees for the next one, up to twice `LARGE`.
+
+    glibc gives the end of the heap back to the system once it is twice as long as the largest block freed so far that
+    had pages of its own. A process that has freed none of some size loses the memory of each call, and the next call
+    gets it back page by page. Freeing one large block, of which no page is touched, prevents it.
+    """
+    torch.UntypedStorage(LARGE)
 
 
 def on_host(tensor: Tensor) -> bool:
