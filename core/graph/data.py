@@ -49,7 +49,7 @@ class AtenGraph:
     fake_inputs: tuple[object, ...]  # FakeTensor, SymInt or int, one per placeholder
     static_inputs: frozenset[int] = frozenset()  # positions whose address does not change between calls (parameters)
     spare_inputs: frozenset[int] = frozenset()  # positions of tensors that usually nobody else holds
-    shared_inputs: tuple[frozenset[int], ...] = ()  # the same of tensors that are in one memory
+    shared_inputs: tuple[frozenset[int], ...] = ()  # groups of positions: tensors in one memory that nobody else holds
     ahead: bool = False  # whether it is a backward graph compiled before its first call, which waits for its kernels
 
 

@@ -47,7 +47,7 @@ def postponed(work: Sequence[Unit], loops: LoopGraph, buffers: Mapping[str, Buff
         if inputs and max(inputs) > number:
             return False  # the unit may raise, and then the inputs are as they were
         new = [name for name in made if buffers[name].kind is not BufferKind.INPUT]
-        # What it reads waits with it, also what others let go before the peak.
+        # What it reads would wait with it, even if all other readers are done before the peak.
         held = [name for name in read if (last[name] == number or last[name] <= peak) and name not in kept]
         return len(new) == len(made) and _bytes(new, buffers) > _bytes(held, buffers)
 

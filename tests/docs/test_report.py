@@ -205,6 +205,21 @@ def test_measurements_come_in_the_order_in_which_they_were_asked_for(monkeypatch
     assert chain == {50: {"failed": "over 400 s"}} | {n: {"failed": "as above"} for n in (100, 200, 2000)}
 
 
+def test_a_kept_cache_is_for_what_is_not_measured_in_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: dict[str, str] = {}
+
+    def started(command: list[str], env: dict[str, str], **_: Any) -> SimpleNamespace:
+        folders[command[3]] = env["TORCHINDUCTOR_CACHE_DIR"]
+        return SimpleNamespace(returncode=0, stdout="{}", stderr="")
+
+    monkeypatch.setattr(run.subprocess, "run", started)
+    parts = ["steady", "cold", "scaling", "overhead"]
+    for job in run.jobs(parts, ["LeNet"], ["infer"], ["eager", "torch.compile"], 1.0, "/kept"):
+        run.measure(**{name: value for name, value in job.items() if name != "key"})
+    assert folders.keys() == set(parts)
+    assert folders["steady"] == "/kept" and all(not folders[part].startswith("/kept") for part in parts[1:])
+
+
 def test_a_run_keeps_what_it_has_and_starts_nothing_late(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
     monkeypatch.setattr(run, "measure", lambda **_: {"seconds": {"eager": 1.0}, "bytes": {"eager": 8}})
