@@ -166,7 +166,7 @@ class ExplainOutput:
         for frame in self.frames:
             for stage, seconds in frame.seconds.items():
                 stages.setdefault(stage, []).append(seconds)
-        lines = [f"{stage}, {', '.join(f'{seconds:.4f}' for seconds in found)}" for stage, found in stages.items()]
+        lines = [f"{stage}, {', '.join(f'{seconds:.6f}' for seconds in found)}" for stage, found in stages.items()]
         return "\n".join(["stage, seconds for each frame", *lines])
 
     def __str__(self) -> str:

@@ -96,12 +96,12 @@ def test_what_users_of_torch_read() -> None:
         (f.filename, f.lineno, f.name, f.line) for f in other.user_stack
     ]
     assert ours.out_guards == list(ours.guards) and any("x is a tensor" in text for text in ours.out_guards)
-    header, *stages = ours.compile_times.splitlines()
-    assert header == "stage, seconds for each frame" and {line.partition(",")[0] for line in stages} >= {
-        "trace",
-        "whole",
-    }
-    assert all(float(seconds) > 0 for line in stages for seconds in line.split(", ")[1:])
+    header, *lines = ours.compile_times.splitlines()
+    stages = {stage: [float(seconds) for seconds in frames] for stage, *frames in (line.split(", ") for line in lines)}
+    assert header == "stage, seconds for each frame"
+    # A stage with nothing to do may take less than is shown: only tracing always takes longer.
+    assert all(seconds > 0 for stage in ("trace", "whole") for seconds in stages[stage])
+    assert all(seconds >= 0 for frames in stages.values() for seconds in frames)
     assert isinstance(theirs.compile_times, str)
 
 
