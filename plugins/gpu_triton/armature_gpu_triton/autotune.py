@@ -128,6 +128,13 @@ def persistent(shape: Shape) -> Config:
     return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True)
 
 
+def parts(shape: Shape) -> Config:
+    """Whole rows in registers, where a program runs over the rows of a part (`x` counts these)."""
+    rblock = power(shape.r)
+    xblock = clamp(TILE // rblock, 1, power(shape.x))
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True)
+
+
 def looped(shape: Shape) -> Config:
     """A loop over pieces of the row, long in the direction in which memory is contiguous."""
     if shape.along_r:

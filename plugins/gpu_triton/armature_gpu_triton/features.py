@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from armature.backend_api import OPS, REDUCTIONS, Features
+from armature.backend_api import OPS, REDUCTIONS, AcrossRows, Features
+from armature_gpu_triton import autotune
 from armature_gpu_triton.flexible import FLEX_ATTENTION
 from armature_gpu_triton.ops import FORMS, TYPES
 from armature_gpu_triton.random_numbers import CudaRandomNumbers
@@ -21,6 +22,7 @@ FEATURES = Features(
     check_index=True,
     symbolic_sizes=True,
     parallel=32,
+    across=AcrossRows(most=autotune.PERSISTENT_REREAD, parts=512, shortest=8, least=1 << 23),
     batch=MOST_ARGUMENTS,
     random=RANDOM,
     scalars=True,

@@ -37,6 +37,8 @@ from armature_gpu_triton.split import Group
 
 def grid_of(part: Tile) -> tuple[int, int, int] | str:
     """The number of programs that cover the loops; if that depends on sizes, a lambda over the kernel's arguments."""
+    if part.part is not None:
+        return launched(part.part.extent, part.kernel)
     covering = mul(floordiv(add(part.x.extent, part.config.xblock - 1), part.config.xblock), part.across)
     return launched(covering, part.kernel)
 

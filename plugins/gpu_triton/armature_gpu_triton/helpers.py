@@ -310,6 +310,12 @@ def reduce_sum(x):
 
 
 @triton.jit
+def sum_of_rows(x):
+    """Sum over the first axis, which is kept with extent 1."""
+    return tl.reduce(x, 0, _add, keep_dims=True)
+
+
+@triton.jit
 def online_softmax(largest, total, x, WIDTH: tl.constexpr):
     """Update the largest value of each lane and its sum of `exp(v - largest)` with `x`.
 

@@ -175,6 +175,7 @@ def _before(larger: Callable[..., torch.Tensor]) -> Callable[..., Block]:
 before_max = _before(torch.gt)
 before_min = _before(torch.lt)
 reduce_sum = reduction(lambda x: x.sum(1, keepdim=True))
+sum_of_rows = reduction(lambda x: x.sum(0, keepdim=True))
 reduce_prod = reduction(lambda x: x.prod(1, keepdim=True))
 reduce_max = reduction(lambda x: x.amax(1, keepdim=True))
 reduce_min = reduction(lambda x: x.amin(1, keepdim=True))

@@ -25,7 +25,9 @@ from armature.backend_api import (
     Statement,
     Store,
     Var,
+    Write,
     heading,
+    operands,
     origin_of,
     place,
 )
@@ -66,6 +68,9 @@ class KernelPrinter(ValuePrinter):
         self.lines.add(f"{item.name} = tl.where({cond}, {value}, {other})")
 
     def write(self, store: Store) -> None:
+        if store.buffer in self.kernel.sums:
+            self.add_up(store)
+            return
         inner = self.tile.r is not None and store in self.inner_stores
         needed = frozenset((self.tile.x, self.tile.r)) if inner and self.tile.r else frozenset((self.tile.x,))
         mask, _ = self.conditions(needed)
@@ -76,6 +81,12 @@ class KernelPrinter(ValuePrinter):
             self.lines.add(f'tl.atomic_add({target}, {value}{end}, sem="relaxed")')
         else:
             self.lines.add(f"tl.store({target}, {value}{end})")
+
+    def add_up(self, store: Store) -> None:
+        """Add to a sum across rows, whose lanes past the last row are as if they were not there."""
+        value = cast_text(self.value(store.value), store.value.dtype, self.buffers[store.buffer].dtype)
+        text = f"tl.where(x_in, {value}, 0.0)" if self.tile.x_masked else value
+        self.lines.add(f"{self.arguments[store.buffer]}_all += {text}", place(origin_of(Write(store))))
 
     def statements(self, items: Iterable[Statement], persistent: bool) -> None:
         """Print statements; a persistent kernel skips values that an earlier pass has computed."""
@@ -232,20 +243,27 @@ class KernelPrinter(ValuePrinter):
     def block_of(self, program: str) -> None:
         """The block of positions of the program with a number."""
         wide = ".to(tl.int64)" if self.tile.wide else ""
-        column = "[:, None]" if self.tile.r is not None else ""
         program, first = f"{program}{wide}", ""
         if self.tile.config.tiled:
             across = self.index.print(self.tile.across)
             program, first = f"({program} // {across})", f"({program} % {across}) * RBLOCK + "
         self.start_of_block = f"{program} * XBLOCK" if self.tile.r is None else f"{first}0"
-        self.lines.add(f"x = {program} * XBLOCK + tl.arange(0, XBLOCK){column}")
-        if self.tile.x_masked:
-            self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
+        if self.tile.part is None:
+            self.rows_from(f"{program} * XBLOCK")
+        else:
+            self.lines.add(f"part = tl.full([1, 1], {program}, {self.position_type()})")
         if self.tile.r is not None and self.tile.config.persistent:
             row = f"tl.arange(0, RBLOCK)[None, :]{wide}"
             self.lines.add(f"r = {first}{row}")
             if self.tile.r_masked:
                 self.lines.add(f"r_in = r < {self.index.print(self.tile.r.extent)}")
+
+    def rows_from(self, first: str) -> None:
+        """A block of positions of the outer loop."""
+        column = "[:, None]" if self.tile.r is not None else ""
+        self.lines.add(f"x = {first} + tl.arange(0, XBLOCK){column}")
+        if self.tile.x_masked:
+            self.lines.add(f"x_in = x < {self.index.print(self.tile.x.extent)}")
 
     def parameters(self) -> str:
         """The function's parameters: buffers, sizes, tile sizes."""
@@ -259,16 +277,53 @@ class KernelPrinter(ValuePrinter):
         """The function's body, with comments that cite the user's lines. It does not contain the kernel's name."""
         with self.lines.indented():
             self.prologue()
-            written: set[str] = set()
-            for source, item in zip(self.kernel.passes, self.body.passes, strict=True):
-                self.inner_stores = source.inner_stores
-                if written & {n.buffer for n in self.fresh if isinstance(n, Load)}:
-                    self.lines.add("tl.debug_barrier()")
-                self.statements(item.before, persistent=True)
-                self.inner_loop(item)
-                self.statements(item.after, persistent=True)
-                written |= {s.buffer for s in (*source.inner_stores, *source.outer_stores)}
+            if self.tile.part is None:
+                self.passes()
+            else:
+                self.rows_of_part()
         return str(self.lines)
+
+    def passes(self) -> None:
+        """All passes over a block of rows."""
+        written: set[str] = set()
+        for source, item in zip(self.kernel.passes, self.body.passes, strict=True):
+            self.inner_stores = source.inner_stores
+            if written & {n.buffer for n in self.fresh if isinstance(n, Load)}:
+                self.lines.add("tl.debug_barrier()")
+            self.statements(item.before, persistent=True)
+            self.inner_loop(item)
+            self.statements(item.after, persistent=True)
+            written |= {s.buffer for s in (*source.inner_stores, *source.outer_stores)}
+
+    def rows_of_part(self) -> None:
+        """All rows of a part in turn. Each lane of the tile has sums of its own, which are added up at the end."""
+        sums = {s.buffer: s for s in self.kernel.stores if s.buffer in self.kernel.sums}
+        self.statements(self.same_for_all_rows(), persistent=True)
+        for name in sums:
+            kind = TYPES[self.buffers[name].dtype]
+            self.lines.add(f"{self.arguments[name]}_all = tl.full([XBLOCK, RBLOCK], 0.0, {kind})")
+        with self.lines.indented(f"for x_start in range(0, {self.index.print(self.tile.x.extent)}, XBLOCK):"):
+            self.rows_from("x_start")
+            self.passes()
+        for name, store in sums.items():
+            argument = self.arguments[name]
+            needed = frozenset((self.tile.r,)) if self.tile.r else frozenset()
+            mask, _ = self.conditions(needed)
+            total = f"helpers.sum_of_rows({argument}_all)"
+            self.lines.add(f"tl.store({argument} + {self.offset(store, needed)}, {total}{f', {mask}' if mask else ''})")
+
+    def same_for_all_rows(self) -> list[Statement]:
+        """What need not be computed again for each row: weights."""
+        found: list[Statement] = []
+        known: set[Node] = set()
+        for statement in (s for item in self.body.passes for s in (*item.before, *item.inside, *item.after)):
+            if not isinstance(statement, Let) or isinstance(statement.node, Scan) or statement.node in self.fresh:
+                continue
+            own = self.tile.x in self.body.depends[statement.node]
+            if not own and all(isinstance(n, Const) or n in known for n in operands(statement.node)):
+                found.append(statement)
+                known.add(statement.node)
+        return found
 
 
 def print_function(kernel: Kernel, parameters: str, body: str) -> str:

@@ -43,7 +43,8 @@ SHORTEST_RUN = 32
 class Tile:
     """A kernel over `x` (and `r`), with its tile sizes.
 
-    x_masked, r_masked: the last block may reach past the end. wide: offsets need 64 bits.
+    x_masked, r_masked: the last block may reach past the end. wide: offsets need 64 bits. part: of a kernel that makes
+    sums across its rows; a program then runs over all of `x`, the rows of one part, and the grid is over the parts.
     """
 
     kernel: Kernel
@@ -53,6 +54,7 @@ class Tile:
     x_masked: bool
     r_masked: bool
     wide: bool
+    part: Var | None = None
 
     @property
     def across(self) -> Index:
@@ -154,6 +156,16 @@ def flatten(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Kernel:
     return replace(kernel, changes, (x,), (r,))
 
 
+def flatten_parts(kernel: Kernel) -> Kernel:
+    """A kernel that makes sums across rows, over the outer variables `part` and `x` (its rows) and the inner `r`."""
+    *others, row = kernel.outer
+    part, x = Var("part", numel(v.extent for v in others)), Var("x", row.extent)
+    r = Var("r", numel(v.extent for v in kernel.inner))
+    changes: dict[Var, Index] = dict(zip(others, delinear(part, [v.extent for v in others]), strict=True))
+    changes |= {row: x, **dict(zip(kernel.inner, delinear(r, [v.extent for v in kernel.inner]), strict=True))}
+    return replace(kernel, changes, (part, x), (r,))
+
+
 def tiled(kernel: Kernel, buffers: Mapping[str, Buffer]) -> tuple[Kernel, autotune.Config] | None:
     """A pointwise kernel with a second tile dimension, and the tile sizes; None if one dimension is as good.
 
@@ -217,6 +229,11 @@ def is_wide(kernel: Kernel, buffers: Mapping[str, Buffer], slack: int) -> bool:
 
 def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
     """Flatten a kernel and choose its tiles."""
+    if kernel.sums:
+        flat = flatten_parts(kernel)
+        part, x = flat.outer
+        config = autotune.parts(shape_over(kernel, buffers, x.extent, flat.inner[0].extent))
+        return _tile(flat, x, flat.inner[0], config, buffers, part)
     two = tiled(kernel, buffers)
     if two is None:
         config, flat = autotune.choose(shape_of(kernel, buffers)), flatten(kernel, buffers)
@@ -228,10 +245,17 @@ def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
 
 def retile(part: Tile, config: autotune.Config, buffers: Mapping[str, Buffer]) -> Tile:
     """The same kernel with other tile sizes."""
-    return _tile(part.kernel, part.x, part.r, config, buffers)
+    return _tile(part.kernel, part.x, part.r, config, buffers, part.part)
 
 
-def _tile(kernel: Kernel, x: Var, r: Var | None, config: autotune.Config, buffers: Mapping[str, Buffer]) -> Tile:
+def _tile(
+    kernel: Kernel,
+    x: Var,
+    r: Var | None,
+    config: autotune.Config,
+    buffers: Mapping[str, Buffer],
+    part: Var | None = None,
+) -> Tile:
     return Tile(
         kernel=kernel,
         x=x,
@@ -240,4 +264,5 @@ def _tile(kernel: Kernel, x: Var, r: Var | None, config: autotune.Config, buffer
         x_masked=not isinstance(x.extent, int) or x.extent % config.xblock != 0,
         r_masked=r is not None and (not isinstance(r.extent, int) or r.extent % config.rblock != 0 or r.extent == 0),
         wide=is_wide(kernel, buffers, max(config.xblock, config.rblock)),
+        part=part,
     )

@@ -50,7 +50,7 @@ from armature_gpu_triton.ops import (
 )
 
 TAKEN = re.compile(
-    r"(tmp|red|in|out)\d+(_\w+)?|x|r|x_in|r_in|r_start|fours|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
+    r"(tmp|red|in|out)\d+(_\w+)?|part|x|r|x_in|r_in|x_start|r_start|fours|tl|triton|helpers|libdevice|float|range|[XR]BLOCK"
 )
 INDEX = IndexPrinter(
     floordiv="({0} // {1})",
