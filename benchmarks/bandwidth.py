@@ -72,6 +72,18 @@ def batch_norm_relu(x: Tensor, mean: Tensor, var: Tensor, w: Tensor, b: Tensor) 
     return F.relu(F.batch_norm(x, mean, var, w, b))
 
 
+def norm_backward(gradient: Tensor, x: Tensor, mean: Tensor, scale: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of a layer norm's input, weight and bias."""
+    sizes, wanted = [x.shape[-1]], [True, True, True]
+    found: tuple[Tensor, ...] = torch.ops.aten.native_layer_norm_backward(gradient, x, sizes, mean, scale, w, w, wanted)
+    return found
+
+
+def softmax_backward(gradient: Tensor, result: Tensor) -> Tensor:
+    """The gradient of a softmax's input."""
+    return torch._softmax_backward_data(gradient, result, -1, result.dtype)
+
+
 def embedding_backward(gradient: Tensor, places: Tensor) -> Tensor:
     """The gradient of a table of words."""
     return torch.ops.aten.embedding_dense_backward(gradient, places, WORDS, -1, False)
@@ -94,6 +106,11 @@ def programs() -> Mapping[str, Callable[[], Program]]:
         x = torch.randn(16, 16, 2048, 128, device="cuda", dtype=BF16)
         angle = torch.rand(2048, 128, device="cuda", dtype=BF16)
         return Program(rope, (x, angle, angle), 2 * x.nbytes)
+
+    def normed(rows: int, width: int) -> Program:
+        gradient, x = matrix(rows=rows, width=width), matrix(rows=rows, width=width)
+        mean, scale = torch.zeros(2, rows, 1, device="cuda")
+        return pointwise(norm_backward, gradient, x, mean, scale + 1, vector[:width])
 
     def words(step: bool) -> Program:
         x = matrix(rows=8192, width=WORDS).requires_grad_(step)
@@ -121,6 +138,9 @@ def programs() -> Mapping[str, Callable[[], Program]]:
         "layer norm": lambda: pointwise(lambda x, w: F.layer_norm(x, (WIDTH,), w, w), matrix(), vector),
         "RMS norm": lambda: pointwise(rms_norm, matrix(), vector),
         "dropout, add, norm": lambda: pointwise(dropout_add_norm, matrix(), matrix(), vector, vector),
+        "layer norm, backward": lambda: normed(ROWS, WIDTH),
+        "layer norm of 1024, backward": lambda: normed(4 * ROWS, WIDTH // 4),
+        "softmax, backward": lambda: pointwise(softmax_backward, matrix(), matrix()),
         "rotary embedding": heads,
         "cross-entropy": lambda: words(step=False),
         "cross-entropy and gradient": lambda: words(step=True),

@@ -324,7 +324,9 @@ def _sums_across_rows(dtype: torch.dtype, width: int, planes: int) -> Case:
     return Case("sums across rows", name, make)
 
 
-ACCESS_CASES += [_sums_across_rows(*each) for each in ((F32, 37, 2), (F32, 256, 4), (BF16, 64, 2), (F32, 5, 3))]
+ACCESS_CASES += [
+    _sums_across_rows(*each) for each in ((F32, 37, 2), (F32, 256, 4), (BF16, 64, 2), (F32, 5, 3), (BF16, 600, 2))
+]
 
 
 # Symbolic sizes.

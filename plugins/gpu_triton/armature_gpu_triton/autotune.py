@@ -11,6 +11,9 @@ PERSISTENT = 4096  # longest row that one program holds in registers if it reads
 PERSISTENT_REREAD = 16384  # the same for a kernel that would otherwise read the row again in each pass
 PROGRAMS = 1024  # minimum number of programs: several for each of a big GPU's 132 multiprocessors
 TILE = 2048  # elements of a reduction's tile
+COLUMNS = 64  # most columns of a program that sums them; few columns take narrower tiles, for enough programs
+LEAST_COLUMNS = 32  # bytes of a row that memory moves at once
+COLUMN_PROGRAMS = 256
 COLUMN_ROWS = 64  # longest inner loop across memory that fits in one tile
 CUT_ABOVE = 16384  # shorter rows are never split
 CHUNK = 4096  # shortest piece of a split row
@@ -19,6 +22,10 @@ COLUMN_CHUNK = 256
 CUT_GATHERS_ABOVE = 4096  # the same if the positions of elements are themselves loaded (a gather)
 GATHER_CHUNK = 256
 MOST_PIECES = 1024
+SEVERAL_LOADS = 3
+SHARED_MEMORY = 96 << 10  # bytes of a multiprocessor's that rows which are loaded ahead may take
+MOST_STAGES = 3  # tiles of rows that are loaded or computed at a time
+LEAST_AHEAD = 512  # shortest row that is worth loading ahead
 SQUARE = 64  # side of a tile whose accesses are contiguous along one side or the other; twice that up to 16 bits
 LEAST_SQUARE = 8  # shorter sides are not worth a two-dimensional tile
 LEAST_ROW = 256  # shortest row for which a tile of rows is made
@@ -32,7 +39,8 @@ class Shape:
     symbolic); r is 0 for none.
 
     static: both are numbers. passes: those that run the inner loop. along_r: memory is contiguous in the inner loop.
-    bytes: of the widest element. gathers: it loads from positions that are themselves loaded.
+    bytes: of the widest element. gathers: it loads from positions that are themselves loaded. loads: their number.
+    draws: it makes random numbers.
     """
 
     x: int
@@ -42,6 +50,8 @@ class Shape:
     along_r: bool
     bytes: int
     gathers: bool = False
+    loads: int = 1
+    draws: bool = False
 
 
 @attrs.frozen
@@ -87,10 +97,15 @@ def choose(shape: Shape) -> Config:
 
 
 def pointwise(shape: Shape) -> Config:
-    """Two accesses of 16 bytes per thread if the grid stays large enough: a single one does not hide memory latency."""
+    """Two accesses of 16 bytes per thread if the grid stays large enough: a single one does not hide memory latency.
+
+    If it loads several values at each point, one access for each does.
+    """
     xblock = 2048 if shape.bytes <= 2 else 1024 if shape.bytes <= 4 else 512
     while xblock > 128 and shape.x < xblock * PROGRAMS // 4:
         xblock //= 2
+    if xblock == 2048 and shape.loads >= SEVERAL_LOADS:
+        return Config(xblock, 0, num_warps=8)
     return Config(clamp(power(shape.x), 1, xblock), 0, num_warps=4 if xblock >= 512 else max(xblock // 128, 1))
 
 
@@ -125,14 +140,19 @@ def persistent(shape: Shape) -> Config:
     xblock = clamp(TILE // rblock, 1, power(shape.x))
     while xblock > 1 and shape.x < xblock * PROGRAMS // 2:
         xblock //= 2
-    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True)
+    # A thread draws several random numbers at a time, at the price of one, which takes its time.
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // (4 if shape.draws else 2)), persistent=True)
 
 
-def parts(shape: Shape) -> Config:
-    """Whole rows in registers, where a program runs over the rows of a part (`x` counts these)."""
+def rows_in_turn(shape: Shape, row_bytes: int) -> Config:
+    """Whole rows in registers, where a program runs over the rows of a part (`x` counts these); the next rows are
+    loaded meanwhile. row_bytes: what it loads for a row."""
     rblock = power(shape.r)
-    xblock = clamp(TILE // rblock, 1, power(shape.x))
-    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2), persistent=True)
+    xblock = clamp(2 * TILE // rblock, 1, power(shape.x))
+    if rblock < LEAST_AHEAD:
+        return Config(xblock, rblock, warps(xblock * rblock // 2), num_stages=1, persistent=True)
+    stages = clamp(SHARED_MEMORY // max(xblock * row_bytes, 1), 1, MOST_STAGES)
+    return Config(xblock, rblock, warps(xblock * rblock // 4), num_stages=stages, persistent=True)
 
 
 def looped(shape: Shape) -> Config:
@@ -142,9 +162,12 @@ def looped(shape: Shape) -> Config:
         rblock = clamp(power(shape.r), 1, 2 * TILE)
         xblock = clamp(TILE // rblock, 1, power(shape.x))
         return Config(xblock, rblock, num_warps=clamp(xblock * rblock // 512, 1, 8))
-    xblock = clamp(power(shape.x), 1, 64)
-    rblock = clamp(TILE // xblock, 1, clamp(power(shape.r), 1, 64))
-    return Config(xblock, rblock, num_warps=warps(xblock * rblock // 2))
+    xblock = clamp(power(shape.x), 1, COLUMNS)
+    if not shape.static or shape.r < CUT_COLUMNS_ABOVE:  # longer ones are cut into pieces
+        while xblock * shape.bytes > LEAST_COLUMNS and shape.x < xblock * COLUMN_PROGRAMS:
+            xblock //= 2
+    rblock = clamp(TILE // xblock, 1, power(shape.r))
+    return Config(xblock, rblock, num_warps=warps(xblock * rblock // (2 if xblock == COLUMNS else 1)))
 
 
 def variations(config: Config) -> tuple[Config, ...]:

@@ -22,7 +22,7 @@ FEATURES = Features(
     check_index=True,
     symbolic_sizes=True,
     parallel=32,
-    across=AcrossRows(most=autotune.PERSISTENT_REREAD, parts=512, shortest=8, least=1 << 23),
+    across=AcrossRows(most=autotune.PERSISTENT_REREAD, parts=256, shortest=8, least=1 << 23),
     batch=MOST_ARGUMENTS,
     random=RANDOM,
     scalars=True,

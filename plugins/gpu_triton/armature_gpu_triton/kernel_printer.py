@@ -36,6 +36,7 @@ from armature_gpu_triton.online import LOWEST, lane_width
 from armature_gpu_triton.ops import TYPES, cast_text
 from armature_gpu_triton.values import Guard, ValuePrinter
 
+MOST_LOADED = 256  # bytes of a thread's registers that a kernel's first loads may take
 HEADER = """import triton
 import triton.language as tl
 from armature_gpu_triton import helpers
@@ -286,6 +287,7 @@ class KernelPrinter(ValuePrinter):
     def passes(self) -> None:
         """All passes over a block of rows."""
         written: set[str] = set()
+        self.statements(self.loads_of_rows(), persistent=True)
         for source, item in zip(self.kernel.passes, self.body.passes, strict=True):
             self.inner_stores = source.inner_stores
             if written & {n.buffer for n in self.fresh if isinstance(n, Load)}:
@@ -295,6 +297,24 @@ class KernelPrinter(ValuePrinter):
             self.statements(item.after, persistent=True)
             written |= {s.buffer for s in (*source.inner_stores, *source.outer_stores)}
 
+    def loads_of_rows(self) -> list[Statement]:
+        """The loads that a persistent kernel begins with, so that none waits for a reduction: its barrier would hold
+        up a load behind it. As many as leave registers for the rest; not what all rows share, which is at hand."""
+        config = self.tile.config
+        if not config.persistent or not any(item.reductions for item in self.body.passes):
+            return []
+        left = MOST_LOADED * 32 * config.num_warps // (config.xblock * config.rblock)
+        first: list[Statement] = []
+        for statement in (s for item in self.body.passes for s in item.inside):
+            node = statement.node if isinstance(statement, Let) else None
+            if not isinstance(node, Load) or node.indirect or node in self.fresh:
+                continue
+            if {self.tile.x, self.tile.r} <= self.body.depends[node]:
+                left -= node.dtype.itemsize
+                if left >= 0:
+                    first.append(statement)
+        return first
+
     def rows_of_part(self) -> None:
         """All rows of a part in turn. Each lane of the tile has sums of its own, which are added up at the end."""
         sums = {s.buffer: s for s in self.kernel.stores if s.buffer in self.kernel.sums}
@@ -302,7 +322,9 @@ class KernelPrinter(ValuePrinter):
         for name in sums:
             kind = TYPES[self.buffers[name].dtype]
             self.lines.add(f"{self.arguments[name]}_all = tl.full([XBLOCK, RBLOCK], 0.0, {kind})")
-        with self.lines.indented(f"for x_start in range(0, {self.index.print(self.tile.x.extent)}, XBLOCK):"):
+        end, stages = self.index.print(self.tile.x.extent), self.tile.config.num_stages
+        ahead = f", num_stages={stages}" if stages > 1 else ""
+        with self.lines.indented(f"for x_start in tl.range(0, {end}, XBLOCK{ahead}):"):
             self.rows_from("x_start")
             self.passes()
         for name, store in sums.items():

@@ -16,6 +16,7 @@ from armature.backend_api import (
     Index,
     Kernel,
     Load,
+    Op,
     Store,
     Var,
     add,
@@ -208,6 +209,8 @@ def shape_of(kernel: Kernel, buffers: Mapping[str, Buffer]) -> autotune.Shape:
 def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index) -> autotune.Shape:
     """Like `shape_of`, for a tile whose dimensions have `x` and `r` points; memory is contiguous along `r`."""
     names = (*kernel.reads, *kernel.writes)
+    nodes = nodes_of(kernel)
+    loads = [n for n in nodes if isinstance(n, Load)]
     return autotune.Shape(
         x=hint(x),
         r=max(hint(r), 1),
@@ -215,7 +218,9 @@ def shape_over(kernel: Kernel, buffers: Mapping[str, Buffer], x: Index, r: Index
         passes=sum(bool(item.reductions or item.inner_stores) for item in kernel.passes),
         along_r=True,
         bytes=max((buffers[n].dtype.itemsize for n in names), default=4),
-        gathers=any(isinstance(a, Load) and a.indirect for a in accesses(kernel)),
+        gathers=any(load.indirect for load in loads),
+        loads=len(loads),
+        draws=any(isinstance(n, Op) and n.op == "uniform" for n in nodes),
     )
 
 
@@ -232,8 +237,11 @@ def tile(kernel: Kernel, buffers: Mapping[str, Buffer]) -> Tile:
     if kernel.sums:
         flat = flatten_parts(kernel)
         part, x = flat.outer
-        config = autotune.parts(shape_over(kernel, buffers, x.extent, flat.inner[0].extent))
-        return _tile(flat, x, flat.inner[0], config, buffers, part)
+        row = flat.inner[0]
+        loads = [n for n in accesses(flat) if isinstance(n, Load) and {x, row} <= variables(position(n, buffers))]
+        row_bytes = hint(row.extent) * sum(buffers[name].dtype.itemsize for name in {n.buffer for n in loads})
+        config = autotune.rows_in_turn(shape_over(kernel, buffers, x.extent, row.extent), row_bytes)
+        return _tile(flat, x, row, config, buffers, part)
     two = tiled(kernel, buffers)
     if two is None:
         config, flat = autotune.choose(shape_of(kernel, buffers)), flatten(kernel, buffers)

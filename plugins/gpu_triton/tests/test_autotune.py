@@ -5,7 +5,17 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from armature_gpu_triton.autotune import LEAST_FULL, Shape, choose, pieces, power, rows, square
+from armature_gpu_triton.autotune import (
+    LEAST_FULL,
+    SHARED_MEMORY,
+    Shape,
+    choose,
+    pieces,
+    power,
+    rows,
+    rows_in_turn,
+    square,
+)
 
 ROWS = Shape(x=4096, r=1000, static=True, passes=1, along_r=True, bytes=4)
 
@@ -35,6 +45,32 @@ def test_a_row_is_kept_in_registers_longer_where_it_is_read_again() -> None:
     assert not choose(long).persistent
     assert choose(attrs.evolve(long, passes=3)).persistent
     assert not choose(attrs.evolve(long, passes=3, static=False)).persistent
+
+
+def test_few_columns_are_summed_by_many_programs_that_read_whole_sectors() -> None:
+    for size, least in ((2, 16), (4, 8)):
+        few, many = (choose(attrs.evolve(ROWS, x=x, r=512, along_r=False, bytes=size)) for x in (300, 10**5))
+        assert (few.xblock, many.xblock) == (least, 64) and few.rblock > many.rblock
+
+
+def test_rows_of_a_part_are_loaded_ahead_as_far_as_they_fit() -> None:
+    stages = {}
+    for r in (256, 4096, 16384):
+        config = rows_in_turn(attrs.evolve(ROWS, x=32, r=r), row_bytes=8 * r)
+        assert config.persistent and config.rblock == r
+        assert config.num_stages == 1 or config.num_stages * config.xblock * 8 * r <= SHARED_MEMORY
+        stages[r] = config.num_stages
+    assert stages == {256: 1, 4096: 3, 16384: 1}
+
+
+def test_threads_that_draw_random_numbers_have_more_to_do() -> None:
+    with_numbers, without = (choose(attrs.evolve(ROWS, r=4096, draws=draws)) for draws in (True, False))
+    assert with_numbers == attrs.evolve(without, num_warps=without.num_warps // 2)
+
+
+def test_a_point_of_several_loads_takes_more_threads() -> None:
+    one, several = (choose(attrs.evolve(ROWS, x=2**26, r=0, bytes=2, loads=loads)) for loads in (1, 3))
+    assert several == attrs.evolve(one, num_warps=2 * one.num_warps)
 
 
 def test_tiles_are_long_where_memory_is_contiguous() -> None:

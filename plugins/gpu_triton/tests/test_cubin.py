@@ -23,6 +23,7 @@ TYPICAL = frozenset(
         "chain_of_a_matrix", "view_across_rows", "half_precision", "division_int64", "trigonometric_float64", "rows",
         "columns_wide", "positions_in_columns", "softmax_one_long_row", "layer_norm", "store_seen_by_the_next_pass",
         "embedding", "padding", "scatter_add_float32", "symbolic_softmax", "all_of_much", "symbolic_transpose", "random_numbers_in_fours", "random_numbers_alone",
+        "sums_across_2_x_24_rows_of_600_bfloat16",
     )
 )  # fmt: skip
 

@@ -42,7 +42,9 @@ def test_neighbours_load_neighbours() -> None:
     (source,) = session().kernel_sources()
     _, sums, joined, squares, _, last = functions_of(source.text)
     for part in (sums, squares):
-        assert "for r_start in range(0, " in part and "tl.load(in0 + ((x % 24) + 6912 * (x // 24) + 24 * r))" in part
+        assert (
+            "for r_start in range(0, " in part and "tl.load(in0 + ((x % 24) + 6912 * (x // 24) + 24 * r), r_in" in part
+        )
     assert "tl.load(in0 + ((r % 6) + 48 * (r // 6) + 6 * x), r_in)" in joined
     assert "tl.load(in0 + x)" in last and "tl.store(out0 + x, " in last
 
