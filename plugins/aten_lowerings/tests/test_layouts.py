@@ -58,9 +58,15 @@ ENDINGS: dict[str, Callable[[Tensor], object]] = {
 }
 
 
+def graphs_of_last() -> list[fx.Graph]:
+    """The graphs of the last compilation."""
+    return [g.aten.module.graph for g in session().compilations[-1].graphs]
+
+
 def convolutions() -> list[fx.Node]:
-    graphs = [g.aten.module.graph for g in session().compilations[-1].graphs]
-    return [n for graph in graphs for n in graph.find_nodes(op="call_function", target=aten.convolution.default)]
+    return [
+        n for graph in graphs_of_last() for n in graph.find_nodes(op="call_function", target=aten.convolution.default)
+    ]
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -146,6 +152,71 @@ def test_on_a_cpu_an_image_of_few_channels_is_turned_for_a_wide_result() -> None
     with torch.no_grad():
         torch.testing.assert_close(armature.compile(model, fullgraph=True)(*given), model(*given))
     assert [is_channels_last(n.args[0].meta["val"]) for n in convolutions()] == [True, False]
+
+
+def up(inputs: int, outputs: int, kernel: int = 4, stride: int = 2, **options: int) -> nn.Module:
+    return nn.ConvTranspose2d(inputs, outputs, kernel, stride, **{"padding": 1, **options})
+
+
+TRANSPOSED: dict[str, Callable[[], nn.Module]] = {
+    "strided": lambda: up(16, 24),
+    "of three channels": lambda: up(16, 3),
+    "from one channel": lambda: nn.Sequential(nn.Conv2d(16, 1, 1), up(1, 24)),
+    "without a bias": lambda: up(16, 24, bias=False),
+    "filled up": lambda: up(16, 24, 3, output_padding=1),
+    "dilated": lambda: up(16, 24, 3, 1, dilation=2),
+    "in groups": lambda: up(16, 24, groups=2),
+    "each channel alone": lambda: up(16, 16, groups=16),
+    "side by side": lambda: up(16, 24, 2, padding=0),
+}
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("layer", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_transposed_convolutions_on_a_cpu_take_channels_last(layer: Callable[[], nn.Module], frozen: bool) -> None:
+    armature.reset()
+    torch.manual_seed(0)
+    layers = (up(16, 16), nn.BatchNorm2d(16), nn.ReLU(), layer(), nn.Tanh(), nn.AvgPool2d(2))
+    model = nn.Sequential(*layers).eval()
+    x = torch.randn(2, 16, 12, 12)
+    with torch.no_grad():
+        expected, found = model(x), armature.compile(model, fullgraph=True, options={"frozen": frozen})(x)
+    torch.testing.assert_close(found, expected)
+    assert found.stride() == expected.stride()
+    calls = [n for n in convolutions() if n.args[6]]
+    assert len(calls) == 2
+    assert all(is_channels_last(given.meta["val"]) for n in calls for given in (n.args[0], n))
+    assert all(is_channels_last(n.args[1].meta["val"]) for n in calls)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: up(32, 32, 3, dilation=2),
+        lambda: nn.Sequential(up(32, 1), up(1, 1)),
+        lambda: up(64, 256),
+        lambda: up(72, 8),
+    ],
+    ids=["dilated with a stride", "of one channel", "a large weight", "many channels"],
+)
+def test_transposed_convolutions_that_win_nothing_by_it_stay_row_major(layer: Callable[[], nn.Module]) -> None:
+    armature.reset()
+    model = nn.Sequential(nn.Tanh(), layer(), nn.Tanh()).eval()
+    [inputs] = {p.shape[0] for p in model.parameters() if p.dim() == 4 and p.shape[0] > 1}
+    x = torch.randn(2, inputs, 4, 4)
+    with torch.no_grad():
+        expected, found = model(x), armature.compile(model, fullgraph=True)(x)
+    torch.testing.assert_close(found, expected)
+    assert found.stride() == expected.stride()
+    assert not any(n.kwargs.get("memory_format") for g in graphs_of_last() for n in g.nodes)
+
+
+def test_transposed_convolutions_in_training_stay_row_major() -> None:
+    armature.reset()
+    model = nn.Sequential(up(16, 16), nn.BatchNorm2d(16), nn.ReLU(), up(16, 8))
+    armature.compile(model, fullgraph=True)(torch.randn(2, 16, 12, 12)).mean().backward()
+    assert len(convolutions()) == 2
+    assert not any(is_channels_last(n.args[0].meta["val"]) for n in convolutions())
 
 
 def test_training_on_a_cpu_takes_channels_last_where_blocks_of_channels_would_be_filled_up() -> None:

@@ -75,6 +75,65 @@ def test_images_have_any_number_of_sides(model: nn.Module) -> None:
     assert not calls(CONVOLUTIONS)
 
 
+def transposed(dims: int, inputs: int, outputs: int, kernel: int, **options: Any) -> nn.Module:
+    return (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dims - 1](inputs, outputs, kernel, **options)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_transposed_convolution_of_one_pixel_is_a_product(dims: int, bias: bool, stride: int, training: bool) -> None:
+    torch.manual_seed(0)
+    for batch, dtype in ((1, torch.float32), (5, torch.float64)):
+        armature.reset()
+        model = transposed(dims, 20, 24, 3, stride=stride, bias=bias, dtype=dtype)
+        x = torch.randn(batch, 20, *[1] * dims, dtype=dtype)
+        if training:
+            trained(model, x)
+            assert not calls(CONVOLUTIONS[:1])
+            continue
+        with torch.no_grad():
+            expected, found = model(x), armature.compile(model, fullgraph=True)(x)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert found.stride() == expected.stride()
+        assert not calls(CONVOLUTIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "side"),
+    [
+        ({"padding": 1}, 1),
+        ({"stride": 2, "output_padding": 1}, 1),
+        ({"dilation": 2}, 1),
+        ({"groups": 4}, 1),
+        ({"stride": 3}, 2),
+    ],
+    ids=str,
+)
+def test_other_transposed_convolutions_stay(options: dict[str, int], side: int) -> None:
+    armature.reset()
+    model, x = transposed(2, 20, 24, 3, **options).eval(), torch.randn(2, 20, side, side)
+    with torch.no_grad():
+        expected, found = model(x), armature.compile(model, fullgraph=True)(x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert len(calls(CONVOLUTIONS)) == 1
+
+
+@pytest.mark.parametrize("last", ["image", "weight"])
+def test_a_pixel_or_a_weight_with_channels_last_has_eagers_result(last: str) -> None:
+    armature.reset()
+    model, x = transposed(2, 20, 24, 3).eval(), torch.randn(2, 20, 1, 1)
+    if last == "weight":
+        model = model.to(memory_format=LAST)
+    else:
+        x = x.as_strided(x.shape, (20, 1, 20, 20))
+    with torch.no_grad():
+        expected, found = model(x), armature.compile(model, fullgraph=True)(x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert found.stride() == expected.stride()
+
+
 @pytest.mark.parametrize(
     "options",
     [{"stride": 2}, {"padding": 1}, {"groups": 4}, {"kernel_size": 3}],
