@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from armature.plugin_api import Pass, Services
 from armature_aten_lowerings import (
     attention,
+    bags,
     complex_pairs,
     constants,
     frozen,
@@ -207,6 +208,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("margins", "pre_grad", margins.mend_margins),
     Pass("masked-writes", "pre_grad", masked_writes.choose_by_mask),
     Pass("detached", "joint", saving.drop_detached),
+    Pass("rows-of-bags-training", "joint", bags.gather_bags, after=("detached",)),
     Pass("signs-for-backward", "joint", saving.keep_signs, after=("detached",)),
     Pass("places-in-windows", "joint", saving.keep_window_positions, after=("channels-last-training",)),
     Pass("channels-last-training", "joint", layouts.use_channels_last_in_training),
@@ -223,6 +225,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("channels-last", "post_grad", layouts.use_channels_last, after=("instance-norms",)),
     Pass("channels-last-at-the-peak", "post_grad", peaks.turn_the_peak, after=("channels-last",)),
     Pass("rows", "post_grad", rows.lay_out_by_rows, after=("channels-last-at-the-peak",)),
+    Pass("rows-of-bags", "post_grad", bags.gather_bags),
     Pass("sums-of-selections", "post_grad", selections.sum_without_selecting),
     Pass("repeated-elements", "post_grad", repeats.repeat_elements, after=("channels-last",)),
     Pass("complex-numbers", "post_grad", complex_pairs.write_as_parts, after=("repeated-elements",)),
