@@ -71,6 +71,8 @@ def worth_on_cpu(node: fx.Node) -> int:
         return 0
     if is_of_pixels(shown, window, stride, padding, transposed, groups):  # products are as fast by rows
         return 0
+    if is_of_one_window(shown, window, node, padding, transposed, groups):
+        return 0
     if not torch.backends.mkldnn.is_available():
         return 0
     operations = 2 * result.numel() * math.prod(weight.shape[1:])
@@ -88,8 +90,10 @@ def worth_transposed(node: fx.Node) -> int:
     stride oneDNN has no fast kernel with channels last.
     """
     image, weight, result = (fake_of(given) for given in (*args_of(node)[:2], node))
-    _, _, _, stride, _, dilation, transposed, _, _ = args_of(node)
-    if not transposed or result.device.type != "cpu" or result.dtype != torch.float or is_of_one_pixel(node):
+    shown, held, _, stride, padding, dilation, transposed, _, groups = args_of(node)
+    if not transposed or result.device.type != "cpu" or result.dtype != torch.float:
+        return 0
+    if is_of_one_window(shown, held, node, padding, transposed, groups):
         return 0
     if image.shape[1] > MANY_CHANNELS or result.shape[1] == 1 or (max(stride) > 1 and max(dilation) > 1):
         return 0
@@ -250,21 +254,22 @@ def is_of_pixels(
     )
 
 
-def is_of_one_pixel(node: fx.Node) -> bool:
-    """Whether a transposed convolution on a CPU multiplies one pixel of each image by all of its window, and the result
-    has the window's size."""
-    image, weight, _, _, padding, _, transposed, _, groups = args_of(node)
-    value, window, result = (fake_of(given) for given in (image, weight, node))
+def is_of_one_window(
+    image: fx.Node, weight: fx.Node, result: fx.Node, padding: Sequence[int], transposed: bool, groups: int
+) -> bool:
+    """Whether a convolution on a CPU has a window as large as the image, so that its result is one pixel, or multiplies
+    an image of one pixel by all of a window, if transposed."""
+    value, window = fake_of(image), fake_of(weight)
+    pixel, whole = (value, fake_of(result)) if transposed else (fake_of(result), value)
     return bool(
-        transposed
-        and value.device.type == "cpu"
+        value.device.type == "cpu"
         and value.dtype in (torch.float32, torch.float64)
         and all(type(n) is int for n in (*value.shape, *window.shape, groups))
         and groups == 1
         and value.numel()
-        and all(n == 1 for n in value.shape[2:])
         and not any(padding)
-        and result.shape[2:] == window.shape[2:]
+        and all(n == 1 for n in pixel.shape[2:])
+        and whole.shape[2:] == window.shape[2:]
     )
 
 

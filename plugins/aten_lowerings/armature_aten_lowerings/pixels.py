@@ -1,12 +1,12 @@
-"""Convolutions whose window is one element, and transposed ones of single pixels, as products of matrices.
+"""Convolutions whose window is one element or all of the image, as products of matrices.
 
 Such a convolution multiplies each pixel's channels by one matrix. On a CPU, oneDNN copies an image by rows, the weight
 and the result between layouts for it, and torch calls oneDNN as soon as there is more than one thread. With two threads
 the product took 0.1 to 0.95 of the time of the convolution, and of that of its gradients, for images of 16 to 3136
 pixels and 16 to 1024 channels; with one thread no longer.
 
-A transposed convolution of an image of one pixel multiplies its channels by all of the window: the product is the
-result by rows. It took 0.08 to 0.7 of the time of oneDNN, which copies the weight.
+A convolution whose window is as large as the image is a product of images and windows seen as rows, and so is a
+transposed one of images of one pixel. oneDNN copies the weight for them: the products took 0.04 to 0.96 of the time.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from torch import Tensor, fx
 from armature.plugin_api import Services, fake_of
 from armature_aten_lowerings.common import add_call
 from armature_aten_lowerings.gradients import leave_to_others, sum_gradient_of_bias
-from armature_aten_lowerings.layouts import args_of, is_of_one_pixel, is_of_pixels
+from armature_aten_lowerings.layouts import args_of, is_of_one_window, is_of_pixels
 
 aten = torch.ops.aten
 
 
 def multiply_pixels(module: object, ctx: Services) -> object:
-    """The pass: on a CPU, convolutions with windows of one element and their gradients become products, and so do
-    transposed ones of images of one pixel."""
+    """The pass: on a CPU, convolutions with windows of one element, or as large as the image, and their gradients
+    become products."""
     if not isinstance(module, fx.GraphModule):
         return module
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution.default):
         image, weight, _, stride, padding, _, transposed, _, groups = args_of(node)
         if is_of_pixels(image, weight, stride, padding, transposed, groups):
             _multiply(node)
-        elif is_of_one_pixel(node):
-            _multiply_pixel(node)
+        elif is_of_one_window(image, weight, node, padding, transposed, groups):
+            _multiply_window(node)
     for node in module.graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        _, image, weight, _, stride, padding, _, transposed, _, groups, _ = args_of(node)
+        gradient, image, weight, _, stride, padding, _, transposed, _, groups, _ = args_of(node)
         if is_of_pixels(image, weight, stride, padding, transposed, groups):
             _multiply_gradients(node)
+        elif is_of_one_window(image, weight, gradient, padding, transposed, groups):
+            _multiply_gradients_of_window(node)
     return module
 
 
@@ -115,6 +117,11 @@ def _matrix_of(like: fx.Node, weight: fx.Node) -> fx.Node:
     return add_call(like, aten.view.default, weight, fake_of(weight).shape[:2])
 
 
+def _has_known_layout(wanted: Tensor) -> bool:
+    """Whether a tensor is in memory by rows or with channels last."""
+    return wanted.stride() in (rows_of(wanted.shape), last_of(wanted.shape))
+
+
 def _shaped(like: fx.Node, product: fx.Node, wanted: Tensor) -> fx.Node:
     """The product in the shape and layout of a convolution's result, by rows or with channels last."""
     if wanted.stride() == rows_of(wanted.shape):
@@ -128,7 +135,7 @@ def _multiply(node: fx.Node) -> None:
     image, weight, bias, *_ = args_of(node)
     wanted = fake_of(node)
     pixels = _as_matrices(fake_of(image), wanted)
-    if pixels is None or wanted.stride() not in (rows_of(wanted.shape), last_of(wanted.shape)):
+    if pixels is None or not _has_known_layout(wanted):
         return
     with node.graph.inserting_before(node):
         found = _shaped(
@@ -145,19 +152,58 @@ def _with_bias(node: fx.Node, result: fx.Node, bias: fx.Node) -> fx.Node:
     return add_call(node, aten.add.Tensor, result, row)
 
 
-def _multiply_pixel(node: fx.Node) -> None:
-    image, weight, bias, *_ = args_of(node)
+def _multiply_window(node: fx.Node) -> None:
+    image, weight, bias, *_, transposed, _, _ = args_of(node)
     wanted = fake_of(node)
-    if not all(one.is_contiguous() for one in (fake_of(image), fake_of(weight), wanted)):
+    if not fake_of(weight).is_contiguous() or not _has_known_layout(wanted):
         return
     with node.graph.inserting_before(node):
-        pixels = add_call(node, aten.view.default, image, fake_of(image).shape[:2])
-        windows = add_call(node, aten.view.default, weight, (fake_of(weight).shape[0], -1))
-        found = add_call(node, aten.view.default, add_call(node, aten.mm.default, pixels, windows), wanted.shape)
+        windows = _flattened(node, weight)
+        windows = windows if transposed else add_call(node, aten.t.default, windows)
+        product = add_call(node, aten.mm.default, _flattened(node, image), windows)
+        found = _unflattened(node, product, wanted)
         if bias is not None:
             found = _with_bias(node, found, bias)
     node.replace_all_uses_with(found)
     node.graph.erase_node(node)
+
+
+def _flattened(like: fx.Node, value: fx.Node) -> fx.Node:
+    """The value by rows, one for each element of its first axis."""
+    if not fake_of(value).is_contiguous():
+        value = add_call(like, aten.clone.default, value, memory_format=torch.contiguous_format)
+    return add_call(like, aten.view.default, value, (fake_of(value).shape[0], math.prod(fake_of(value).shape[1:])))
+
+
+def _unflattened(like: fx.Node, rows: fx.Node, wanted: Tensor) -> fx.Node:
+    """Such rows in the shape and layout of another tensor."""
+    shaped = add_call(like, aten.view.default, rows, wanted.shape)
+    if wanted.stride() == rows_of(wanted.shape):
+        return shaped
+    last = add_call(like, aten.permute.default, shaped, (0, *range(2, wanted.dim()), 1))
+    copy = add_call(like, aten.clone.default, last, memory_format=torch.contiguous_format)
+    return add_call(like, aten.permute.default, copy, (0, wanted.dim() - 1, *range(1, wanted.dim() - 1)))
+
+
+def _multiply_gradients_of_window(node: fx.Node) -> None:
+    gradient, image, weight, *_, transposed, _, _, mask = args_of(node)
+    if not fake_of(weight).is_contiguous():
+        return
+    if mask[2]:
+        sum_gradient_of_bias(node)
+
+    def product(left: fx.Node, right: fx.Node, turned: int | None) -> fx.Node:
+        """The product of both as rows; turned: which of them is transposed."""
+        factors = [_flattened(node, given) for given in (left, right)]
+        factors = [add_call(node, aten.t.default, one) if k == turned else one for k, one in enumerate(factors)]
+        return add_call(node, aten.mm.default, *factors)
+
+    ways: list[Callable[[], fx.Node]] = [
+        lambda: product(gradient, weight, 1 if transposed else None),
+        lambda: product(image, gradient, 0) if transposed else product(gradient, image, 0),
+    ]
+    for place, way in enumerate(ways):
+        _replace(node, place, way, _unflattened)
 
 
 def _multiply_gradients(node: fx.Node) -> None:
@@ -176,12 +222,22 @@ def _multiply_gradients(node: fx.Node) -> None:
         not pixels.flat and pixels.count * fake_of(weight).numel() > fake_of(gradient).numel() + fake_of(image).numel()
     )
     for place in (0,) if many else (0, 1):
-        for result in [user for user in node.users if user.args[1] == place]:
-            wanted = fake_of(result)
-            if wanted.stride() not in (rows_of(wanted.shape), last_of(wanted.shape)):
-                continue
-            with node.graph.inserting_before(node):
-                found = _shaped(node, ways[place](), wanted)
-            result.replace_all_uses_with(found)
-            node.graph.erase_node(result)
-            leave_to_others(node, place)
+        _replace(node, place, ways[place], _shaped)
+
+
+def _replace(
+    node: fx.Node,
+    place: int,
+    product: Callable[[], fx.Node],
+    shaped: Callable[[fx.Node, fx.Node, Tensor], fx.Node],
+) -> None:
+    """Compute one result of a convolution's backward as a product, in the layout that the result has."""
+    for result in [user for user in node.users if user.args[1] == place]:
+        wanted = fake_of(result)
+        if not _has_known_layout(wanted):
+            continue
+        with node.graph.inserting_before(node):
+            found = shaped(node, product(), wanted)
+        result.replace_all_uses_with(found)
+        node.graph.erase_node(result)
+        leave_to_others(node, place)

@@ -91,7 +91,7 @@ def test_a_transposed_convolution_of_one_pixel_is_a_product(dims: int, bias: boo
         x = torch.randn(batch, 20, *[1] * dims, dtype=dtype)
         if training:
             trained(model, x)
-            assert not calls(CONVOLUTIONS[:1])
+            assert not calls(CONVOLUTIONS)
             continue
         with torch.no_grad():
             expected, found = model(x), armature.compile(model, fullgraph=True)(x)
@@ -118,6 +118,38 @@ def test_other_transposed_convolutions_stay(options: dict[str, int], side: int) 
         expected, found = model(x), armature.compile(model, fullgraph=True)(x)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert len(calls(CONVOLUTIONS)) == 1
+
+
+WINDOWS: dict[str, tuple[tuple[int, ...], torch.memory_format]] = {
+    "square": ((5, 20, 3, 3), torch.contiguous_format),
+    "oblong": ((5, 20, 1, 4), torch.contiguous_format),
+    "channels last": ((5, 20, 3, 3), LAST),
+    "one image": ((1, 20, 3, 3), torch.contiguous_format),
+    "sequence": ((5, 20, 3), torch.contiguous_format),
+    "volume": ((5, 20, 3, 2, 2), torch.contiguous_format),
+    "volume with channels last": ((5, 20, 3, 2, 2), torch.channels_last_3d),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_convolution_whose_window_is_the_image_is_a_product(case: str, bias: bool, training: bool) -> None:
+    torch.manual_seed(0)
+    shape, layout = WINDOWS[case]
+    kind = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[len(shape) - 3]
+    for outputs, dtype in ((1, torch.float32), (24, torch.float64)):
+        armature.reset()
+        model = kind(20, outputs, shape[2:], stride=2, bias=bias, dtype=dtype)  # type: ignore[arg-type]
+        x = torch.randn(shape, dtype=dtype).to(memory_format=layout)
+        if training:
+            trained(model, x)
+        else:
+            with torch.no_grad():
+                expected, found = model(x), armature.compile(model, fullgraph=True)(x)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+            assert found.stride() == expected.stride()
+        assert not calls(CONVOLUTIONS)
 
 
 @pytest.mark.parametrize("last", ["image", "weight"])
