@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 
 import attrs
 import pytest
@@ -18,6 +17,7 @@ from armature.schedule.show import show
 from armature.schedule.verify import verify
 from armature.testing.loop_evaluator import run_loops
 from armature.testing.lowering_kit import ReferenceBackend, context
+from tests.support.counted_calls import calls_of
 from tests.support.loop_graphs import LoopWriter
 from tests.support.plan_kit import run_plan
 
@@ -394,25 +394,9 @@ def test_time_and_size_are_linear(build: object, small: int) -> None:
     for length in (small, 10 * small):
         _, graph = build(length)  # type: ignore[operator]
         plan = schedule(graph, context(()))
-        counts.append((calls(graph), len(show(plan))))
+        counts.append((calls_of(lambda graph=graph: schedule(graph, context(()))), len(show(plan))))  # type: ignore[misc]
     assert counts[1][0] <= 11 * counts[0][0]
     assert counts[1][1] <= 11 * counts[0][1]
-
-
-def calls(graph: LoopGraph) -> int:
-    """Python function calls made while scheduling: a clock that does not depend on the machine's load."""
-    count = 0
-
-    def count_call(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(count_call)
-    try:
-        schedule(graph, context(()))
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_a_small_value_that_is_read_often_is_turned_once() -> None:
