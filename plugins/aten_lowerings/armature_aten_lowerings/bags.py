@@ -44,11 +44,10 @@ def length_of_bags(node: fx.Node) -> int:
     if offsets.target is not aten.arange.start_step or fake_of(positions).dim() != 1:
         return 0
     start, _, length = (*offsets.args, 1)[:3]
-    numbers = (start, length, *fake_of(positions).shape, *fake_of(offsets).shape)
-    if start != 0 or not all(type(number) is int for number in numbers):
+    if start != 0 or type(length) is not int or length < 1:
         return 0
-    _, length, count, bags = numbers
-    return length if bags * length == count else 0
+    bags, count = fake_of(offsets).shape[0], fake_of(positions).shape[0]
+    return length if str(bags * length) == str(count) else 0  # numbers, or symbols
 
 
 def is_faster(table: Tensor, positions: Tensor) -> bool:
@@ -95,11 +94,8 @@ def _gather(node: fx.Node, length: int) -> None:
     """Replace a pooled embedding, and what its gradient reads besides."""
     table, positions, offsets = args_of(node)[:3]
     mode = (*args_of(node), *DEFAULTS[len(node.args) :])[4]
-    bags = fake_of(positions).shape[0] // length
     with node.graph.inserting_before(node):
-        rows = add_call(
-            node, aten.embedding.default, table, add_call(node, aten.view.default, positions, [bags, length])
-        )
+        rows = add_call(node, aten.embedding.default, table, add_call(node, aten.view.default, positions, [-1, length]))
         made: dict[object, fx.Node] = {0: add_call(node, MODES[mode], rows, [1])}
         for part in node.users:
             if part.users and part.args[1] not in made:

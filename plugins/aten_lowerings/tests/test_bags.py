@@ -14,6 +14,7 @@ from torch.nn import functional as F
 import armature
 from armature.pipeline.session import session
 from armature.testing.lowering_kit import EVERYTHING
+from armature_aten_lowerings import bags
 from armature_aten_lowerings.bags import POOLED, gather_bags
 
 aten = torch.ops.aten
@@ -83,9 +84,9 @@ def test_others_stay_calls(name: str) -> None:
     assert pools(module.graph) == 1
 
 
-@pytest.mark.parametrize(("bags", "calls"), [(64, 0), (4096, 1)])
-def test_the_library_for_cpus_keeps_long_calls(bags: int, calls: int) -> None:
-    places = torch.zeros(bags, 5, dtype=torch.int64)
+@pytest.mark.parametrize(("count", "calls"), [(64, 0), (4096, 1)])
+def test_the_library_for_cpus_keeps_long_calls(count: int, calls: int) -> None:
+    places = torch.zeros(count, 5, dtype=torch.int64)
     module = graph_of(lambda t, p: F.embedding_bag(p, t, mode="sum"), "cpu", torch.randn(ROWS, WIDTH), places)
     gather_bags(module, EVERYTHING)
     assert pools(module.graph) == calls
@@ -100,6 +101,17 @@ class Tables(nn.Module):
 
     def forward(self, places: Tensor) -> Tensor:
         return torch.stack([table(places[:, k]) for k, table in enumerate(self.tables)], 1).relu()
+
+
+def test_the_number_of_bags_may_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bags, "is_faster", lambda *_: True)  # as on a GPU, whatever the size
+    model = Tables().requires_grad_(False)
+    compiled = armature.compile(model, fullgraph=True)
+    for count in (3, 5, 7, 0):
+        places = torch.randint(0, ROWS, (count, 3, 4))
+        torch.testing.assert_close(compiled(places), model(places))
+    varying = session().compilations[1].graphs[0].aten.module.graph
+    assert pools(varying) == 0 and varying.find_nodes(op="call_function", target=aten.sym_size.int)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
