@@ -22,6 +22,9 @@ from typing import Any
 import attrs
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # later, its functions' defaults would keep a group
+
+import armature
 
 _DIST: Any = dist  # not all that it has is in its types
 Scenario = Callable[[int, int], Any]
@@ -97,4 +100,5 @@ def _one(name: str, scenario: Scenario, rank: int, world: int, store: Any, backe
     except Exception:
         return Failed(traceback.format_exc())
     finally:
+        armature.reset()  # guards keep the group, whose threads must end before the interpreter does
         dist.destroy_process_group()

@@ -205,6 +205,7 @@ def test_memory(fn: Callable[[DTensor], Any], options: dict[str, Any]) -> None:
 PROGRAM = """
 import sys
 import torch
+import torch.distributed.nn.functional  # later, its functions' defaults would keep the group
 from armature.api import public as api
 sys.path.insert(0, sys.argv[3])
 import test_dtensors as here
@@ -221,6 +222,7 @@ for fn in here.PROGRAMS:
         for result in (found, expected):
             (result[0] if isinstance(result, tuple) else result).square().sum().backward()
         torch.testing.assert_close(mine.grad, theirs.grad)
+api.reset()  # guards keep the group, whose threads must end before the interpreter does
 here.dist.destroy_process_group()
 """
 
