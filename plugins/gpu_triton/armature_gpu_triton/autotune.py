@@ -13,7 +13,7 @@ PROGRAMS = 1024  # minimum number of programs: several for each of a big GPU's 1
 TILE = 2048  # elements of a reduction's tile
 COLUMNS = 64  # most columns of a program that sums them; few columns take narrower tiles, for enough programs
 LEAST_COLUMNS = 32  # bytes of a row that memory moves at once
-COLUMN_PROGRAMS = 256
+COLUMN_PROGRAMS = 256  # minimum number of programs over columns that are not cut into pieces
 COLUMN_ROWS = 64  # longest inner loop across memory that fits in one tile
 CUT_ABOVE = 16384  # shorter rows are never split
 CHUNK = 4096  # shortest piece of a split row
@@ -22,7 +22,7 @@ COLUMN_CHUNK = 256
 CUT_GATHERS_ABOVE = 4096  # the same if the positions of elements are themselves loaded (a gather)
 GATHER_CHUNK = 256
 MOST_PIECES = 1024
-SEVERAL_LOADS = 3
+SEVERAL_LOADS = 3  # of a point, from which on one access for each hides the latency of memory
 SHARED_MEMORY = 96 << 10  # bytes of a multiprocessor's that rows which are loaded ahead may take
 MOST_STAGES = 3  # tiles of rows that are loaded or computed at a time
 LEAST_AHEAD = 512  # shortest row that is worth loading ahead
@@ -39,8 +39,8 @@ class Shape:
     symbolic); r is 0 for none.
 
     static: both are numbers. passes: those that run the inner loop. along_r: memory is contiguous in the inner loop.
-    bytes: of the widest element. gathers: it loads from positions that are themselves loaded. loads: their number.
-    draws: it makes random numbers.
+    bytes: of the widest element. gathers: it loads from positions that are themselves loaded. loads: the number of all
+    loads at a point. draws: it makes random numbers.
     """
 
     x: int
